@@ -61,7 +61,7 @@ class Comparison(NamedTuple):
         if after is None:
             if before is not None:
                 self.intervals.close_all(before, self.step, GROUP_DELETED)
-                self.step.say("GROUP_DELETED", self.step.vanished_at)
+                self.step.add_event("GROUP_DELETED", self.step.vanished_at)
             return
         if before is None:
             self._begin(after)
@@ -71,7 +71,7 @@ class Comparison(NamedTuple):
             self._convert(before, after)
         elif self.step.vanished:
             self.intervals.close_all(before, self.step, GROUP_DELETED)
-            self.step.say("GROUP_DELETED", self.step.vanished_at, generation=views.generation(before))
+            self.step.add_event("GROUP_DELETED", self.step.vanished_at, generation=views.generation(before))
             self._begin(after)
         else:
             self._advance(before, after)
@@ -86,8 +86,8 @@ class Comparison(NamedTuple):
             details["first_seen"] = "the log does not hold the group's beginning"
         elif not _is_epoch_known(after, self.step.operation):
             details["first_seen"] = "no record tells the group's epoch: it is that of a group just made"
-        self.step.say("GROUP_CREATED", self.step.appeared_at, details=details)
-        self._say_generation(None)
+        self.step.add_event("GROUP_CREATED", self.step.appeared_at, details=details)
+        self._add_generation_event(None)
         self._compare_protocol(None, after)
         self._compare_members(None, after)
 
@@ -96,7 +96,7 @@ class Comparison(NamedTuple):
         generation 0 as a simple group never existed."""
         self.intervals.intervals.generation = None
         self.intervals.open_generation(self.step, after, previous=None, is_contiguous=_is_first(after))
-        self._say_generation(None)
+        self._add_generation_event(None)
         self._compare_protocol(None, after)
         self._compare_members(None, after)
 
@@ -122,7 +122,7 @@ class Comparison(NamedTuple):
             self.intervals.intervals.incarnation += 1
             is_contiguous = _is_first(after)
         self.intervals.open_generation(self.step, after, previous=previous, is_contiguous=is_contiguous)
-        self.step.say(
+        self.step.add_event(
             "GROUP_CONVERTED",
             self.step.appeared_at,
             details={
@@ -131,12 +131,12 @@ class Comparison(NamedTuple):
                 "online": str(is_online).lower(),
             },
         )
-        self._say_generation(previous)
+        self._add_generation_event(previous)
         self._compare_protocol(None, after)
         known = frozenset(before.members) if is_online else frozenset()
         self._compare_members(None, after, known=known, replaced=replaced)
         if is_online and not after.members:
-            self.step.say("GROUP_EMPTIED", self.step.generation_at)
+            self.step.add_event("GROUP_EMPTIED", self.step.generation_at)
 
     def _advance(self, before: Group, after: Group) -> None:
         """Compare two states of the same group."""
@@ -144,7 +144,7 @@ class Comparison(NamedTuple):
         current = self.intervals.intervals.generation
         if current is not None and new != old:
             if new < old:
-                self.step.say(
+                self.step.add_event(
                     "ANOMALY",
                     self.step.generation_at,
                     details={
@@ -154,45 +154,47 @@ class Comparison(NamedTuple):
                 )
                 self.intervals.close_all(before, self.step, GROUP_DELETED)
                 self.intervals.open_generation(self.step, after, previous=None, is_contiguous=False)
-                self._say_generation(old)
+                self._add_generation_event(old)
                 self._compare_members(None, after)
                 return
             self.intervals.close_generation(before, self.step)
             self.intervals.open_generation(self.step, after, previous=old, is_contiguous=new == old + 1)
-            self._say_generation(old)
+            self._add_generation_event(old)
         self._compare_protocol(before, after)
         self._compare_members(before, after)
         if before.members and not after.members:
-            self.step.say("GROUP_EMPTIED", self.step.generation_at)
+            self.step.add_event("GROUP_EMPTIED", self.step.generation_at)
 
-    def _say_generation(self, previous: int | None) -> None:
+    def _add_generation_event(self, previous: int | None) -> None:
         details = {} if previous is None else {"previous_generation": str(previous)}
         connect = None if self.step.after is None else views.connect_round_of(self.step.after)
         if connect is not None:
             details["config_offset"] = str(connect.config_offset)
             details |= {name: str(count) for name, count in _what_follows(connect) if count}
-        self.step.say("GENERATION_STARTED", self.step.generation_at, details=details)
+        self.step.add_event("GENERATION_STARTED", self.step.generation_at, details=details)
 
     def _compare_protocol(self, before: Group | None, after: Group) -> None:
         if isinstance(before, ClassicGroup) and isinstance(after, ClassicGroup):
             if before.protocol_name and after.protocol_name and before.protocol_name != after.protocol_name:
-                self.step.say(
+                self.step.add_event(
                     "PROTOCOL_CHANGED",
                     self.step.generation_at,
                     details={"from": before.protocol_name, "to": after.protocol_name},
                 )
             if before.leader and after.leader and before.leader != after.leader:
-                self.step.say(
+                self.step.add_event(
                     "LEADER_CHANGED",
                     self.step.generation_at,
                     member_id=after.leader,
                     details={"from": before.leader, "to": after.leader},
                 )
         elif isinstance(after, StreamsGroup):
-            _say_topology(self.step, before.topology if isinstance(before, StreamsGroup) else None, after.topology)
-            _say_description(self.step, before if isinstance(before, StreamsGroup) else None, after)
+            _add_topology_event(
+                self.step, before.topology if isinstance(before, StreamsGroup) else None, after.topology
+            )
+            _add_description_event(self.step, before if isinstance(before, StreamsGroup) else None, after)
             if isinstance(before, StreamsGroup) and before.last_assignment_configs != after.last_assignment_configs:
-                self.step.say(
+                self.step.add_event(
                     ASSIGNMENT_CONFIGS_CHANGED,
                     self.step.generation_at,
                     details={
@@ -229,16 +231,16 @@ class Comparison(NamedTuple):
             offset = self.step.member_at.get(member_id, self.step.generation_at)
             if member_id in replaced:
                 details = {"replaced_member_id": replaced[member_id]}
-                self.step.say("STATIC_MEMBER_REPLACED", offset, member_id=member_id, details=details)
+                self.step.add_event("STATIC_MEMBER_REPLACED", offset, member_id=member_id, details=details)
             elif member_id not in known:
-                self.step.say("MEMBER_JOINED", offset, member_id=member_id)
+                self.step.add_event("MEMBER_JOINED", offset, member_id=member_id)
         for member_id in names:
             if is_classic or member_id in self.step.described:
                 self._compare_member(old.get(member_id), after.members.get(member_id))
         self._compare_assignments(before, after, names)
         if before is not None and before.members and after.members:
-            _say_assignor(self.step, asked_before, self.intervals.intervals.assignors)
-        self._say_odd_bytes(after)
+            _add_assignor_event(self.step, asked_before, self.intervals.intervals.assignors)
+        self._add_anomalies_of_bytes(after)
 
     def _touched(self, before: Group | None, after: Group) -> list[str]:
         """Members to compare: all where the whole group state was replaced, else those in the keys of the operation's
@@ -266,10 +268,10 @@ class Comparison(NamedTuple):
         )
         if was != now and was is not None and now is not None:
             details = views.subscription_details(old, new)
-            self.step.say("SUBSCRIPTION_CHANGED", offset, member_id=member_id, details=details)
+            self.step.add_event("SUBSCRIPTION_CHANGED", offset, member_id=member_id, details=details)
         is_described_otherwise = views.description(old) != views.description(new)
         if is_described_otherwise:
-            self.step.say("MEMBER_UPDATED", offset, member_id=member_id)
+            self.step.add_event("MEMBER_UPDATED", offset, member_id=member_id)
         if is_described_otherwise or was != now or views.describes_itself_otherwise(old, new):
             self.intervals.change_attributes(self.step, old, new)
         if views.server_assignor(old) != views.server_assignor(new):
@@ -287,7 +289,7 @@ class Comparison(NamedTuple):
                 if was is not now and was != now:
                     self.intervals.change_assignment(self.step, after, member_id, kind, views.assigned(now))
 
-    def _say_odd_bytes(self, after: Group) -> None:
+    def _add_anomalies_of_bytes(self, after: Group) -> None:
         """Report malformed bytes that clients put into the group's record, once for each kind of client instead of once
         for each member and generation."""
         if not isinstance(after, ClassicGroup) or after is self.step.before:
@@ -307,7 +309,7 @@ class Comparison(NamedTuple):
                 "client_id": member.client_id,
                 "protocol": after.protocol_name or "",
             }
-            self.step.say("ANOMALY", self.step.generation_at, member_id=member.member_id, details=details)
+            self.step.add_event("ANOMALY", self.step.generation_at, member_id=member.member_id, details=details)
 
 
 def _is_first(group: Group) -> bool:
@@ -363,7 +365,7 @@ def _replacements(
     }
 
 
-def _say_assignor(step: ReplayedOperation, before: Mapping[str, int], after: Mapping[str, int]) -> None:
+def _add_assignor_event(step: ReplayedOperation, before: Mapping[str, int], after: Mapping[str, int]) -> None:
     """Report that another server assignor is preferred. A name of None is the broker's default, which no record
     names."""
     if before == after:
@@ -374,7 +376,7 @@ def _say_assignor(step: ReplayedOperation, before: Mapping[str, int], after: Map
     details = {name: assignor for name, assignor in names.items() if assignor is not None}
     if _is_tie(before) or _is_tie(after):
         details["tie"] = "true"
-    step.say("PROTOCOL_CHANGED", step.operation.last_offset, details=details)
+    step.add_event("PROTOCOL_CHANGED", step.operation.last_offset, details=details)
 
 
 def _is_tie(asked: Mapping[str, int]) -> bool:
@@ -391,21 +393,21 @@ def _what_follows(connect: ConnectRound) -> Iterable[tuple[str, int]]:
     yield "has_error", int(connect.has_error)
 
 
-def _say_topology(step: ReplayedOperation, before: Topology | None, after: Topology | None) -> None:
+def _add_topology_event(step: ReplayedOperation, before: Topology | None, after: Topology | None) -> None:
     if after is None or after == before:
         return
     offset = step.offset_of(RecordType.STREAMS_GROUP_TOPOLOGY)
     topics = {subtopology.subtopology_id: list(subtopology.input_topics) for subtopology in after.subtopologies}
     details = {"topology_epoch": str(after.epoch), "subtopologies": json.dumps(topics, sort_keys=True)}
-    step.say("TOPOLOGY_CHANGED", offset, details=details)
+    step.add_event("TOPOLOGY_CHANGED", offset, details=details)
 
 
-def _say_description(step: ReplayedOperation, before: StreamsGroup | None, after: StreamsGroup) -> None:
+def _add_description_event(step: ReplayedOperation, before: StreamsGroup | None, after: StreamsGroup) -> None:
     was = NO_DESCRIPTION if before is None else _described_epochs(before)
     now = _described_epochs(after)
     if now != was:
         details = {"stored_topology_epoch": str(now[0]), "failed_topology_epoch": str(now[1])}
-        step.say(TOPOLOGY_DESCRIPTION_CHANGED, step.offset_of(RecordType.STREAMS_GROUP_METADATA), details=details)
+        step.add_event(TOPOLOGY_DESCRIPTION_CHANGED, step.offset_of(RecordType.STREAMS_GROUP_METADATA), details=details)
 
 
 def _described_epochs(group: StreamsGroup) -> tuple[int, int]:

@@ -273,13 +273,13 @@ def _note_record(
                 "state": _MEMBER_STATE_NAMES[record_type].get(value.state, "UNKNOWN"),
             }
             epoch = value.member_epoch
-            step.say("MEMBER_RECONCILED", offset, generation=epoch, member_id=member_id, details=details)
+            step.add_event("MEMBER_RECONCILED", offset, generation=epoch, member_id=member_id, details=details)
             if epoch == LEAVE_GROUP_STATIC_MEMBER_EPOCH:
-                step.say("STATIC_MEMBER_LEFT", offset, member_id=member_id)
+                step.add_event("STATIC_MEMBER_LEFT", offset, member_id=member_id)
     elif value is None:
         return
     elif record_type in GENERATION_RECORDS:
         step.generation_at = offset
     elif record_type in TARGET_METADATA_RECORDS:
         details = {"kept": "true"} if _keeps_targets(step, value) else {}
-        step.say("TARGET_COMPUTED", offset, generation=value.assignment_epoch, details=details)
+        step.add_event("TARGET_COMPUTED", offset, generation=value.assignment_epoch, details=details)

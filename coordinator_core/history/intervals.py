@@ -115,7 +115,7 @@ class Intervals(NamedTuple):
             ended_by = REPLACED_STATIC if member_id in taken_over else LEFT_OR_EXPIRED
             self.close_member(before, member_id, step, ended_by)
             if ended_by == LEFT_OR_EXPIRED:
-                step.say("MEMBER_LEFT", step.member_at.get(member_id, step.generation_at), member_id=member_id)
+                step.add_event("MEMBER_LEFT", step.member_at.get(member_id, step.generation_at), member_id=member_id)
 
     def change_attributes(self, step: ReplayedOperation, old: Member, new: Member) -> None:
         """Close an interval of attributes where they change during a membership."""

@@ -36,7 +36,7 @@ class LearnedTopics:
                 added = sorted(set(partitions) - set(was[topic_id][1] if topic_id in was else ()))
                 self._learn(topic_id, topic, step.operation.timestamp_ms, "SHARE_PARTITIONS")
                 if added:
-                    step.say(
+                    step.add_event(
                         event_type,
                         offset,
                         topic=topic,
@@ -45,7 +45,7 @@ class LearnedTopics:
         for topic_id in sorted(after.deleting):
             self._learn(topic_id, after.deleting[topic_id], step.operation.timestamp_ms, "SHARE_PARTITIONS")
             if topic_id not in old.deleting:
-                step.say(
+                step.add_event(
                     "SHARE_PARTITIONS_DELETING",
                     offset,
                     topic=after.deleting[topic_id],

@@ -131,14 +131,14 @@ class ReplayedOperation:
 
     def report(self, anomaly: Anomaly) -> None:
         """Record an anomaly of the record that is being replayed."""
-        self.say("ANOMALY", self.replaying, details={"code": anomaly.code, "message": anomaly.message})
+        self.add_event("ANOMALY", self.replaying, details={"code": anomaly.code, "message": anomaly.message})
 
     def offset_of(self, record_type: RecordType) -> int:
         """Offset of the operation's last record of a type, or of its last record where it has none of that type."""
         records = reversed(self.operation.records)
         return next((r.offset for r in records if r.record_type == record_type), self.operation.last_offset)
 
-    def say(
+    def add_event(
         self,
         event_type: str,
         offset: int,

@@ -60,9 +60,9 @@ class Subscriptions:
             self._counted[group_id] = counted
         now = counted.parts
         if len(now) > len(was):
-            _say_apart(step, now)
+            _add_application_event(step, now)
         elif was and not now:
-            step.say(SUBSCRIPTIONS_TOGETHER, step.vanished_at if after is None else step.generation_at)
+            step.add_event(SUBSCRIPTIONS_TOGETHER, step.vanished_at if after is None else step.generation_at)
 
 
 def _members(group: Group | None) -> Mapping[str, Member]:
@@ -121,7 +121,7 @@ def _parts(subscriptions: Iterable[Topics]) -> Parts:
     return tuple(sorted(found, key=min)) if len(found) > 1 else NOT_APART
 
 
-def _say_apart(step: ReplayedOperation, parts: Parts) -> None:
+def _add_application_event(step: ReplayedOperation, parts: Parts) -> None:
     """Record the topics and clients of each set, and the record by which the group came apart."""
     group = step.after
     assert group is not None, "nobody is apart in a group that is gone"
@@ -150,4 +150,4 @@ def _say_apart(step: ReplayedOperation, parts: Parts) -> None:
         for part, names, count in zip(parts, clients, counts, strict=True)
     ]
     offset = step.generation_at if newest is None else step.member_at.get(newest, step.generation_at)
-    step.say(SUBSCRIPTIONS_APART, offset, member_id=newest, details={"applications": json.dumps(applications)})
+    step.add_event(SUBSCRIPTIONS_APART, offset, member_id=newest, details={"applications": json.dumps(applications)})

@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, EventRow, GenerationRow
 from coordinator_core.history.views import TOPICS_AFTER, TOPICS_BEFORE
 from coordinator_core.inference.leave_reasons import CERTAIN, GUESS, LIKELY, REBALANCE_TIMEOUT, LeaveReason
-from coordinator_core.inference.reassignment import Movement
+from coordinator_core.inference.reassignment import Reassignment
 from coordinator_core.kafka_versions import KafkaVersion, Since
 from schemas.group_types import GroupType
 
@@ -104,7 +104,7 @@ class GenerationStart(NamedTuple):
     """Number of members after it."""
     has_pattern: bool
     """Whether a member subscribes with a pattern."""
-    movement: Movement
+    reassignment: Reassignment
     """What its plan changed."""
     had_members: bool
     is_timeless: bool = False
@@ -289,7 +289,7 @@ def _by_metadata(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cau
             Since.METADATA_HASH.is_proven_by(step.previous_least_release)
             and Since.METADATA_HASH.is_proven_by(step.least_release)
         )
-        has_owned = step.movement.total > step.movement.came
+        has_owned = step.reassignment.total > step.reassignment.came
         # a returning static member may subscribe to other topics, which also changes the hash
         is_guess = (is_unwritten and has_owned) or step.has("STATIC_MEMBER_REPLACED") or step.may_have_others
         yield Cause("PARTITIONS_CHANGED", "METADATA_HASH", GUESS if is_guess else CERTAIN)
@@ -342,15 +342,15 @@ def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
         return
     if is_unread(step):
         return
-    protocols, movement = {step.row.protocol_name, previous.protocol_name}, step.movement
-    has_new = movement.came > movement.came_back
-    if protocols <= WHOLE_ASSIGNMENT_PROTOCOLS and movement.came + movement.went > movement.left_out:
+    protocols, reassignment = {step.row.protocol_name, previous.protocol_name}, step.reassignment
+    has_new = reassignment.came > reassignment.came_back
+    if protocols <= WHOLE_ASSIGNMENT_PROTOCOLS and reassignment.came + reassignment.went > reassignment.left_out:
         if _is_metadata_late(step):
             return
         # a leader that had known less of the topics would have assigned the same
-        is_sure = bool(movement.grown_topics) and step.has_grown and not step.has_unread
+        is_sure = bool(reassignment.grown_topics) and step.has_grown and not step.has_unread
         yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN if is_sure else LIKELY)
-    elif protocols <= COOPERATIVE_PROTOCOLS and (has_new or (step.is_late and movement.came)):
+    elif protocols <= COOPERATIVE_PROTOCOLS and (has_new or (step.is_late and reassignment.came)):
         yield Cause("PARTITIONS_CHANGED", "NEW_PARTITIONS", LIKELY)
 
 
@@ -363,7 +363,7 @@ def _while_waited(step: GenerationStart) -> Iterable[Cause]:
     """
     if not step.is_waited_out or is_unread(step):
         return
-    if step.has_vanished or step.movement.came > step.movement.came_back:
+    if step.has_vanished or step.reassignment.came > step.reassignment.came_back:
         yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", LIKELY)
 
 
@@ -375,18 +375,18 @@ def _is_metadata_late(step: GenerationStart) -> bool:
     partition, if in the previous generation a member joined or changed its topics and may have brought them. Where
     nothing at all had been assigned, the topics may as well have been created since.
     """
-    movement, previous = step.movement, step.previous
-    if previous is None or not step.is_soon or not movement.came or movement.went or movement.grown_topics:
+    reassignment, previous = step.reassignment, step.previous
+    if previous is None or not step.is_soon or not reassignment.came or reassignment.went or reassignment.grown_topics:
         return False
     if not {step.row.protocol_name, previous.protocol_name} <= WHOLE_ASSIGNMENT_PROTOCOLS or is_unread(step):
         return False
-    if movement.came_back > movement.returned:
+    if reassignment.came_back > reassignment.returned:
         return False
     is_asked_for = any(
         event.at == previous.valid_from and event.event_type in {"MEMBER_JOINED", "SUBSCRIPTION_CHANGED"}
         for event in step.since_previous
     )
-    return movement.came == movement.came_back or (is_asked_for and movement.total > movement.came)
+    return reassignment.came == reassignment.came_back or (is_asked_for and reassignment.total > reassignment.came)
 
 
 def _follows_conversion(step: GenerationStart, before: Sequence[Cause]) -> bool:
@@ -408,11 +408,11 @@ def _by_configs(step: GenerationStart) -> Iterable[Cause]:
     before, now = step.before_and_now("config_offset")
     if before is None or now is None or now <= before:
         return
-    movement = Movement(0, 0, 0) if is_unread(step) else step.movement
-    if movement.came > movement.came_back:
+    reassignment = Reassignment(0, 0, 0) if is_unread(step) else step.reassignment
+    if reassignment.came > reassignment.came_back:
         yield Cause("PARTITIONS_CHANGED", "CONNECTORS_CHANGED", LIKELY)
     elif not _is_follow_up(step) and not _is_delay_over(step):
-        is_seen = bool(movement.went)
+        is_seen = bool(reassignment.went)
         method = "CONNECTORS_CHANGED" if is_seen else "CONFIGS_CHANGED"
         yield Cause("PARTITIONS_CHANGED", method, LIKELY if is_seen else GUESS)
 
@@ -427,7 +427,7 @@ def _is_follow_up(step: GenerationStart) -> bool:
         return False
     if step.has_revoked and step.row.protocol_name in COOPERATIVE_PROTOCOLS:
         return True
-    return _may_be_cooperative(step.row) and bool(step.movement.came_back)
+    return _may_be_cooperative(step.row) and bool(step.reassignment.came_back)
 
 
 def _is_delay_over(step: GenerationStart) -> bool:

@@ -33,12 +33,12 @@ def is_noted(
     known = [pasts.get(group_id) for group_id in grouped.group_ids]
     watched = np.array([past is None or past.is_watched for past in known], np.bool_)
     deleted = np.array([past is None or past.deleted_at >= 0 for past in known], np.bool_)
-    noted = says_more(commits, applied_by_partition(commits, group), settings)
+    noted = may_change_more(commits, applied_by_partition(commits, group), settings)
     noted |= ((commits.change == FIRST) & deleted[group]) | watched[group]
     return noted & is_new
 
 
-def says_more(commits: GroupCommits, applied: ByPartition, settings: InferenceSettings) -> BoolArray:
+def may_change_more(commits: GroupCommits, applied: ByPartition, settings: InferenceSettings) -> BoolArray:
     """Which of the commits may change more than counts, whatever else is known about their groups.
 
     `applied`: the result of `applied_by_partition`.

@@ -155,7 +155,7 @@ class Configs:
             return [], [None]
         return timeline.starts_ms.tolist(), [None, *(least_release(_number(text)) for text in timeline.values)]
 
-    def tells(self, name: str, group_id: str) -> bool:
+    def has(self, name: str, group_id: str) -> bool:
         """Whether the log has a value of a group's config, its own or that of all brokers, at any time."""
         return (GROUP, group_id, name) in self._timelines or (BROKER, ALL_BROKERS, f"group.{name}") in self._timelines
 

@@ -187,7 +187,7 @@ def group_pasts(log: ShareLog, to_log_offset: int | None = None) -> list[GroupPa
     shown = befores if log.shown is None else [log.shown[group_id] for group_id in group_ids]
     highest = np.array([it.highest for it in shown], np.int64)
     _raise_to(highest, group, row, changes.to_state == AVAILABLE, changes.to_delivery_count)
-    came_back = np.flatnonzero((changes.from_state == AVAILABLE) & _tells(changes) & (changes.released < 0))
+    came_back = np.flatnonzero((changes.from_state == AVAILABLE) & _is_written(changes) & (changes.released < 0))
     group_of = group[row[came_back]]
     is_try = changes.from_delivery_count[came_back] == highest[group_of]
     tried, group_of = came_back[is_try], group_of[is_try]
@@ -229,11 +229,11 @@ def _corrected(limit: KnownNumbers, group: I64, pasts: Sequence[GroupPast]) -> K
     return KnownNumbers(np.where(limit.is_known, limit.values, assumed), limit.is_known)
 
 
-def _tells(changes: ShareTransitions) -> BoolArray:
+def _is_written(changes: ShareTransitions) -> BoolArray:
     """Transitions that the record itself made: not ranges that it passed, or that were in this state when first
     seen."""
-    tells: BoolArray = (changes.to_state != NONE) & (changes.kind != FIRST_SEEN)
-    return tells
+    is_written: BoolArray = (changes.to_state != NONE) & (changes.kind != FIRST_SEEN)
+    return is_written
 
 
 def given_up(changes: ShareTransitions) -> BoolArray:
@@ -255,16 +255,20 @@ def is_single_offset_of(log: ShareLog) -> BoolArray:
     """For each state, whether its record has one offset only."""
     changes = log.transitions
     found = np.zeros(len(log.states), np.bool_)
-    _find_single_offsets(log.state_of_transition, _tells(changes), changes.first_offset, changes.last_offset, found)
+    _find_single_offsets(
+        log.state_of_transition, _is_written(changes), changes.first_offset, changes.last_offset, found
+    )
     return found
 
 
 @compiled
-def _find_single_offsets(row: I64, tells: BoolArray, first_offset: I64, last_offset: I64, found: BoolArray) -> None:
+def _find_single_offsets(
+    row: I64, is_written: BoolArray, first_offset: I64, last_offset: I64, found: BoolArray
+) -> None:
     """Relies on the transitions of one record being consecutive."""
     newest, range_count = -1, 0
     for index in range(len(row)):
-        if tells[index]:
+        if is_written[index]:
             range_count = range_count + 1 if row[index] == newest else 1
             newest = row[index]
             found[newest] = range_count == 1 and first_offset[index] == last_offset[index]
@@ -272,7 +276,7 @@ def _find_single_offsets(row: I64, tells: BoolArray, first_offset: I64, last_off
 
 def _records(log: ShareLog, surely_below: BoolArray, is_below_limit: BoolArray, is_single_offset: BoolArray) -> Records:
     changes, row = log.transitions, log.state_of_transition
-    tells = _tells(changes)
+    tells = _is_written(changes)
     is_archived = tells & given_up(changes)
     chosen = (
         tells & (changes.to_state == ACKNOWLEDGED),

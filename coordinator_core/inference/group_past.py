@@ -172,7 +172,7 @@ class GroupBefore:
         if _is_emptied_otherwise(life.generations, past):
             raise PastTooShort("members went within a generation, or generations are missing")
         new_events = [event for event in life.events if event.log_offset >= self.from_log_offset]
-        if self._says_more_of_deletions(life.generations, new):
+        if self._may_change_deletions(life.generations, new):
             raise PastTooShort("why offsets were deleted goes by what came after")
         times = {event.at for event in new_events}
         times |= set(new.recorded_at_ms[new.change == DELETE].tolist())
@@ -184,7 +184,7 @@ class GroupBefore:
         if outlived.any() and (new.change == FIRST).any():
             raise PastTooShort("an offset outlived its group, or did not")
 
-    def _says_more_of_deletions(self, generations: Iterable[GenerationRow], new: GroupCommits) -> bool:
+    def _may_change_deletions(self, generations: Iterable[GenerationRow], new: GroupCommits) -> bool:
         past = self.past
         if past.tombstone_ms == NO_TOMBSTONE:
             return False

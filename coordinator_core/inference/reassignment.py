@@ -34,7 +34,7 @@ class Lost(NamedTuple):
     """Its last owners: member ids, or `INSTANCE` and the group instance id."""
 
 
-class Movement(NamedTuple):
+class Reassignment(NamedTuple):
     """What one plan changed compared with the plans before it."""
 
     total: int
@@ -101,7 +101,7 @@ class Plans:
             if event.event_type == "TARGET_COMPUTED":
                 self._targets.setdefault(event.generation, []).append(event)
 
-    def movement(self, row: GenerationRow, *, is_empty: bool) -> Movement:
+    def reassignment(self, row: GenerationRow, *, is_empty: bool) -> Reassignment:
         """What the plan of a generation changed; empty if no target was ever computed for it."""
         self._apply(row.from_log_offset)
         if is_empty:
@@ -111,10 +111,10 @@ class Plans:
             self._topics.clear()
             self._lost.clear()
             self._touched.clear()
-            return Movement(0, 0, 0)
+            return Reassignment(0, 0, 0)
         planned_at = self.planned_at(row)
         if planned_at is None:
-            return Movement(len(self._holders), 0, 0)
+            return Reassignment(len(self._holders), 0, 0)
         self._apply(planned_at)
         moved = new = returned = 0
         grown: set[str] = set()
@@ -150,7 +150,7 @@ class Plans:
         self._touched.clear()
         self._topics.update(more)
         self._lost = lost
-        return Movement(
+        return Reassignment(
             total=len(self._holders),
             moved=moved,
             stayed=len(self._holders) - moved - new,

@@ -122,7 +122,7 @@ def _steps(
         left = [m for m in present.ended_at(row.from_log_offset) if m.ended_by == LEFT_OR_EXPIRED]
         had_members = present.count > 0
         present.move_to(row.from_log_offset)
-        movement = plans.movement(row, is_empty=not present.count)
+        reassignment = plans.reassignment(row, is_empty=not present.count)
         places = [it.from_log_offset for it in (previous, row) if it is not None]
         has_times = life.timeless.isdisjoint(places)
         has_revoked = revoked and previous is not None
@@ -130,7 +130,9 @@ def _steps(
         # a member that unsubscribes from a topic revokes its partitions before it joins, and does not join again for
         # that
         is_wanted = all(event.event_type != SUBSCRIPTION_CHANGED for event in between)
-        revoked = row.group_type == GroupType.CLASSIC and is_wanted and any(it.owners - gone for it in movement.lost)
+        revoked = (
+            row.group_type == GroupType.CLASSIC and is_wanted and any(it.owners - gone for it in reassignment.lost)
+        )
         reasons = tuple(leave_reasons[membership_of(member)] for member in left)
         since = 0 if previous is None else bisect_left(offsets, begin_of(life.events, offsets, previous))
         yield (
@@ -142,7 +144,7 @@ def _steps(
                 leave_reasons=reasons,
                 member_count=present.count,
                 has_pattern=present.pattern_count > 0,
-                movement=movement,
+                reassignment=reassignment,
                 had_members=had_members,
                 # a classic generation is a single record
                 is_timeless=row.group_type != GroupType.CLASSIC and row.from_log_offset in life.timeless,
@@ -150,12 +152,12 @@ def _steps(
                 has_gap=previous is not None and life.has_gap(previous.from_log_offset, row.from_log_offset),
                 has_hole=previous is not None and life.has_hole(previous.from_log_offset, row.from_log_offset),
                 may_have_others=row.from_log_offset >= life.unread_from,
-                has_grown=_has_grown(life, movement.grown_topics, previous, row),
+                has_grown=_has_grown(life, reassignment.grown_topics, previous, row),
                 is_soon=has_times and _is_soon(life, previous, row),
                 has_vanished=any(reason.method == REBALANCE_TIMEOUT for reason in reasons)
-                and _has_vanished(life.members, movement.lost, gone, row),
+                and _has_vanished(life.members, reassignment.lost, gone, row),
                 has_revoked=has_revoked,
-                is_late=has_times and bool(movement.came_back or has_revoked) and _is_late(life, previous, row),
+                is_late=has_times and bool(reassignment.came_back or has_revoked) and _is_late(life, previous, row),
                 least_release=configs.least_release(row.valid_from) if has_times else None,
                 previous_least_release=configs.least_release(previous.valid_from) if has_times and previous else None,
             ),
@@ -270,7 +272,7 @@ def _completed_at(step: GenerationStart, completed: Mapping[int, int]) -> int | 
 def _row(
     step: GenerationStart, left: Sequence[MemberRow], causes: Sequence[Cause], completed_at: int | None
 ) -> RebalanceRow:
-    row, movement = step.row, step.movement
+    row, reassignment = step.row, step.reassignment
     started_at = row.valid_from
     if row.group_type == GroupType.CLASSIC and row.current_state_at is not None:
         started_at = min(row.valid_from, row.current_state_at)
@@ -291,9 +293,9 @@ def _row(
         members_joined=() if is_first_seen(step) else tuple(sorted(member_id for member_id in joined if member_id)),
         members_left=tuple(sorted(member.member_id for member in left)),
         member_count=step.member_count,
-        partitions_total=None if row.unread_members else movement.total,
-        partitions_moved=None if is_unread(step) else movement.moved,
-        stickiness=None if is_unread(step) else movement.stickiness,
+        partitions_total=None if row.unread_members else reassignment.total,
+        partitions_moved=None if is_unread(step) else reassignment.moved,
+        stickiness=None if is_unread(step) else reassignment.stickiness,
         unowned_partition_ms=None,
         revoked_partition_ms=None,
         in_storm=False,

@@ -120,7 +120,7 @@ def require_same_groups(
         if before is None:
             continue
         # where a config is recorded, but is unknown for some time, the assumed value depends on the recorded ones
-        is_same = before[:2] == past[:2] or not configs.tells(DELIVERY_COUNT_LIMIT, group_id)
+        is_same = before[:2] == past[:2] or not configs.has(DELIVERY_COUNT_LIMIT, group_id)
         if not is_same or before.assumed_limit(default) != past.assumed_limit(default):
             raise PastDiffers("a group shows another delivery limit than before")
         if before.lowest_assumed <= past.highest:

@@ -2,7 +2,7 @@
 
 A log may have hundreds of thousands of groups with a few commits each: of consumers that assign their partitions
 themselves, or groups of which compaction left nothing else. If a log has only a group's commits and its beginning at
-the first of them, and no commit is significant (`commits_only.says_more`), gold has the group's days; and if its
+the first of them, and no commit is significant (`commits_only.may_change_more`), gold has the group's days; and if its
 offsets were set once and never moved, that they may come from a tool. Columns then give for all such groups at once
 what `groups.judge_group` would give for each.
 """
@@ -17,7 +17,7 @@ import numpy as np
 from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.clock import is_time
 from coordinator_core.inference.commit_anomalies import APPLIED, FIRST, SET_ONCE, applied_by_partition
-from coordinator_core.inference.commits_only import commit_counts, day_of_commits, says_more
+from coordinator_core.inference.commits_only import commit_counts, day_of_commits, may_change_more
 from coordinator_core.inference.days import UNKNOWN_TYPE
 from coordinator_core.inference.group_past import NO_TOMBSTONE, GroupedCommits, GroupFacts, kept_commits
 from coordinator_core.inference.life import NONE_MS, WHOLE
@@ -76,7 +76,7 @@ def judge_simple_groups(
     grouped = _of(grouped, is_plain)
     commits, group = grouped.commits, grouped.group
     applied = applied_by_partition(commits, group)
-    is_plain[group[says_more(commits, applied, settings)]] = False
+    is_plain[group[may_change_more(commits, applied, settings)]] = False
     is_plain &= _is_like(grouped, beginnings)
     kept = kept_commits(commits, applied, group)
     kept = kept[is_plain[group[kept]]]

@@ -182,19 +182,19 @@ def _is_initialized_assignment_pending(context: Context, group: ShareGroup) -> b
 
     The subscriptions are those before this heartbeat.
     """
-    picture = context.shard.groups.share_partitions.get(group.group_id)
-    if picture is None or not picture.initialized:
+    state_partitions = context.shard.groups.share_partitions.get(group.group_id)
+    if state_partitions is None or not state_partitions.initialized:
         return False
     derived = context.live(ShareLive).of(group.group_id)
-    if not are_same(derived.pending_of, group.target_assignment, group.name_counts, picture):
-        derived.pending_of = (group.target_assignment, group.name_counts, picture)
+    if not are_same(derived.pending_of, group.target_assignment, group.name_counts, state_partitions):
+        derived.pending_of = (group.target_assignment, group.name_counts, state_partitions)
         assigned: dict[str, set[int]] = {}
         for target in group.target_assignment.values():
             for topic_id, partitions in target.items():
                 assigned.setdefault(topic_id, set()).update(partitions)
         derived.is_pending = any(
             name in group.name_counts and assigned.get(topic_id) != set(partitions)
-            for topic_id, (name, partitions) in picture.initialized.items()
+            for topic_id, (name, partitions) in state_partitions.initialized.items()
         )
     return derived.is_pending
 
@@ -205,11 +205,11 @@ def is_settled(context: Context, group: ShareGroup) -> bool:
     They do while partitions are initializing, because a heartbeat retries that after the retry interval, and while
     initialized partitions wait for the assignment interval.
     """
-    picture = context.shard.groups.share_partitions.get(group.group_id)
+    state_partitions = context.shard.groups.share_partitions.get(group.group_id)
     derived = context.live(ShareLive).of(group.group_id)
     return (
         all(member.member_epoch == group.group_epoch == group.assignment_epoch for member in group.members.values())
-        and are_same(derived.settled_with, picture, context.image, group.name_counts)
+        and are_same(derived.settled_with, state_partitions, context.image, group.name_counts)
         and not _is_initialized_assignment_pending(context, group)
     )
 

@@ -25,7 +25,7 @@ class Refresh:
 
 
 @dataclass(slots=True)
-class PictureNote:
+class StatePartitionsNote:
     """When the state of the share partitions was replayed last. `before` is restored where the append failed."""
 
     before: ShareGroupStatePartitions | None
@@ -50,13 +50,13 @@ class ShareLive:
         self.loaded_ms = 0
         """The time at which the coordinator was loaded; earlier times are unknown."""
         self.refreshes: dict[str, Refresh] = {}
-        self.pictures: dict[str, PictureNote] = {}
+        self.state_partitions_notes: dict[str, StatePartitionsNote] = {}
         self.derived: dict[str, Derived] = {}
 
     def forget(self, group_id: str) -> None:
         """The group is deleted: a later one with the same id is another group."""
         self.refreshes.pop(group_id, None)
-        self.pictures.pop(group_id, None)
+        self.state_partitions_notes.pop(group_id, None)
         self.derived.pop(group_id, None)
 
     def of(self, group_id: str) -> Derived:
@@ -70,21 +70,21 @@ class ShareLive:
         refresh = self.refreshes.get(group.group_id)
         return refresh is None or now_ms >= refresh.deadline_ms or group.group_epoch < refresh.group_epoch
 
-    def picture_ms(self, group_id: str, picture: ShareGroupStatePartitions) -> int:
+    def state_partitions_ms(self, group_id: str, state_partitions: ShareGroupStatePartitions) -> int:
         """When the state was replayed, epoch milliseconds: initializations count from then on.
 
         No record has this time, so loading resets it.
         """
-        note = self.pictures.get(group_id)
+        note = self.state_partitions_notes.get(group_id)
         if note is None:
             return self.loaded_ms
-        return note.before_ms if picture is note.before else note.replayed_ms
+        return note.before_ms if state_partitions is note.before else note.replayed_ms
 
-    def note_picture(self, context: Context, group_id: str) -> None:
+    def note_state_partitions(self, context: Context, group_id: str) -> None:
         """Note that a new state of the group's share partitions is about to be written."""
         before = context.shard.groups.share_partitions.get(group_id)
-        before_ms = self.loaded_ms if before is None else self.picture_ms(group_id, before)
-        self.pictures[group_id] = PictureNote(before, before_ms, context.now_ms)
+        before_ms = self.loaded_ms if before is None else self.state_partitions_ms(group_id, before)
+        self.state_partitions_notes[group_id] = StatePartitionsNote(before, before_ms, context.now_ms)
 
 
 def are_same(left: tuple[object, ...], *right: object) -> bool:

@@ -25,7 +25,7 @@ from coordinator_core.share.messages import (
     DeleteShareGroupOffsetsResponse,
     OffsetDeletion,
 )
-from coordinator_core.share.partitions import add_initializing, named, picture_of, written
+from coordinator_core.share.partitions import add_initializing, named, state_partitions_of, written
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
 
 UNKNOWN_PARTITION = DEFAULT_MESSAGE[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
@@ -91,10 +91,10 @@ def initiate_delete_share_group_offsets(context: Context, request: DeleteShareGr
             raise Refused(ErrorCode.NON_EMPTY_GROUP)
     except Refused as refused:
         return Result(response=OffsetDeletion(error_code=refused.code, error_message=refused.message))
-    picture = picture_of(context, request.group_id)
-    if picture is None:
+    state_partitions = state_partitions_of(context, request.group_id)
+    if state_partitions is None:
         return Result(response=OffsetDeletion())
-    initialized, deleting = map_of(picture.initialized), dict(picture.deleting)
+    initialized, deleting = map_of(state_partitions.initialized), dict(state_partitions.deleting)
     doomed: dict[str, tuple[int, ...]] = {}
     refused_topics = []
     for asked in request.topics:
@@ -109,7 +109,9 @@ def initiate_delete_share_group_offsets(context: Context, request: DeleteShareGr
             deleting[topic.topic_id] = topic.name
         else:
             refused_topics.append(_refused(asked.topic_name, NOTHING_TO_DELETE))
-    next_picture = ShareGroupStatePartitions(picture.initializing, initialized, named(context, map_of(deleting)))
+    next_picture = ShareGroupStatePartitions(
+        state_partitions.initializing, initialized, named(context, map_of(deleting))
+    )
     record = written(context, request.group_id, next_picture)
     names = {topic_id: deleting[topic_id] for topic_id in doomed}
     return Result((record,), OffsetDeletion(doomed, names, tuple(refused_topics)))
@@ -122,11 +124,13 @@ def _refused(topic_name: str, text: str) -> DeleteOffsetsResponseTopic:
 
 def complete_delete_share_group_offsets(context: Context, request: CompleteOffsetDeletion) -> Result:
     """Second part: the share coordinator has deleted these topics. A DeleteShareGroupOffsetsResponse."""
-    picture = picture_of(context, request.group_id)
-    if picture is None:
+    state_partitions = state_partitions_of(context, request.group_id)
+    if state_partitions is None:
         return Result(response=DeleteShareGroupOffsetsResponse(responses=request.refused))
-    deleting = [topic_id for topic_id in picture.deleting if topic_id not in request.topics]
-    next_picture = ShareGroupStatePartitions(picture.initializing, picture.initialized, named(context, deleting))
+    deleting = [topic_id for topic_id in state_partitions.deleting if topic_id not in request.topics]
+    next_picture = ShareGroupStatePartitions(
+        state_partitions.initializing, state_partitions.initialized, named(context, deleting)
+    )
     deleted = tuple(DeleteOffsetsResponseTopic(name, topic_id) for topic_id, name in request.topics.items())
     response = DeleteShareGroupOffsetsResponse(responses=(*deleted, *request.refused))
     return Result((written(context, request.group_id, next_picture),), response)

@@ -66,12 +66,12 @@ def initialize_subscribed(
     derived = live.of(group_id)
     if recounted is None and are_same(derived.settled_with, raw, context.image, group.name_counts):
         return None
-    picture = picture_of(context, group_id)
+    state_partitions = state_partitions_of(context, group_id)
     known: NamedPartitions = {}
-    if picture is not None and raw is not None:
-        age_ms = context.now_ms - live.picture_ms(group_id, raw)
+    if state_partitions is not None and raw is not None:
+        age_ms = context.now_ms - live.state_partitions_ms(group_id, raw)
         is_fresh = age_ms < context.config.group_share_initialize_retry_interval_ms
-        known = combined(picture.initialized, picture.initializing if is_fresh else {})
+        known = combined(state_partitions.initialized, state_partitions.initializing if is_fresh else {})
     before = () if recounted is None else group.members[recounted.member_id].subscribed_topic_names
     after = None if recounted is None else recounted.subscribed_topic_names
     wanted = _missing(context, subscribed_names(group.name_counts, before, after), known)
@@ -80,7 +80,7 @@ def initialize_subscribed(
             derived.settled_with = (raw, context.image, group.name_counts)
         return None
     add_initializing(context, group_id, wanted, records)
-    known_topics = {} if picture is None else {**picture.initialized, **picture.initializing}
+    known_topics = {} if state_partitions is None else {**state_partitions.initialized, **state_partitions.initializing}
     return InitializeShareState(
         {topic_id: numbers for topic_id, (_, numbers) in wanted.items()},
         group_epoch,
@@ -117,13 +117,13 @@ def add_initializing(
     """Append the record that these partitions are initializing; their topics are no longer deleting."""
     if not wanted:
         return
-    picture = picture_of(context, group_id)
-    if picture is None:
+    state_partitions = state_partitions_of(context, group_id)
+    if state_partitions is None:
         records.append(written(context, group_id, ShareGroupStatePartitions(initializing=wanted)))
         return
-    initializing = combined(picture.initializing, wanted)
-    deleting = [topic_id for topic_id in picture.deleting if topic_id not in initializing]
-    next_picture = ShareGroupStatePartitions(initializing, picture.initialized, named(context, deleting))
+    initializing = combined(state_partitions.initializing, wanted)
+    deleting = [topic_id for topic_id in state_partitions.deleting if topic_id not in initializing]
+    next_picture = ShareGroupStatePartitions(initializing, state_partitions.initialized, named(context, deleting))
     records.append(written(context, group_id, next_picture))
 
 
@@ -140,32 +140,34 @@ def initialize_share_group_state(context: Context, request: ShareStatePartitions
     ready = partitions_of_record(request.partitions)
     names = named(context, ready)
     initialized: NamedPartitions = map_of({topic_id: (names[topic_id], ready[topic_id]) for topic_id in ready})
-    picture = picture_of(context, request.group_id)
-    if picture is None:
+    state_partitions = state_partitions_of(context, request.group_id)
+    if state_partitions is None:
         next_picture = ShareGroupStatePartitions(initialized=initialized)
     else:
         next_picture = ShareGroupStatePartitions(
-            without(picture.initializing, ready),
-            combined(picture.initialized, initialized),
-            named(context, picture.deleting),
+            without(state_partitions.initializing, ready),
+            combined(state_partitions.initialized, initialized),
+            named(context, state_partitions.deleting),
         )
     return Result((written(context, request.group_id, next_picture),))
 
 
 def uninitialize_share_group_state(context: Context, request: ShareStatePartitions) -> Result:
     """The share coordinator could not initialize these partitions: no response."""
-    picture = picture_of(context, request.group_id)
-    if picture is None or not picture.initializing or not request.partitions:
+    state_partitions = state_partitions_of(context, request.group_id)
+    if state_partitions is None or not state_partitions.initializing or not request.partitions:
         return NOTHING
-    initializing = without(picture.initializing, request.partitions)
-    next_picture = ShareGroupStatePartitions(initializing, picture.initialized, named(context, picture.deleting))
+    initializing = without(state_partitions.initializing, request.partitions)
+    next_picture = ShareGroupStatePartitions(
+        initializing, state_partitions.initialized, named(context, state_partitions.deleting)
+    )
     return Result((written(context, request.group_id, next_picture),))
 
 
 def initialized_share_group_partitions(context: Context, group_id: str) -> Result:
     """The initialized partitions: topic id -> partitions. An unknown group has none."""
-    picture = picture_of(context, group_id)
-    initialized = {} if picture is None else picture.initialized
+    state_partitions = state_partitions_of(context, group_id)
+    initialized = {} if state_partitions is None else state_partitions.initialized
     return Result(response={topic_id: numbers for topic_id, (_, numbers) in initialized.items()})
 
 
@@ -186,10 +188,10 @@ def share_partition_delete_requests(context: Context, group_ids: tuple[str, ...]
         if group.members:
             answers.append(DeleteShareState(group_id, error_code=ErrorCode.NON_EMPTY_GROUP))
             continue
-        picture = picture_of(context, group_id)
-        if picture is None:
+        state_partitions = state_partitions_of(context, group_id)
+        if state_partitions is None:
             continue
-        doomed = _doomed(context, picture)
+        doomed = _doomed(context, state_partitions)
         deleting = map_of({topic_id: name for topic_id, (name, _) in doomed.items()})
         records.append(written(context, group_id, ShareGroupStatePartitions(deleting=deleting)))
         if doomed:
@@ -197,13 +199,13 @@ def share_partition_delete_requests(context: Context, group_ids: tuple[str, ...]
     return Result(tuple(records), tuple(answers))
 
 
-def _doomed(context: Context, picture: ShareGroupStatePartitions) -> NamedPartitions:
+def _doomed(context: Context, state_partitions: ShareGroupStatePartitions) -> NamedPartitions:
     """Everything that is initialized or initializing; a topic that is already deleting is retried completely."""
-    doomed = combined(picture.initialized, picture.initializing)
+    doomed = combined(state_partitions.initialized, state_partitions.initializing)
     again: NamedPartitions = map_of(
         {
             topic_id: (topic.name, tuple(range(topic.partition_count)))
-            for topic_id in picture.deleting
+            for topic_id in state_partitions.deleting
             if (topic := context.image.topic_of_id(topic_id)) is not None
         }
     )
@@ -215,13 +217,15 @@ def maybe_cleanup_share_group_state(context: Context, topics: tuple[CleanedUpTop
     gone = {topic.topic_id: () for topic in topics}
     records = []
     for group_id in sorted(context.shard.groups.share_partitions):
-        picture = picture_of(context, group_id)
-        if picture is None or gone.keys().isdisjoint([*picture.initializing, *picture.initialized, *picture.deleting]):
+        state_partitions = state_partitions_of(context, group_id)
+        if state_partitions is None or gone.keys().isdisjoint(
+            [*state_partitions.initializing, *state_partitions.initialized, *state_partitions.deleting]
+        ):
             continue
-        deleting = [topic_id for topic_id in picture.deleting if topic_id not in gone]
+        deleting = [topic_id for topic_id in state_partitions.deleting if topic_id not in gone]
         next_picture = ShareGroupStatePartitions(
-            _without_topics(picture.initializing, gone),
-            _without_topics(picture.initialized, gone),
+            _without_topics(state_partitions.initializing, gone),
+            _without_topics(state_partitions.initialized, gone),
             named(context, deleting),
         )
         records.append(written(context, group_id, next_picture))
@@ -235,18 +239,18 @@ def _without_topics(topics: NamedPartitions, gone: Iterable[str]) -> NamedPartit
     return copied
 
 
-# --- the picture ---
+# --- the state of share partitions ---
 
 
-def picture_of(context: Context, group_id: str) -> ShareGroupStatePartitions | None:
+def state_partitions_of(context: Context, group_id: str) -> ShareGroupStatePartitions | None:
     """The state of a group's share partitions with its maps in Java's order, or None."""
-    picture = context.shard.groups.share_partitions.get(group_id)
-    if picture is None:
+    state_partitions = context.shard.groups.share_partitions.get(group_id)
+    if state_partitions is None:
         return None
     return ShareGroupStatePartitions(
-        named_partitions_of_record(picture.initializing),
-        named_partitions_of_record(picture.initialized),
-        map_of(picture.deleting),
+        named_partitions_of_record(state_partitions.initializing),
+        named_partitions_of_record(state_partitions.initialized),
+        map_of(state_partitions.deleting),
     )
 
 
@@ -259,7 +263,7 @@ def _name_of(topic: Topic | None) -> str:
     return UNKNOWN_TOPIC_NAME if topic is None else topic.name
 
 
-def written(context: Context, group_id: str, picture: ShareGroupStatePartitions) -> CoordinatorRecord:
+def written(context: Context, group_id: str, state_partitions: ShareGroupStatePartitions) -> CoordinatorRecord:
     """The record of a new state; initializations count again from its replay on."""
-    context.live(ShareLive).note_picture(context, group_id)
-    return state_partitions_record(group_id, picture)
+    context.live(ShareLive).note_state_partitions(context, group_id)
+    return state_partitions_record(group_id, state_partitions)

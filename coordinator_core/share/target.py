@@ -96,8 +96,8 @@ def _spec(context: Context, group: ShareGroup, updated: ShareMember, name_counts
     members = {member.member_id: member for member in group.members_in_table_order()}
     members[updated.member_id] = updated
     order = in_hash_order(members, string_hash_code)
-    picture = context.shard.groups.share_partitions.get(group.group_id)
-    initialized = {} if picture is None else picture.initialized
+    state_partitions = context.shard.groups.share_partitions.get(group.group_id)
+    initialized = {} if state_partitions is None else state_partitions.initialized
     topics = [topic for name in name_counts if (topic := context.image.topics.get(name)) is not None]
     is_homogeneous = all(count == len(members) for count in name_counts.values())
     return GroupSpec(

@@ -155,7 +155,7 @@ class DeadLetterSender:
         ]
         log_offset = self.letter_logs.append(at, headers)
         for letter, next_offset in letters:
-            self._tell(letter, letter.next_offset, next_offset - 1, log=[at.partition, log_offset], error=None)
+            self._record(letter, letter.next_offset, next_offset - 1, log=[at.partition, log_offset], error=None)
             log_offset += next_offset - letter.next_offset
         self.loop.after(INTERNAL_MS, self._on_response, at, letters, None)
 
@@ -192,10 +192,10 @@ class DeadLetterSender:
             self._enqueue(letter)
 
     def _fail(self, letter: _Letter, error: str) -> None:
-        self._tell(letter, letter.next_offset, letter.copy.last_offset, log=None, error=error)
+        self._record(letter, letter.next_offset, letter.copy.last_offset, log=None, error=error)
         letter.on_done()
 
-    def _tell(self, letter: _Letter, first_offset: int, last_offset: int, **facts: Any) -> None:
+    def _record(self, letter: _Letter, first_offset: int, last_offset: int, **facts: Any) -> None:
         line = {
             "group": letter.group_id,
             "topic": letter.origin.topic,
@@ -206,4 +206,4 @@ class DeadLetterSender:
             "message": letter.copy.cause.value,
             "dead_letter_topic": letter.topic,
         }
-        self.truth.tell("dead_letters", self.loop.now_ms, {**line, **facts})
+        self.truth.record("dead_letters", self.loop.now_ms, {**line, **facts})

@@ -48,9 +48,11 @@ class Faults:
     def _strike(self, spec: FaultSpec) -> None:
         STRIKES[spec.kind](self, spec)
 
-    def _tell(self, spec: FaultSpec, **facts: Any) -> int:
+    def _record(self, spec: FaultSpec, **facts: Any) -> int:
         until_ms = None if spec.duration_ms is None else self._loop.now_ms + spec.duration_ms
-        return self._stage.truth.tell("faults", self._loop.now_ms, {"fault": spec.kind, **facts, "until_ms": until_ms})
+        return self._stage.truth.record(
+            "faults", self._loop.now_ms, {"fault": spec.kind, **facts, "until_ms": until_ms}
+        )
 
     def _targets(self, spec: FaultSpec) -> Iterator[list[Process]]:
         for group_id in self._group_ids(spec):
@@ -60,7 +62,7 @@ class Faults:
     def _each(self, spec: FaultSpec, strike: Callable[[Process], None]) -> None:
         for members in self._targets(spec):
             for process in members:
-                process.fault = self._tell(spec, group=process.group_id, client_id=process.client_id)
+                process.fault = self._record(spec, group=process.group_id, client_id=process.client_id)
                 strike(process)
 
     def _later(self, spec: FaultSpec, action: Callable[..., None], *arguments: Any) -> None:
@@ -79,16 +81,16 @@ class Faults:
     def _slow_poll(self, spec: FaultSpec) -> None:
         assert spec.duration_ms is not None
         event = SlowPoll(spec.duration_ms)
-        self._each(spec, lambda process: process.tell(event))
+        self._each(spec, lambda process: process.deliver(event))
 
     def _subscribe(self, spec: FaultSpec) -> None:
         assert spec.topics is not None
         for members in self._targets(spec):
             for process in members:
                 facts = {"group": process.group_id, "client_id": process.client_id, "topics": list(spec.topics)}
-                process.fault = self._tell(spec, **facts)
+                process.fault = self._record(spec, **facts)
                 self._stage.heartbeats.wake(process.group_id)
-                process.tell(Subscribe(spec.topics))
+                process.deliver(Subscribe(spec.topics))
 
     def _rolling_deploy(self, spec: FaultSpec) -> None:
         for members in self._targets(spec):
@@ -99,7 +101,7 @@ class Faults:
         if index == len(members):
             return
         process = members[index]
-        process.fault = self._tell(spec, group=process.group_id, client_id=process.client_id)
+        process.fault = self._record(spec, group=process.group_id, client_id=process.client_id)
 
         def start_again() -> None:
             process.start()
@@ -115,25 +117,25 @@ class Faults:
 
     def _poison(self, spec: FaultSpec) -> None:
         assert spec.offset is not None
-        self._tell(spec, topic=spec.topic, partition=spec.partition, offset=spec.offset)
+        self._record(spec, topic=spec.topic, partition=spec.partition, offset=spec.offset)
         self._stage.topics.add_poison(self._at(spec), spec.offset)
 
     def _delete_records(self, spec: FaultSpec) -> None:
         assert spec.offset is not None
         at = self._at(spec)
         start_offset = self._stage.topics.delete_records(at, spec.offset, self._loop.now_ms)
-        self._tell(spec, topic=at.topic, partition=at.partition, offset=start_offset)
+        self._record(spec, topic=at.topic, partition=at.partition, offset=start_offset)
 
     def _producer_stall(self, spec: FaultSpec) -> None:
         assert spec.topic is not None and spec.duration_ms is not None
-        self._tell(spec, topic=spec.topic, partition=spec.partition)
+        self._record(spec, topic=spec.topic, partition=spec.partition)
         now_ms = self._loop.now_ms
         self._stage.topics.stall(spec.topic, spec.partition, now_ms, now_ms + spec.duration_ms)
         self._stage.share_leaders.data_changed()
 
     def _add_partitions(self, spec: FaultSpec) -> None:
         assert spec.topic is not None and spec.partitions is not None
-        fault = self._tell(spec, topic=spec.topic, partitions=spec.partitions)
+        fault = self._record(spec, topic=spec.topic, partitions=spec.partitions)
         before = self._stage.topics.partition_count(spec.topic, self._loop.now_ms)
         self._stage.topics.add_partitions(spec.topic, spec.partitions, self._loop.now_ms)
         self._stage.share_leaders.data_changed()
@@ -147,8 +149,8 @@ class Faults:
         topics = self._stage.topics
         count = topics.create(spec.topic, self._loop.now_ms, spec.partitions)
         topic_id = topics.topic_id(spec.topic)
-        fault = self._tell(spec, topic=spec.topic, topic_id=topic_id, partitions=count)
-        self._tell_topic(spec.topic, topic_id, count)
+        fault = self._record(spec, topic=spec.topic, topic_id=topic_id, partitions=count)
+        self._record_topic(spec.topic, topic_id, count)
         configs = topic_configs(topics.specs[spec.topic])
         self._stage.cluster.metadata.make_topic(spec.topic, topic_id, count, configs, at_ms=self._loop.now_ms)
         self._stage.cluster.update_metadata([spec.topic])
@@ -158,16 +160,16 @@ class Faults:
         assert spec.topic is not None
         topic_id = self._stage.topics.topic_id(spec.topic)
         self._stage.topics.delete(spec.topic, self._loop.now_ms)
-        fault = self._tell(spec, topic=spec.topic, topic_id=topic_id)
-        self._tell_topic(spec.topic, topic_id, 0)
+        fault = self._record(spec, topic=spec.topic, topic_id=topic_id)
+        self._record_topic(spec.topic, topic_id, 0)
         self._stage.cluster.metadata.remove_topic(topic_id)
         self._stage.cluster.topic_deleted(spec.topic, topic_id)
         self._stage.share_leaders.topic_deleted(spec.topic)
         self._refresh_clients(spec.topic, fault)
 
-    def _tell_topic(self, topic: str, topic_id: str, partition_count: int) -> None:
+    def _record_topic(self, topic: str, topic_id: str, partition_count: int) -> None:
         facts = {"topic": topic, "topic_id": topic_id, "partition_count": partition_count}
-        self._stage.truth.tell("topics", self._loop.now_ms, facts)
+        self._stage.truth.record("topics", self._loop.now_ms, facts)
 
     def _refresh_clients(self, topic: str, fault: int) -> None:
         """Clients that read a topic learn of the change when they refresh their metadata."""
@@ -183,7 +185,7 @@ class Faults:
             for process in self._stage.members[group_id]:
                 process.fault = fault
                 delay_ms = process.uuids.randrange(METADATA_AGE_MS)
-                self._loop.after(delay_ms, process.tell, TopicsChanged())
+                self._loop.after(delay_ms, process.deliver, TopicsChanged())
 
     # --- administration ---
 
@@ -194,7 +196,7 @@ class Faults:
     def _alter_config(self, spec: FaultSpec) -> None:
         assert spec.config is not None and spec.value is not None
         for group_id in self._group_ids(spec):
-            self._tell(spec, group=group_id, config=spec.config, value=spec.value)
+            self._record(spec, group=group_id, config=spec.config, value=spec.value)
             self._stage.cluster.metadata.set_group_config(group_id, spec.config, str(spec.value))
             leaders = self._stage.share_leaders
             leaders.configure(group_id, with_config(leaders.group(group_id), spec.config, spec.value))
@@ -241,7 +243,7 @@ class Faults:
 
         def done(response: Any) -> None:
             code = ErrorCode(error_of(response))
-            self._tell(spec, group=group_id, **facts, error=code.name if code else None)
+            self._record(spec, group=group_id, **facts, error=code.name if code else None)
 
         self._stage.heartbeats.wake(group_id)
         self._stage.share_leaders.administer(group_id, make_flow, done)
@@ -250,7 +252,7 @@ class Faults:
 
     def _broker_failover(self, spec: FaultSpec) -> None:
         assert spec.broker is not None
-        fault = self._tell(spec, broker=spec.broker)
+        fault = self._record(spec, broker=spec.broker)
         self._stage.cluster.kill(spec.broker)
         self._loop.after(DETECTION_MS, self._fence, spec.broker, fault)
         self._later(spec, self._revive, spec.broker, fault)

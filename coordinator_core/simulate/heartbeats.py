@@ -56,62 +56,64 @@ class Heartbeats:
         self.stop(process)
         if interval_ms:
             first_ms = self._loop.now_ms + interval_ms if first_ms is None else first_ms
-            beat = Heartbeat(process, interval_ms, first_ms)
-            self._heartbeats[process.rank] = beat
-            self._schedule(beat)
+            heartbeat = Heartbeat(process, interval_ms, first_ms)
+            self._heartbeats[process.rank] = heartbeat
+            self._schedule(heartbeat)
 
     def stop(self, process: "Process") -> int:
         """Send no more heartbeats; returns the interval so far, 0 if there was none."""
         self.wake_one(process)
-        beat = self._heartbeats.pop(process.rank, None)
-        if beat is None:
+        heartbeat = self._heartbeats.pop(process.rank, None)
+        if heartbeat is None:
             return 0
-        beat.token += 1
-        return beat.interval_ms
+        heartbeat.token += 1
+        return heartbeat.interval_ms
 
     def answered(self, process: "Process") -> None:
         """The answer to a heartbeat had no error: the process may be parked."""
-        beat = self._heartbeats.get(process.rank)
-        if beat is None or not self._skips or beat.parked is not None:
+        heartbeat = self._heartbeats.get(process.rank)
+        if heartbeat is None or not self._skips or heartbeat.parked is not None:
             return
         if not self._sessions.is_quiet(process.group_id):
             return
         timer = self._sessions.park_session(process.group_id, process.session_key())
         if timer is None:
             return
-        beat.parked = timer
-        beat.request = process.heartbeat()
-        beat.signed_ms = beat.next_ms - beat.interval_ms + process.latency_ms
-        beat.token += 1
-        self._parked.setdefault(process.group_id, {})[process.rank] = beat
+        heartbeat.parked = timer
+        heartbeat.request = process.heartbeat()
+        heartbeat.signed_ms = heartbeat.next_ms - heartbeat.interval_ms + process.latency_ms
+        heartbeat.token += 1
+        self._parked.setdefault(process.group_id, {})[process.rank] = heartbeat
 
     def signed(self, process: "Process") -> None:
         """The commit of a parked process has set its session timer: park that timer now."""
-        beat = self._heartbeats.get(process.rank)
-        if beat is None or beat.parked is None:
+        heartbeat = self._heartbeats.get(process.rank)
+        if heartbeat is None or heartbeat.parked is None:
             return
-        timer = self._sessions.park_session(process.group_id, beat.parked.key)
+        timer = self._sessions.park_session(process.group_id, heartbeat.parked.key)
         if timer is not None:
-            beat.signed_ms += timer.deadline_ms - beat.parked.deadline_ms
-            beat.parked = timer
+            heartbeat.signed_ms += timer.deadline_ms - heartbeat.parked.deadline_ms
+            heartbeat.parked = timer
 
     def wake(self, group_id: str) -> None:
         """A request is about to use the group: its parked members send heartbeats again."""
         sleepers = self._parked.pop(group_id, None)
         if sleepers is not None:
-            for beat in sorted(sleepers.values(), key=lambda beat: (self._last_sign_ms(beat), beat.process.rank)):
-                self._rouse(beat)
+            for heartbeat in sorted(
+                sleepers.values(), key=lambda heartbeat: (self._last_sign_ms(heartbeat), heartbeat.process.rank)
+            ):
+                self._rouse(heartbeat)
 
     def wake_one(self, process: "Process") -> None:
         """The process itself is about to change."""
-        beat = self._heartbeats.get(process.rank)
-        if beat is None or beat.parked is None:
+        heartbeat = self._heartbeats.get(process.rank)
+        if heartbeat is None or heartbeat.parked is None:
             return
         sleepers = self._parked[process.group_id]
         del sleepers[process.rank]
         if not sleepers:
             del self._parked[process.group_id]
-        self._rouse(beat)
+        self._rouse(heartbeat)
 
     def wake_where(self, is_wanted: Callable[[str], bool]) -> None:
         """Wake the wanted groups, in the order of their ids."""
@@ -122,44 +124,44 @@ class Heartbeats:
         """The wanted groups that have parked members, by id."""
         return sorted(group_id for group_id in self._parked if is_wanted(group_id))
 
-    def _last_sign_ms(self, beat: Heartbeat) -> int:
+    def _last_sign_ms(self, heartbeat: Heartbeat) -> int:
         """The arrival time of the last heartbeat before now, or of a commit after it."""
-        first_arrival_ms = beat.next_ms + beat.process.latency_ms
+        first_arrival_ms = heartbeat.next_ms + heartbeat.process.latency_ms
         if first_arrival_ms >= self._loop.now_ms:
-            return beat.signed_ms
+            return heartbeat.signed_ms
         elapsed_ms = self._loop.now_ms - 1 - first_arrival_ms
-        return max(beat.signed_ms, first_arrival_ms + elapsed_ms // beat.interval_ms * beat.interval_ms)
+        return max(heartbeat.signed_ms, first_arrival_ms + elapsed_ms // heartbeat.interval_ms * heartbeat.interval_ms)
 
-    def _rouse(self, beat: Heartbeat) -> None:
+    def _rouse(self, heartbeat: Heartbeat) -> None:
         """Restore the member's session timer, and its heartbeats that are under way or due later."""
-        process, now_ms = beat.process, self._loop.now_ms
-        parked, beat.parked = beat.parked, None
+        process, now_ms = heartbeat.process, self._loop.now_ms
+        parked, heartbeat.parked = heartbeat.parked, None
         assert parked is not None
-        deadline_ms = parked.deadline_ms + self._last_sign_ms(beat) - beat.signed_ms
+        deadline_ms = parked.deadline_ms + self._last_sign_ms(heartbeat) - heartbeat.signed_ms
         self._sessions.restore_session(process.group_id, parked, deadline_ms)
-        while beat.next_ms < now_ms:
-            missed_count = max(1, (now_ms - process.latency_ms - beat.next_ms) // beat.interval_ms)
-            if beat.next_ms + process.latency_ms >= now_ms:
+        while heartbeat.next_ms < now_ms:
+            missed_count = max(1, (now_ms - process.latency_ms - heartbeat.next_ms) // heartbeat.interval_ms)
+            if heartbeat.next_ms + process.latency_ms >= now_ms:
                 self._loop.at(
-                    beat.next_ms + process.latency_ms,
+                    heartbeat.next_ms + process.latency_ms,
                     process.heartbeat_arrives,
-                    beat.request,
+                    heartbeat.request,
                     rank=process.rank,
                 )
                 missed_count = 1
             else:
                 self.skipped_count += missed_count
-            beat.next_ms += missed_count * beat.interval_ms
-        self._schedule(beat)
+            heartbeat.next_ms += missed_count * heartbeat.interval_ms
+        self._schedule(heartbeat)
 
-    def _schedule(self, beat: Heartbeat) -> None:
-        self._loop.at(beat.next_ms, self._send, beat, beat.token, rank=beat.process.rank)
+    def _schedule(self, heartbeat: Heartbeat) -> None:
+        self._loop.at(heartbeat.next_ms, self._send, heartbeat, heartbeat.token, rank=heartbeat.process.rank)
 
-    def _send(self, beat: Heartbeat, token: int) -> None:
-        if token != beat.token:
+    def _send(self, heartbeat: Heartbeat, token: int) -> None:
+        if token != heartbeat.token:
             return
-        beat.next_ms += beat.interval_ms
+        heartbeat.next_ms += heartbeat.interval_ms
         self.sent_count += 1
-        self._schedule(beat)
-        process = beat.process
+        self._schedule(heartbeat)
+        process = heartbeat.process
         self._loop.after(process.latency_ms, process.heartbeat_arrives, process.heartbeat(), rank=process.rank)

@@ -22,9 +22,9 @@ from coordinator_core.simulate.clients.machine import (
     SetTimer,
     Started,
     Stop,
-    Tell,
     TimerFired,
     Took,
+    TruthLine,
 )
 from coordinator_core.simulate.clients.member import Member
 from coordinator_core.simulate.clock import EventLoop
@@ -133,7 +133,7 @@ class Process:
         for send in overdue:
             self._give_up(send, self.incarnation)
 
-    def tell(self, event: Event) -> None:
+    def deliver(self, event: Event) -> None:
         """Pass an event of the scenario to the client."""
         self._hand(event)
 
@@ -192,7 +192,7 @@ class Process:
             self._overdue.append(send)
             return
         facts = {"group": self.group_id, "client_id": self.client_id, "operation": send.operation}
-        self.truth.tell("request_timeouts", self.loop.now_ms, {**facts, "waited_ms": send.timeout_ms})
+        self.truth.record("request_timeouts", self.loop.now_ms, {**facts, "waited_ms": send.timeout_ms})
         self.answered(incarnation, send, None, ErrorCode.REQUEST_TIMED_OUT)
 
     def heartbeat(self) -> Send:
@@ -256,14 +256,14 @@ PERFORM: dict[type[Action], Callable[[Process, Any], object]] = {
     Send: Process._send,
     SetTimer: Process._set_timer,
     CancelTimer: lambda process, timer: process._timers.pop(timer.name, None),
-    Heartbeat: lambda process, beat: process.heartbeats.start(process, beat.interval_ms),
+    Heartbeat: lambda process, heartbeat: process.heartbeats.start(process, heartbeat.interval_ms),
     Took: lambda process, took: process.truth.took(
         process.group_id, process.client_id, took.positions, took.generation, process.loop.now_ms
     ),
     Gave: lambda process, gave: process.truth.gave(
         process.group_id, process.client_id, gave.positions, gave.ended_by, process.loop.now_ms
     ),
-    Tell: lambda process, tell: process.truth.tell(tell.file, process.loop.now_ms, tell.facts),
+    TruthLine: lambda process, line: process.truth.record(line.file, process.loop.now_ms, line.facts),
     Closed: Process._closed,
 }
 """Action of the client -> how its process performs it."""

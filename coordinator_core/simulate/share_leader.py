@@ -324,14 +324,14 @@ class ShareLeaders:
         start_offset = self._topics.start_offset(served.at, self._loop.now_ms)
         if start_offset > served.partition.start_offset:
             for given_up in undelivered_below(served.partition, start_offset):
-                self._tell_archived(
+                self._record_archived(
                     served, given_up.first_offset, given_up.last_offset, "RETENTION", given_up.delivery_count
                 )
             update_log_start_offset(served.partition, start_offset)
             served.seen_start_offset = served.partition.start_offset
 
     def _on_acquired(self, broker: DataBroker, served: Served, process: Process, records: AcquiredRecords) -> None:
-        self._tell("deliveries", served, process, records._asdict())
+        self._record("deliveries", served, process, records._asdict())
         self._watch_locks(broker, served)
 
     def _start(self, broker: DataBroker, served: Served) -> None:
@@ -382,7 +382,7 @@ class ShareLeaders:
                 for batch in batches:
                     names = [AcknowledgeType(kind).name for kind in batch.acknowledge_types]
                     facts = {"first_offset": batch.first_offset, "last_offset": batch.last_offset}
-                    self._tell(
+                    self._record(
                         "acknowledgements", served, process, {**facts, "acknowledge_type": names, "error": error_class}
                     )
             errors.add(at, error_class)
@@ -418,7 +418,7 @@ class ShareLeaders:
 
         def written(error_class: str | None) -> None:
             if error_class is None:
-                self._tell_write(served, write, given_up or {})
+                self._record_write(served, write, given_up or {})
             on_done(error_class)
             has_moved = served.partition.start_offset != served.seen_start_offset
             served.seen_start_offset = served.partition.start_offset
@@ -456,7 +456,7 @@ class ShareLeaders:
                     "last_offset": batch.last_offset,
                     "member_id": lock.member_id,
                 }
-                self._tell("lock_timeouts", served, None, facts)
+                self._record("lock_timeouts", served, None, facts)
             self._persist(broker, served, write)
             if write is not None:
                 self._check(broker, served)
@@ -597,20 +597,20 @@ class ShareLeaders:
 
     # --- truth ---
 
-    def _tell(self, file: str, served: Served, process: Process | None, facts: dict[str, Any]) -> None:
+    def _record(self, file: str, served: Served, process: Process | None, facts: dict[str, Any]) -> None:
         line = {"group": served.group_id, "topic": served.at.topic, "partition": served.at.partition}
         if process is not None:
             line["client_id"] = process.client_id
-        self._truth.tell(file, self._loop.now_ms, {**line, **facts})
+        self._truth.record(file, self._loop.now_ms, {**line, **facts})
 
-    def _tell_write(self, served: Served, write: WriteState, given_up: Mapping[int, str]) -> None:
+    def _record_write(self, served: Served, write: WriteState, given_up: Mapping[int, str]) -> None:
         """Record the persisted state; the records that are ARCHIVED or ARCHIVING in it were given up for good."""
         batches = [
             [batch.first_offset, batch.last_offset, RecordState(batch.delivery_state).name, batch.delivery_count]
             for batch in write.state_batches
         ]
         facts = {"start_offset": write.start_offset, "cause": write.cause.value, "state_batches": batches}
-        self._tell("share_writes", served, None, facts)
+        self._record("share_writes", served, None, facts)
         for batch in write.state_batches:
             # Records that become ARCHIVED after their copy were given up before.
             is_given_up = batch.delivery_state in GIVEN_UP_STATES and write.cause is not WriteCause.DEAD_LETTER
@@ -619,9 +619,9 @@ class ShareLeaders:
                 if why == "DELIVERY_LIMIT" and batch.delivery_count < served.partition.config.delivery_count_limit:
                     # It was acquired when retention deleted it, and was released since: no member gets it again.
                     why = "RETENTION"
-                self._tell_archived(served, batch.first_offset, batch.last_offset, why, batch.delivery_count)
+                self._record_archived(served, batch.first_offset, batch.last_offset, why, batch.delivery_count)
 
-    def _tell_archived(
+    def _record_archived(
         self, served: Served, first_offset: int, last_offset: int, why: str, delivery_count: int | None = None
     ) -> None:
         facts = {
@@ -630,7 +630,7 @@ class ShareLeaders:
             "why": why,
             "delivery_count": delivery_count,
         }
-        self._tell("archived", served, None, facts)
+        self._record("archived", served, None, facts)
 
 
 class _Gathered:

@@ -108,7 +108,7 @@ class Simulation:
         """Run to the end of the scenario, and write the truth."""
         start_ms, end_ms = self.scenario.start_ms, self.scenario.end_ms
         self._write_metadata()
-        self._tell_topics(start_ms)
+        self._record_topics(start_ms)
         for spec in self.scenario.groups:
             for group_id in spec.group_ids():
                 for index, process in enumerate(self.members[group_id]):
@@ -118,7 +118,7 @@ class Simulation:
         self.loop.run_until(end_ms)
         self.heartbeats.wake_where(lambda _group_id: True)
         self.cluster.settle()
-        self._tell_end(end_ms)
+        self._record_end(end_ms)
         return Summary(
             self.scenario.name,
             self.seed,
@@ -247,7 +247,7 @@ class Simulation:
                 topic.name, topic_id, topic.num_partitions, configs, at_ms=self.loop.now_ms
             )
             facts = {"topic": topic.name, "topic_id": topic_id, "partition_count": topic.num_partitions}
-            self.truth.tell("topics", self.loop.now_ms, facts)
+            self.truth.record("topics", self.loop.now_ms, facts)
             made.append(topic.name)
         if made:
             self.cluster.update_metadata(made)
@@ -306,7 +306,7 @@ class Simulation:
 
     # --- the beginning and the end of the truth ---
 
-    def _tell_topics(self, now_ms: int) -> None:
+    def _record_topics(self, now_ms: int) -> None:
         for spec in self.scenario.topics:
             if spec.name in self._absent:
                 continue
@@ -315,14 +315,14 @@ class Simulation:
                 "topic_id": self.topics.topic_id(spec.name),
                 "partition_count": spec.partitions,
             }
-            self.truth.tell("topics", now_ms, facts)
+            self.truth.record("topics", now_ms, facts)
 
-    def _tell_end(self, now_ms: int) -> None:
+    def _record_end(self, now_ms: int) -> None:
         for client_id, process in self.processes.items():
             if process.client is not None:
                 self.truth.gave(process.group_id, client_id, process.client.positions(now_ms), "STILL", now_ms)
         for group_id, state in sorted(self.cluster.dump().items()):
-            self.truth.tell("end", now_ms, {"group": group_id, "state": state})
+            self.truth.record("end", now_ms, {"group": group_id, "state": state})
         for key, partition in sorted(self.cluster.share_partitions().items()):
             facts = {
                 "group": key.group_id,
@@ -335,7 +335,7 @@ class Simulation:
                     for batch in partition.state_batches
                 ],
             }
-            self.truth.tell("end_share", now_ms, facts)
+            self.truth.record("end_share", now_ms, facts)
         for log, _ in self.logs():
             facts = {"topic": log.topic, "partition": log.partition, "end_offset": log.end_offset}
-            self.truth.tell("log_ends", now_ms, facts)
+            self.truth.record("log_ends", now_ms, facts)

@@ -42,7 +42,7 @@ class Truth:
         """File -> number of lines."""
         self._owned: dict[tuple[str, str, TopicPartition], _Interval] = {}
 
-    def tell(self, file: str, now_ms: int, facts: Facts) -> int:
+    def record(self, file: str, now_ms: int, facts: Facts) -> int:
         """Write a line; returns its index in its file, from 0."""
         self._sink.write(file, {"ts_ms": now_ms, **facts})
         self.counts[file] += 1
@@ -84,4 +84,4 @@ class Truth:
                 "next_offset": position,
                 "ended_by": None if ended_by == "STILL" else ended_by,
             }
-            self.tell("owners", now_ms, facts)
+            self.record("owners", now_ms, facts)

@@ -169,7 +169,7 @@ class TruthRecorder:
         waiting = self._waiting.get(partition)
         while waiting and waiting[0][0] < high_watermark:
             _, now_ms, file, facts = waiting.popleft()
-            self._truth.tell(file, now_ms, facts)
+            self._truth.record(file, now_ms, facts)
         if not waiting:
             self.dirty.pop(partition, None)
 

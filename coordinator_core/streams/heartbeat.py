@@ -109,18 +109,18 @@ def streams_group_heartbeat(context: Context, request: StreamsGroupHeartbeatRequ
     """StreamsGroupHeartbeat: a StreamsGroupHeartbeatResponse."""
     if request.member_epoch in {LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH}:
         return leave(context, request)
-    beat = _begin(context, request)
-    group, live = beat.group, beat.live
-    member = _member(beat) if request.instance_id is None else _static_member(beat, request.instance_id)
-    updated = _updated_member(beat, member)
+    heartbeat = _begin(context, request)
+    group, live = heartbeat.group, heartbeat.live
+    member = _member(heartbeat) if request.instance_id is None else _static_member(heartbeat, request.instance_id)
+    updated = _updated_member(heartbeat, member)
     if updated is not member:
-        beat.records.append(member_metadata_record(group.group_id, updated))
+        heartbeat.records.append(member_metadata_record(group.group_id, updated))
     is_member_news = updated is not member and (request.instance_id is None or _is_other_for_tasks(member, updated))
-    topology = _topology(beat)
-    _tell_stale_topology(beat, updated)
-    metadata_hash, configured = _configure(beat, topology)
-    validated_epoch = _validate_tasks(beat, topology, configured)
-    _keep_task_offsets(beat)
+    topology = _topology(heartbeat)
+    _report_stale_topology(heartbeat, updated)
+    metadata_hash, configured = _configure(heartbeat, topology)
+    validated_epoch = _validate_tasks(heartbeat, topology, configured)
+    _keep_task_offsets(heartbeat)
     configs = _assignment_configs(context, group.group_id)
     group_epoch = group.group_epoch
     must_assign = (
@@ -130,12 +130,16 @@ def streams_group_heartbeat(context: Context, request: StreamsGroupHeartbeatRequ
         or configs != group.last_assignment_configs
     )
     refined = None
-    if not must_assign and beat.follows(Since.STREAMS_REFINED_ASSIGNMENT) and group.state == StreamsGroupState.STABLE:
+    if (
+        not must_assign
+        and heartbeat.follows(Since.STREAMS_REFINED_ASSIGNMENT)
+        and group.state == StreamsGroupState.STABLE
+    ):
         refined = _refined(group.target_assignment)
     is_refined_again = refined is not None and refined.get(member.member_id, NO_TASKS) != current_tasks(updated)
     if must_assign or is_refined_again:
         group_epoch += 1
-        beat.records.append(group_metadata_record(group, group_epoch, metadata_hash, validated_epoch, configs))
+        heartbeat.records.append(group_metadata_record(group, group_epoch, metadata_hash, validated_epoch, configs))
         live.trust_metadata(context.now_ms, group_epoch)
     if not group.members:
         start_initial_delay(context, group.group_id)
@@ -145,20 +149,20 @@ def streams_group_heartbeat(context: Context, request: StreamsGroupHeartbeatRequ
         group_epoch,
         updated,
         configured,
-        beat.records,
+        heartbeat.records,
         configs,
-        replaced_id=beat.replaced_id,
+        replaced_id=heartbeat.replaced_id,
         keep_targets=is_refined_again,
     )
     if target.status is not None:
-        beat.status.append(target.status)
-    if beat.follows(Since.STREAMS_REFINED_ASSIGNMENT):
-        target = target._replace(targets=_refined_of_epoch(beat, target, refined))
-    updated = _reconcile(beat, updated, target)
+        heartbeat.status.append(target.status)
+    if heartbeat.follows(Since.STREAMS_REFINED_ASSIGNMENT):
+        target = target._replace(targets=_refined_of_epoch(heartbeat, target, refined))
+    updated = _reconcile(heartbeat, updated, target)
     schedule_session(context, group.group_id, request.member_id)
     if request.shutdown_application:
         live.request_shutdown(group, request.member_id)
-    return Result(tuple(beat.records), _response(beat, member, updated, configured))
+    return Result(tuple(heartbeat.records), _response(heartbeat, member, updated, configured))
 
 
 def _refined(targets: Targets) -> Targets:
@@ -169,23 +173,23 @@ def _refined(targets: Targets) -> Targets:
     return targets
 
 
-def _refined_of_epoch(beat: _Heartbeat, target: Target, refined: Targets | None) -> Targets:
+def _refined_of_epoch(heartbeat: _Heartbeat, target: Target, refined: Targets | None) -> Targets:
     """The refined assignment. It is computed once for each epoch, unless a new one is given as `refined`."""
-    epoch, kept = beat.live.refined
+    epoch, kept = heartbeat.live.refined
     if refined is None and epoch == target.assignment_epoch:
         return kept
     made = _refined(target.targets) if refined is None else refined
-    if beat.context.group_setting(beat.group.group_id, "streams_num_warmup_replicas") > 0:
-        beat.live.refined = (target.assignment_epoch, made)
+    if heartbeat.context.group_setting(heartbeat.group.group_id, "streams_num_warmup_replicas") > 0:
+        heartbeat.live.refined = (target.assignment_epoch, made)
     return made
 
 
-def _keep_task_offsets(beat: _Heartbeat) -> None:
+def _keep_task_offsets(heartbeat: _Heartbeat) -> None:
     """Store the task offsets that the member reports; an omitted list is unchanged (MemberTaskOffsets.update)."""
-    request, known = beat.request, beat.live.task_offsets
+    request, known = heartbeat.request, heartbeat.live.task_offsets
     if request.task_offsets is None and request.task_end_offsets is None:
         return
-    if not beat.follows(Since.STREAMS_TASK_OFFSETS):
+    if not heartbeat.follows(Since.STREAMS_TASK_OFFSETS):
         return
     before = known.get(request.member_id, NO_OFFSETS)
     known[request.member_id] = ReportedOffsets(
@@ -242,37 +246,37 @@ def _check_not_full(context: Context, group: StreamsGroup, request: StreamsGroup
     check_not_full(group, "streams", size_max, is_known=is_known)
 
 
-def _member(beat: _Heartbeat) -> StreamsMember:
+def _member(heartbeat: _Heartbeat) -> StreamsMember:
     """The existing member, or a new one. The previous epoch is accepted if the response to it may have been lost."""
-    request = beat.request
-    if beat.is_joining:
-        return _known_or_new_member(beat)
-    member = member_of(beat.group, request.member_id)
+    request = heartbeat.request
+    if heartbeat.is_joining:
+        return _known_or_new_member(heartbeat)
+    member = member_of(heartbeat.group, request.member_id)
     _check_member_epoch(request, member)
     return member
 
 
-def _known_or_new_member(beat: _Heartbeat) -> StreamsMember:
-    known = beat.group.members.get(beat.request.member_id)
-    return _new_member(beat.request.member_id) if known is None else known
+def _known_or_new_member(heartbeat: _Heartbeat) -> StreamsMember:
+    known = heartbeat.group.members.get(heartbeat.request.member_id)
+    return _new_member(heartbeat.request.member_id) if known is None else known
 
 
-def _static_member(beat: _Heartbeat, instance_id: str) -> StreamsMember:
+def _static_member(heartbeat: _Heartbeat, instance_id: str) -> StreamsMember:
     """The member with this instance id, or a new one; a joining member replaces one that is away."""
-    if not beat.follows(Since.STREAMS_HAVE_STATIC_MEMBERS):
+    if not heartbeat.follows(Since.STREAMS_HAVE_STATIC_MEMBERS):
         # Kafka throws UnsupportedOperationException.
         raise Refused(ErrorCode.UNKNOWN_SERVER_ERROR, "Static members are not supported yet.")
-    group, member_id = beat.group, beat.request.member_id
+    group, member_id = heartbeat.group, heartbeat.request.member_id
     existing_id = group.static_members.get(instance_id)
     if existing_id is not None and existing_id != member_id:
-        beat.replaced_id = existing_id
-        beat.live.relabel_refined(existing_id, member_id)
-    if not beat.is_joining:
+        heartbeat.replaced_id = existing_id
+        heartbeat.live.relabel_refined(existing_id, member_id)
+    if not heartbeat.is_joining:
         member = static_member_of(group, member_id, instance_id)
-        _check_member_epoch(beat.request, member)
+        _check_member_epoch(heartbeat.request, member)
         return member
     if existing_id is None:
-        return _known_or_new_member(beat)
+        return _known_or_new_member(heartbeat)
     existing = group.members[existing_id]
     if existing.member_epoch != LEAVE_GROUP_STATIC_MEMBER_EPOCH:
         raise unreleased(member_id, instance_id, existing_id)
@@ -283,10 +287,10 @@ def _static_member(beat: _Heartbeat, instance_id: str) -> StreamsMember:
         previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH,
     )
     group_id, target = group.group_id, group.target_assignment.get(existing_id, NO_TASKS)
-    beat.records += member_tombstones(MEMBER_RECORDS, group_id, [existing_id])
-    beat.records.append(member_metadata_record(group_id, member))
-    beat.records.append(target_assignment_record(group_id, member_id, target))
-    beat.records.append(current_assignment_record(group_id, member))
+    heartbeat.records += member_tombstones(MEMBER_RECORDS, group_id, [existing_id])
+    heartbeat.records.append(member_metadata_record(group_id, member))
+    heartbeat.records.append(target_assignment_record(group_id, member_id, target))
+    heartbeat.records.append(current_assignment_record(group_id, member))
     return member
 
 
@@ -327,9 +331,9 @@ def _has_all(tasks: Mapping[str, Iterable[int]], owned: Owned) -> bool:
     )
 
 
-def _updated_member(beat: _Heartbeat, member: StreamsMember) -> StreamsMember:
+def _updated_member(heartbeat: _Heartbeat, member: StreamsMember) -> StreamsMember:
     """The member updated with the request; the same object if nothing is new."""
-    request, client = beat.request, beat.context.client
+    request, client = heartbeat.request, heartbeat.context.client
     said: dict[str, Any] = {
         "instance_id": request.instance_id,
         "client_id": client.client_id,
@@ -345,7 +349,12 @@ def _updated_member(beat: _Heartbeat, member: StreamsMember) -> StreamsMember:
     }
     endpoint = said["user_endpoint"]
     changes = {name: value for name, value in said.items() if value is not None and value != getattr(member, name)}
-    if beat.is_joining and endpoint is None and member.user_endpoint and beat.follows(Since.STREAMS_JOIN_SETS_ENDPOINT):
+    if (
+        heartbeat.is_joining
+        and endpoint is None
+        and member.user_endpoint
+        and heartbeat.follows(Since.STREAMS_JOIN_SETS_ENDPOINT)
+    ):
         changes["user_endpoint"] = None
     return replace(member, **changes) if changes else member
 
@@ -353,9 +362,9 @@ def _updated_member(beat: _Heartbeat, member: StreamsMember) -> StreamsMember:
 # --- the topology ---
 
 
-def _topology(beat: _Heartbeat) -> Topology:
+def _topology(heartbeat: _Heartbeat) -> Topology:
     """The group's topology. The first member brings it; later ones must bring the same, or an older one."""
-    request, known = beat.request, beat.group.topology
+    request, known = heartbeat.request, heartbeat.group.topology
     if request.topology is None:
         if known is None:
             # The service in front of the coordinator rejects such a request.
@@ -365,28 +374,32 @@ def _topology(beat: _Heartbeat) -> Topology:
     value = topology_value(request.topology)
     brought = topology_of(value)
     if known is None:
-        beat.records.append(topology_record(beat.group.group_id, value))
+        heartbeat.records.append(topology_record(heartbeat.group.group_id, value))
         return brought
     if brought.epoch >= known.epoch and not known.is_same_as(brought):
         raise Refused(ErrorCode.INVALID_REQUEST, "Topology updates are not supported yet.")
     return known
 
 
-def _tell_stale_topology(beat: _Heartbeat, member: StreamsMember) -> None:
-    known = beat.group.topology
+def _report_stale_topology(heartbeat: _Heartbeat, member: StreamsMember) -> None:
+    known = heartbeat.group.topology
     if known is not None and member.topology_epoch < known.epoch:
         detail = (
             f"The member's topology epoch {member.topology_epoch} is behind the group's topology epoch {known.epoch}."
         )
-        beat.status.append(Status(StatusCode.STALE_TOPOLOGY, detail))
+        heartbeat.status.append(Status(StatusCode.STALE_TOPOLOGY, detail))
 
 
-def _configure(beat: _Heartbeat, topology: Topology) -> tuple[int, ConfiguredTopology]:
+def _configure(heartbeat: _Heartbeat, topology: Topology) -> tuple[int, ConfiguredTopology]:
     """(hash of the topics, configured topology); checked again where topics may have changed."""
-    group, live, image = beat.group, beat.live, beat.context.image
+    group, live, image = heartbeat.group, heartbeat.live, heartbeat.context.image
     is_new = group.topology is None
     configured = live.configured_topology
-    if configured is not None and not is_new and not live.has_metadata_expired(beat.context.now_ms, group.group_epoch):
+    if (
+        configured is not None
+        and not is_new
+        and not live.has_metadata_expired(heartbeat.context.now_ms, group.group_epoch)
+    ):
         return group.metadata_hash, configured
     metadata_hash = live.metadata_hash(image, topology)
     if configured is None or is_new or metadata_hash != group.metadata_hash:
@@ -395,11 +408,11 @@ def _configure(beat: _Heartbeat, topology: Topology) -> tuple[int, ConfiguredTop
     return metadata_hash, configured
 
 
-def _validate_tasks(beat: _Heartbeat, topology: Topology, configured: ConfiguredTopology) -> int:
+def _validate_tasks(heartbeat: _Heartbeat, topology: Topology, configured: ConfiguredTopology) -> int:
     """Epoch of the topology once it is known to fit the cluster. Checks that owned tasks belong to it."""
     if not configured.is_ready or configured.subtopologies is None:
         return NOT_VALIDATED
-    request = beat.request
+    request = heartbeat.request
     for owned in (request.active_tasks, request.standby_tasks, request.warmup_tasks):
         for tasks in owned or ():
             _check_tasks(tasks, configured.subtopologies.get(tasks.subtopology_id))
@@ -430,26 +443,26 @@ def _assignment_configs(context: Context, group_id: str) -> dict[str, str]:
 # --- the member's step, and the answer ---
 
 
-def _reconcile(beat: _Heartbeat, member: StreamsMember, target: Target) -> StreamsMember:
+def _reconcile(heartbeat: _Heartbeat, member: StreamsMember, target: Target) -> StreamsMember:
     """Move the member towards its target; while it has tasks to revoke, its rebalance timeout runs."""
     if member.is_reconciled_to(target.assignment_epoch):
         return member
-    group_id = beat.group.group_id
+    group_id = heartbeat.group.group_id
     moved = reconcile(
         member,
         target.assignment_epoch,
         target.of(member.member_id),
-        beat.group.processes,
-        _owned(beat.request),
-        beat.context.config.kafka_version,
+        heartbeat.group.processes,
+        _owned(heartbeat.request),
+        heartbeat.context.config.kafka_version,
     )
     if moved == member:
         return member
-    beat.records.append(current_assignment_record(group_id, moved))
+    heartbeat.records.append(current_assignment_record(group_id, moved))
     if moved.state == UNREVOKED_TASKS:
-        schedule_rebalance(beat.context, group_id, moved)
+        schedule_rebalance(heartbeat.context, group_id, moved)
     else:
-        cancel_rebalance(beat.context, group_id, moved.member_id)
+        cancel_rebalance(heartbeat.context, group_id, moved.member_id)
     return moved
 
 
@@ -465,20 +478,20 @@ def _tasks(owned: tuple[TaskIds, ...]) -> Tasks:
 
 
 def _response(
-    beat: _Heartbeat, member: StreamsMember, updated: StreamsMember, configured: ConfiguredTopology
+    heartbeat: _Heartbeat, member: StreamsMember, updated: StreamsMember, configured: ConfiguredTopology
 ) -> StreamsGroupHeartbeatResponse:
-    request, group, live = beat.request, beat.group, beat.live
+    request, group, live = heartbeat.request, heartbeat.group, heartbeat.live
     has_new_tasks = (
         updated.active != member.active or updated.standby != member.standby or updated.warmup != member.warmup
     )
     active = standby = warmup = None
     has_endpoint = updated.user_endpoint is not None
-    has_endpoint_news = (beat.is_joining or has_new_tasks) and has_endpoint
-    if beat.follows(Since.STREAMS_JOIN_SETS_ENDPOINT):
+    has_endpoint_news = (heartbeat.is_joining or has_new_tasks) and has_endpoint
+    if heartbeat.follows(Since.STREAMS_JOIN_SETS_ENDPOINT):
         has_endpoint_news = updated.user_endpoint != member.user_endpoint or (has_new_tasks and has_endpoint)
-    if beat.is_joining or has_new_tasks:
+    if heartbeat.is_joining or has_new_tasks:
         active, standby, warmup = map(_task_ids, (updated.active, updated.standby, updated.warmup))
-    if beat.is_joining or has_new_tasks or has_endpoint_news:
+    if heartbeat.is_joining or has_new_tasks or has_endpoint_news:
         live.endpoints.pop(updated.member_id, None)
     live.endpoint_information_epoch += has_endpoint_news
     endpoints = None
@@ -487,34 +500,34 @@ def _response(
             group,
             live,
             updated,
-            beat.context.image,
-            replaced_id=beat.replaced_id,
-            version=beat.context.config.kafka_version,
+            heartbeat.context.image,
+            replaced_id=heartbeat.replaced_id,
+            version=heartbeat.context.config.kafka_version,
         )
     if configured.problem is not None:
-        beat.status.append(configured.problem)
+        heartbeat.status.append(configured.problem)
     if live.shutdown_request_member_id is not None:
         detail = (
             f"Streams group member {live.shutdown_request_member_id} encountered a fatal error and requested a "
             "shutdown for the entire application."
         )
-        beat.status.append(Status(StatusCode.SHUTDOWN_APPLICATION, detail))
-    missing_tags = _missing_tags(beat, updated)
+        heartbeat.status.append(Status(StatusCode.SHUTDOWN_APPLICATION, detail))
+    missing_tags = _missing_tags(heartbeat, updated)
     if missing_tags:
         detail = (
             f"Missing required client tags for rack-aware standby assignment: [{', '.join(missing_tags)}]. Configure "
             "them via 'client.tag.<tagKey>' in your Streams config."
         )
-        beat.status.append(Status(StatusCode.MISSING_CLIENT_TAGS, detail))
-    lag, interval_ms = _task_offset_settings(beat)
-    is_known = beat.is_persisted or beat.context.group(group.group_id) is not None
+        heartbeat.status.append(Status(StatusCode.MISSING_CLIENT_TAGS, detail))
+    lag, interval_ms = _task_offset_settings(heartbeat)
+    is_known = heartbeat.is_persisted or heartbeat.context.group(group.group_id) is not None
     return StreamsGroupHeartbeatResponse(
         member_id=updated.member_id,
         member_epoch=updated.member_epoch,
-        heartbeat_interval_ms=beat.context.group_setting(group.group_id, "streams_heartbeat_interval_ms"),
+        heartbeat_interval_ms=heartbeat.context.group_setting(group.group_id, "streams_heartbeat_interval_ms"),
         acceptable_recovery_lag=lag,
         task_offset_interval_ms=interval_ms,
-        status=tuple(beat.status),
+        status=tuple(heartbeat.status),
         active_tasks=active,
         standby_tasks=standby,
         warmup_tasks=warmup,
@@ -524,19 +537,19 @@ def _response(
     )
 
 
-def _missing_tags(beat: _Heartbeat, member: StreamsMember) -> list[str]:
+def _missing_tags(heartbeat: _Heartbeat, member: StreamsMember) -> list[str]:
     """Tags by which standby tasks are distributed and which the member lacks; version 0 has no status for that."""
-    if beat.context.api_version < LAG_FROM_VERSION:
+    if heartbeat.context.api_version < LAG_FROM_VERSION:
         return []
-    wanted = _assignment_configs(beat.context, beat.group.group_id).get(RACK_AWARE_TAGS, "")
+    wanted = _assignment_configs(heartbeat.context, heartbeat.group.group_id).get(RACK_AWARE_TAGS, "")
     return [tag for tag in wanted.split(",") if tag and tag not in member.client_tags]
 
 
-def _task_offset_settings(beat: _Heartbeat) -> tuple[int, int]:
+def _task_offset_settings(heartbeat: _Heartbeat) -> tuple[int, int]:
     """(acceptable recovery lag, interval at which members report task offsets)."""
-    if not beat.follows(Since.STREAMS_TASK_OFFSETS):
+    if not heartbeat.follows(Since.STREAMS_TASK_OFFSETS):
         return 0, 0
-    context, group_id = beat.context, beat.group.group_id
+    context, group_id = heartbeat.context, heartbeat.group.group_id
     lag = context.group_setting(group_id, "streams_acceptable_recovery_lag")
     interval_ms = context.group_setting(group_id, "streams_task_offset_interval_ms")
     return (lag if context.api_version >= LAG_FROM_VERSION else 0), interval_ms

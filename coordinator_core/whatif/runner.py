@@ -225,7 +225,7 @@ class _Runner:
             self._coming[act.slot] = self._timeline.lifetimes[act.mark.number]
             process.start()
         elif act.what is What.SLOW_POLL:
-            process.tell(SlowPoll(act.duration_ms))
+            process.deliver(SlowPoll(act.duration_ms))
         else:
             PLAIN_ACTS[act.what](process)
 
@@ -235,7 +235,7 @@ class _Runner:
         simulation.topics.add_partitions(growth.topic, growth.partition_count, simulation.loop.now_ms)
         simulation.cluster.update_metadata([growth.topic])
         for process in self._processes:
-            process.tell(TopicsChanged())
+            process.deliver(TopicsChanged())
 
     # --- the result ---
 

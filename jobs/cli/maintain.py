@@ -58,7 +58,7 @@ def maintain(
         if table or vacuum_after or allow_short_retention or dry_run:
             raise SettingsError("--erase excludes the other options of maintain: it always changes all tables")
         run = start_run("maintain", settings, meanwhile=".operations.erase")
-        from jobs.operations.erase import KEY_BYTES, tell_erased
+        from jobs.operations.erase import KEY_BYTES, print_erased
         from jobs.operations.erase import erase as run_erase
 
         with run.steps.step("erase"):
@@ -70,12 +70,12 @@ def maintain(
                 at=run.started_at,
                 metrics=run.metrics,
             )
-        tell_erased(counts, run.steps)
+        print_erased(counts, run.steps)
         return print_facts("maintain", run, run.steps, DONE, output_format)
     vacuum_after_ms = None if vacuum_after is None else parse_duration("--vacuum-after", vacuum_after)
     run = start_run("maintain", settings, meanwhile=".operations.maintain")
     from jobs.operations.maintain import maintain as run_maintain
-    from jobs.operations.maintain import tell_maintain
+    from jobs.operations.maintain import print_maintain
 
     with run.steps.step("maintain"):
         summary = run_maintain(
@@ -89,5 +89,5 @@ def maintain(
             dry_run=dry_run,
             metrics=run.metrics,
         )
-    tell_maintain(summary, run.steps, dry_run=dry_run)
+    print_maintain(summary, run.steps, dry_run=dry_run)
     return print_facts("maintain", run, run.steps, DONE, output_format)

@@ -45,7 +45,7 @@ def report(
     """
     from jobs.console.progress import Steps
     from jobs.queries.in_log import require_in_any_log
-    from jobs.report.run import tell_report
+    from jobs.report.run import write_report
     from jobs.report.sql_text import Scope
 
     settings = reading_settings(warehouse, cluster_id)
@@ -53,7 +53,7 @@ def report(
     run, steps = Run.start(), Steps()
     tables = open_tables("report", settings)
     require_in_any_log(tables, settings.cluster_id, from_ms, to_ms)
-    tell_report(
+    write_report(
         tables,
         settings,
         output=output,

@@ -44,7 +44,7 @@ def whatif(
 ) -> int:
     """A group's recorded history under other settings: what would have changed, and what the log cannot show."""
     from jobs.queries.caveats import log_remarks
-    from jobs.queries.whatif import asked, tell
+    from jobs.queries.whatif import asked, print_rows
     from jobs.queries.whatif import whatif as run_whatif
 
     settings = reading_settings(warehouse, cluster_id)
@@ -54,7 +54,7 @@ def whatif(
     rows = run_whatif(
         tables, cluster_id=settings.cluster_id, group_id=group, question=question, from_ms=from_ms, to_ms=to_ms
     )
-    tell(rows, output_format)
+    print_rows(rows, output_format)
     remarks = log_remarks(tables, settings.cluster_id, [group])
     say(*remarks_in_log(tables, settings, None, [group]), *remarks)
     return DONE

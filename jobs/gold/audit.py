@@ -34,7 +34,7 @@ from jobs.delta.silver_format import other_version
 from jobs.delta.warehouse import OVERWRITE, Committed, Warehouse
 from jobs.errors import JobError, WarehouseError
 from jobs.gold.audit_groups import audit_groups, audit_groups_apart
-from jobs.gold.audit_log import write_broken_rules
+from jobs.gold.audit_log import write_log_anomalies
 from jobs.gold.audit_shares import audit_shares, audit_shares_apart, share_days
 from jobs.gold.hanging_transactions import hanging_transactions
 from jobs.gold.isolation import Lack
@@ -256,13 +256,15 @@ def _said_of(
     of_topics = {True: SHARE_TOPIC, False: OFFSETS_TOPIC}
     with AuditParts(work) as parts:
         for is_share, topic in of_topics.items():
-            write_broken_rules([row for row in failed if (row.group_type == GroupType.SHARE) == is_share], topic, parts)
+            write_log_anomalies(
+                [row for row in failed if (row.group_type == GroupType.SHARE) == is_share], topic, parts
+            )
         # many tasks lack the same input
         for number, lack in enumerate(dict.fromkeys(lacks)):
-            write_broken_rules([lack.row._replace(ordinal=number)], lack.log_topic, parts)
+            write_log_anomalies([lack.row._replace(ordinal=number)], lack.log_topic, parts)
         for (topic, _), found in failures.items():
             rows = [_not_replayed(failure)._replace(ordinal=number) for number, failure in enumerate(found)]
-            write_broken_rules(rows, topic, parts)
+            write_log_anomalies(rows, topic, parts)
     return parts.done
 
 

@@ -35,7 +35,7 @@ from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.inference.simple_groups import SimpleGroups, judge_simple_groups
 from coordinator_core.inference.unchanged_groups import Unchanged, decided_late, judge_unchanged, may_be_unchanged
 from coordinator_core.log.chunk import BoolArray
-from jobs.gold.audit_log import LagWriter, Samples, end_samples, write_broken_rules
+from jobs.gold.audit_log import LagWriter, Samples, end_samples, write_log_anomalies
 from jobs.gold.clock_steps import clock_steps, steps_before
 from jobs.gold.days import FormerDays
 from jobs.gold.group_checkpoints import SavedGroups, packed_watermark, unpacked_watermark
@@ -77,7 +77,7 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
         if saved is not None and log_partition in work.resting and not (saved.not_judged or late_groups(saved, work)):
             for table in GROUP_TABLES:
                 carried[table][log_partition] = {}
-            parts.carry_broken_rules(log_partition)
+            parts.carry_log_anomalies(log_partition)
             left = saved
         elif saved is not None and work.keeps_groups:
             audited = _NewAudit(work, parts, known, removed, log_partition, saved)
@@ -146,7 +146,7 @@ def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
             not_judged(error, group_id, None, log_partition, 0)
             for group_id, error in failing(groups, partial(audit, TrialParts(work), own))
         ]
-        write_broken_rules(failed, work.topic, parts)
+        write_log_anomalies(failed, work.topic, parts)
         names = frozenset(str(row.group_id) for row in failed)
         left = audit(parts, own, frozenset(groups) - names if names else only)
         left = replace(left, not_judged=left.not_judged | names)
@@ -241,7 +241,7 @@ class _Made:
             raise
         except Exception as error:
             self._not_judged.add(life.group_id)
-            write_broken_rules([_not_judged(life, error)], self._work.topic, self._parts)
+            write_log_anomalies([_not_judged(life, error)], self._work.topic, self._parts)
             return None
         return judged
 
@@ -255,7 +255,7 @@ class _Made:
             return
         steps = clock_steps(self._work, self._parts, self._log_partition, from_log_offset)
         if self._work.is_first:
-            write_broken_rules(steps, self._work.topic, self._parts)
+            write_log_anomalies(steps, self._work.topic, self._parts)
         if from_log_offset:
             before = steps_before(self._parts, self._log_partition, self._work.topic, from_log_offset)
             self._clock_steps = tuple(before)
@@ -293,7 +293,7 @@ class _Made:
             self._days[group_id] = days
         self._commit_times.add(judged.life, judged.gold.owners, judged.commit_times)
         self._gold.extend(judged.gold)
-        write_broken_rules(broken, self._work.topic, self._parts)
+        write_log_anomalies(broken, self._work.topic, self._parts)
         self._write_many()
 
     def add_plain(self, plain: SimpleGroups) -> None:
@@ -576,7 +576,7 @@ class _NewAudit:
     def _carry(self) -> None:
         """Write the counts, and the rows of the last audit that remain true."""
         parts, log_partition = self._parts, self._log_partition
-        parts.carry_broken_rules(log_partition, left_out=self._whole)
+        parts.carry_log_anomalies(log_partition, left_out=self._whole)
         days_rebuilt = dict.fromkeys(self._noted, NO_DAY) | {
             group_id: watermark.day for group_id, watermark in self._watermarks.items()
         }

@@ -133,7 +133,7 @@ def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
     return pa.table([columns[field.name] for field in fields], names=schema.names).cast(schema)
 
 
-def write_broken_rules(rows: list[LogAnomalyRow], log_topic: str, parts: AuditParts) -> None:
+def write_log_anomalies(rows: list[LogAnomalyRow], log_topic: str, parts: AuditParts) -> None:
     """Write rows of gold.log_anomalies, of either coordinator topic."""
     if rows:
         parts.write(LOG_ANOMALIES, rows_table(LOG_ANOMALIES, rows, {"log_topic": log_topic}))

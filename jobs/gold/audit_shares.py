@@ -26,7 +26,7 @@ from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, timestamps
 from jobs.delta.core_tables import constant, rows_table
-from jobs.gold.audit_log import share_anomalies, write_broken_rules
+from jobs.gold.audit_log import share_anomalies, write_log_anomalies
 from jobs.gold.clock_steps import clock_steps
 from jobs.gold.isolation import Lack, failing, read_or
 from jobs.gold.share_checkpoints import SavedShares
@@ -142,8 +142,8 @@ def audit_by_group(
         parts.write(ARCHIVED_RECORDS, archived_table(gold.archived, log.keys, log_partition), is_settled=False)
     parts.done.share_counts.append(gold.counted.counts())
     broken = share_anomalies(_states_of(states, judged), log_partition, log.holes)
-    write_broken_rules([*broken, *failed], work.topic, parts)
-    write_broken_rules(clock_steps(work, parts, log_partition), work.topic, parts)
+    write_log_anomalies([*broken, *failed], work.topic, parts)
+    write_log_anomalies(clock_steps(work, parts, log_partition), work.topic, parts)
 
 
 def _states_of(states: StateRows, codes: Sequence[int]) -> StateRows:
@@ -160,7 +160,7 @@ def _audit_whole_log(
     past = NO_PAST if saved is None else saved.past
     if saved is not None:
         saved.known.require_same(known, members)
-        parts.carry_broken_rules(log_partition, past.from_log_offset)
+        parts.carry_log_anomalies(log_partition, past.from_log_offset)
     ends = slice_ends(work.files, log_partition, 0 if saved is None else saved.next_offset)
     shown = None
     if len(ends) > 1:
@@ -173,7 +173,7 @@ def _audit_whole_log(
     for end in ends:
         saved = _audit_slice(log_partition, end, work, parts, known, members, saved, shown)
     assert saved is not None
-    write_broken_rules(clock_steps(work, parts, log_partition, past.from_log_offset), work.topic, parts)
+    write_log_anomalies(clock_steps(work, parts, log_partition, past.from_log_offset), work.topic, parts)
     parts.keep(log_partition, saved.packed())
 
 
@@ -213,7 +213,7 @@ def _audit_slice(
         parts.done.share_counts.append(ShareCounts.together([before, gold.counted.counts()]))
     reported_to = END_OF_LOG if is_last else place
     new = [row for row in anomalies if log.past.from_log_offset <= row.log_offset < reported_to]
-    write_broken_rules(new, work.topic, parts)
+    write_log_anomalies(new, work.topic, parts)
     return left
 
 

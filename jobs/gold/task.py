@@ -248,7 +248,7 @@ class AuditParts:
                 kept = rows if is_kept.all() else rows.filter(pa.array(is_kept))
             self.write(table, with_hosts(table, kept, hosts))
 
-    def carry_broken_rules(
+    def carry_log_anomalies(
         self, log_partition: int, to_log_offset: int = END_OF_LOG, left_out: Set[str] = frozenset()
     ) -> None:
         """Write the last audit's rows of gold.log_anomalies, for records before a log offset."""

@@ -123,7 +123,7 @@ def run_continuously(
     with job_of(metrics, "capture") as so_far:
         exposed_at = run().captured_at
 
-        def tell(totals: _Totals, behind: Mapping[str, Lag]) -> None:
+        def show_progress(totals: _Totals, behind: Mapping[str, Lag]) -> None:
             so_far.record_count, so_far.size_bytes = totals.record_count, totals.size_bytes
             so_far.lag = {
                 topic: (lag.offset_count, None if lag.behind_ms is None else lag.behind_ms / 1000)
@@ -133,7 +133,7 @@ def run_continuously(
                 metrics.expose("capture", so_far, exposed_at, run().captured_at)
 
         ContinuousCapture(
-            session, warehouse, settings, every_ms=every_ms, new_run=run, steps=steps, on_progress=tell
+            session, warehouse, settings, every_ms=every_ms, new_run=run, steps=steps, on_progress=show_progress
         ).run(stop_after_ms=stop_after_ms)
 
 
@@ -200,7 +200,7 @@ class ContinuousCapture:
                         break
                     query = started
             self._end(query)
-            self._watcher.tell()
+            self._watcher.report()
         finally:
             self._end(query)
             self._watcher.close()
@@ -454,12 +454,12 @@ class _Watcher:
             count = self._of._totals.trigger_count
             is_new = count != self._printed_triggers
             if self._is_due("lag", capture.lag_every_ms) or (is_new and self._of._steps.is_terminal):
-                self.tell()
+                self.report()
         except JobError as error:
             self.close()
             self._say_once(str(error))
 
-    def tell(self) -> None:
+    def report(self) -> None:
         """Print the progress line: what was captured, and the lag."""
         of = self._of
         bronze = of._bronze

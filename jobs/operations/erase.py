@@ -276,7 +276,7 @@ def _redacted(value: Any, redaction: Redaction, *, is_batch: bool) -> Any:
             return value
 
 
-def tell_erased(counts: dict[str, int], steps: Steps) -> None:
+def print_erased(counts: dict[str, int], steps: Steps) -> None:
     """Print where ids were found, and what remains to be done elsewhere."""
     steps.facts["erased"] = {"row_counts": dict(counts)}
     for name, count in counts.items():

@@ -347,7 +347,7 @@ def old_staging(warehouse: Warehouse, before: datetime) -> list[str]:
     return sorted(f"{warehouse.root}/{STAGING}/{folder}" for folder, at in newest.items() if at < before)
 
 
-def tell_maintain(summary: MaintainSummary, steps: Steps, *, dry_run: bool) -> None:
+def print_maintain(summary: MaintainSummary, steps: Steps, *, dry_run: bool) -> None:
     """Print the tables, and what is left over."""
     steps.facts["maintained"] = {
         "is_dry_run": dry_run,

@@ -42,11 +42,11 @@ def run_nightly(run: RunContext) -> int:
     if code != FAILED:
         audited = run_audit(run)
         code = max(code, audited)
-        tell_findings(run.warehouse, run.settings, run.steps)
+        print_findings(run.warehouse, run.settings, run.steps)
         if run.settings.report_file:
-            from jobs.report.run import tell_report  # noqa: PLC0415  (Plotly takes a second, and few nights ask for it)
+            from jobs.report.run import write_report  # noqa: PLC0415  (Plotly takes a second, and few nights ask for it)
 
-            tell_report(
+            write_report(
                 run.warehouse, run.settings, output=run.settings.report_file, made_at=run.started_at, steps=run.steps
             )
     return code
@@ -77,7 +77,7 @@ def _capture(run: RunContext) -> int:
         job.size_bytes, job.gap_count = summary.size_bytes, summary.gap_count
         missing = _missing(coordinator_ends(run.warehouse, run.settings))
         job.exit_code = DONE if summary.is_clean and not missing else INCOMPLETE
-    tell_capture(summary, run.settings, run.steps)
+    print_capture(summary, run.settings, run.steps)
     run.steps.facts["captured"]["missing_log_partitions"] = missing
     return job.exit_code
 
@@ -139,11 +139,11 @@ def run_replay(run: RunContext, *, rebuild: bool = False) -> int:
         job.gap_count = hole_count(run.warehouse, run.settings.cluster_id)
         job.quarantined_row_count = summary.quarantined_row_count
         ends = coordinator_ends(run.warehouse, run.settings)
-        job.exit_code = tell_replay(summary, run.settings, job.gap_count, run.steps, ends)
+        job.exit_code = print_replay(summary, run.settings, job.gap_count, run.steps, ends)
     return job.exit_code
 
 
-def tell_capture(summary: CaptureSummary, settings: Settings, steps: Steps) -> None:
+def print_capture(summary: CaptureSummary, settings: Settings, steps: Steps) -> None:
     """Print what was captured, by topic."""
     rows = [
         (topic, count.partition_count, count.batch_count, count.record_count, size_text(count.size_bytes))
@@ -185,7 +185,7 @@ def _missing(ends: Mapping[str, LogEnds]) -> dict[str, list[int]]:
     return {topic: list(it.missing) for topic, it in ends.items() if it.missing}
 
 
-def tell_replay(
+def print_replay(
     summary: ReplaySummary, settings: Settings, missing: int, steps: Steps, ends: Mapping[str, LogEnds]
 ) -> int:
     """Print the tables, the ledger by topic and in total, what is missing, and where to look next.
@@ -240,7 +240,7 @@ def tell_replay(
     return INCOMPLETE if is_missing or summary.quarantined_row_count else DONE
 
 
-def tell_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> None:
+def print_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> None:
     """Print the findings, and where to look next."""
     found = findings(warehouse, settings.cluster_id)
     steps.facts["found"] = found.as_json()

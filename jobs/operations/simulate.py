@@ -176,7 +176,7 @@ def write_log(folder: Path, log: PartitionLog, topic_id: str, segment_bytes: int
     return size_bytes
 
 
-def tell(written: Written, output_format: str) -> None:
+def print_written(written: Written, output_format: str) -> None:
     """Print what was written: one JSON object, CSV lines of name and value, or lines for people."""
     if output_format == "json":
         sys.stdout.write(json.dumps(written.as_json()) + "\n")

@@ -34,7 +34,7 @@ from coordinator_core.plurals import counted
 from jobs.bronze.coverage import hole_count
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
 from jobs.bronze.quarantine import COPIES_PART, open_count
-from jobs.console import command_name as entry
+from jobs.console import command_name
 from jobs.console.names import NAME_CHARACTERS_MAX, names_of, short, some_of
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.other_writers import ForeignWrite, written_by_others
@@ -483,7 +483,7 @@ def lines(found: Findings, options: Sequence[str] = ()) -> Iterator[str]:
     if parts:
         parts.append(("all of it as one page to open in a browser", "report --output report.html"))
     for what, command in parts:
-        yield f"{what}: {entry.command(' '.join([command, *map(shlex.quote, options)]))}"
+        yield f"{what}: {command_name.command(' '.join([command, *map(shlex.quote, options)]))}"
 
 
 Part = tuple[str, str]

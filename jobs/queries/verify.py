@@ -148,7 +148,9 @@ def summary_rows(findings: Iterable[Finding]) -> list[tuple[Value, ...]]:
     ]
 
 
-def tell(findings: Sequence[Finding], asked: Asked, output_format: str, verbose: bool, out: TextIO) -> Iterator[str]:
+def print_findings(
+    findings: Sequence[Finding], asked: Asked, output_format: str, verbose: bool, out: TextIO
+) -> Iterator[str]:
     """Print the findings, in a table after their summary. Yields the remarks as lines."""
     shown = [it for it in findings if verbose or it.verdict is not Verdict.EQUAL]
     if output_format == "table":
@@ -213,7 +215,7 @@ def run_verify(
         warehouse = ledger()
         _require_replayed(warehouse, settings.cluster_id)
         findings = verify(warehouse, settings.cluster_id, asked, Admin(broker))
-    for remark in tell(findings, asked, output_format, verbose, out or sys.stdout):
+    for remark in print_findings(findings, asked, output_format, verbose, out or sys.stdout):
         say(remark)
     return max((it.verdict for it in findings), default=Verdict.EQUAL)
 

@@ -177,7 +177,7 @@ def _key(group_id: str, row: Transition) -> str:
 PRINTED_NAMES: Final = {"at_ms": "at"}
 
 
-def tell(rows: Sequence[WhatIfRow], output_format: str, out: TextIO | None = None) -> None:
+def print_rows(rows: Sequence[WhatIfRow], output_format: str, out: TextIO | None = None) -> None:
     """Print the answers: as lines, followed by the assumptions, or with all columns as JSON or CSV.
 
     There `at_ms` becomes `at`, in ISO 8601.
@@ -191,7 +191,7 @@ def tell(rows: Sequence[WhatIfRow], output_format: str, out: TextIO | None = Non
     elif output_format == "csv":
         write_csv([PRINTED_NAMES.get(name, name) for name in WhatIfRow._fields], named, out)
     else:
-        _tell_people(rows, out)
+        _print_table(rows, out)
 
 
 def _plain(name: str, value: object) -> Value:
@@ -203,7 +203,7 @@ def _plain(name: str, value: object) -> Value:
     return value
 
 
-def _tell_people(rows: Sequence[WhatIfRow], out: TextIO) -> None:
+def _print_table(rows: Sequence[WhatIfRow], out: TextIO) -> None:
     answers = [row for row in rows if row.kind != TOTAL]
     total = rows[-1]
     out.write(f"group {total.group_id!r} ({total.group_type.lower()}), had it been with {total.asked}\n\n")

@@ -71,7 +71,7 @@ class Written(NamedTuple):
     """Number of groups with their own pictures."""
 
 
-def tell_report(
+def write_report(
     warehouse: Warehouse,
     settings: Settings,
     *,

@@ -125,7 +125,7 @@ def main() -> None:
                 live_capture.compare(topic, folder, options.turns, Path(scratch) / f"live-{topic}")
         executors.compare(logs, options.turns, Path(scratch) / "executors")
         executors.compare_hot(options.turns, Path(scratch) / "hot")
-        growth.tell(growth.measured(logs, Path(scratch) / "growth", growth.DAYS))
+        growth.show(growth.measured(logs, Path(scratch) / "growth", growth.DAYS))
         skewed.compare(Path(scratch) / "skewed")
         fleet.compare(Path(scratch) / "fleet")
 

@@ -162,7 +162,7 @@ def _write_on(whole: Path, part: Path, end: int) -> None:
         target.write(source.read(end - target.tell()))
 
 
-def tell(nights: Sequence[Night]) -> None:
+def show(nights: Sequence[Night]) -> None:
     """The ratios that matter, the table and the picture. Processor times are less what a run takes that finds nothing
     new: Spark's start."""
     quarter, most, few, more, nothing = nights
@@ -225,7 +225,7 @@ def main() -> None:
         sys.exit(f"{logs} is no folder")
     scratch = Path(tempfile.mkdtemp())
     try:
-        tell(measured(logs, scratch, arguments.days))
+        show(measured(logs, scratch, arguments.days))
     finally:
         shutil.rmtree(scratch, ignore_errors=True)
 

@@ -73,12 +73,12 @@ def heartbeat_rate(start: Callable[[GroupCoordinator, int], Beat], member_count:
         config=GroupCoordinatorConfig(group_share_max_size=1000, group_consumer_assignment_interval_ms=0),
         image=image_of([Topic("t", TOPIC_ID, PARTITION_COUNT)]),
     )
-    beat = start(coordinator, member_count)
+    heartbeat = start(coordinator, member_count)
     for number in range(4 * member_count):
-        beat(number)
+        heartbeat(number)
     started = process_time()
     for number in range(HEARTBEAT_COUNT):
-        response = beat(number)
+        response = heartbeat(number)
         assert response.error_code == 0, response
     return HEARTBEAT_COUNT / (process_time() - started)
 
@@ -103,10 +103,10 @@ def classic_group(coordinator: GroupCoordinator, member_count: int) -> Beat:
         coordinator.handle("classic_sync", sync, now_ms=JOIN_MS, api_version=5, request_id=member_count)
     requests = [HeartbeatRequest("g", generation, member_id) for member_id in joined.values()]
 
-    def beat(number: int) -> Any:
+    def heartbeat(number: int) -> Any:
         return coordinator.handle("classic_heartbeat", requests[number % member_count], now_ms=JOIN_MS + 1).response
 
-    return beat
+    return heartbeat
 
 
 def consumer_group(coordinator: GroupCoordinator, member_count: int) -> Beat:
@@ -120,7 +120,7 @@ def consumer_group(coordinator: GroupCoordinator, member_count: int) -> Beat:
         response = coordinator.handle("consumer_group_heartbeat", request, now_ms=0, api_version=1).response
         epochs[number], owned[number] = response.member_epoch, response.assignment.topic_partitions
 
-    def beat(number: int) -> Any:
+    def heartbeat(number: int) -> Any:
         member = number % member_count
         request = ConsumerGroupHeartbeatRequest("g", f"m{member}", epochs[member], topic_partitions=owned[member])
         response = coordinator.handle("consumer_group_heartbeat", request, now_ms=1, api_version=1).response
@@ -129,7 +129,7 @@ def consumer_group(coordinator: GroupCoordinator, member_count: int) -> Beat:
             owned[member] = response.assignment.topic_partitions
         return response
 
-    return beat
+    return heartbeat
 
 
 def share_group(coordinator: GroupCoordinator, member_count: int) -> Beat:
@@ -143,14 +143,14 @@ def share_group(coordinator: GroupCoordinator, member_count: int) -> Beat:
     wanted = ShareStatePartitions("g", {TOPIC_ID: tuple(range(PARTITION_COUNT))})
     coordinator.handle("initialize_share_group_state", wanted, now_ms=0)
 
-    def beat(number: int) -> Any:
+    def heartbeat(number: int) -> Any:
         member = number % member_count
         request = ShareGroupHeartbeatRequest("g", f"m{member}", epochs[member])
         response = coordinator.handle("share_group_heartbeat", request, now_ms=1, api_version=1).response
         epochs[member] = response.member_epoch
         return response
 
-    return beat
+    return heartbeat
 
 
 class _CountingLog:

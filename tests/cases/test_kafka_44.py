@@ -74,9 +74,9 @@ class ConsumerLog:
         self.members = Members(kafka_version=version)
         self.operations: list[Operation] = []
 
-    def beat(self, member_id: str, **fields: Any) -> None:
+    def heartbeat(self, member_id: str, **fields: Any) -> None:
         """A heartbeat; by default one with nothing new."""
-        self.members.beat(member_id, **fields)
+        self.members.heartbeat(member_id, **fields)
         self.operations.append(bytes_of(self.members.records))
 
     def join(self, member_id: str, instance_id: str, assignor: str | None) -> None:
@@ -92,7 +92,7 @@ def test_another_server_assignor_makes_the_epoch(
     """A static member that comes back with another assignor: that it came back makes no epoch, the assignor does."""
     log = ConsumerLog(V44)
     log.join("m", "i", before)
-    log.beat("m", epoch=-2, instance_id="i")
+    log.heartbeat("m", epoch=-2, instance_id="i")
     log.join("n", "i", after)
     ledger.night(written(log.operations, tmp_path / "logs"))
     assert causes(ledger)[1:] == [("PROTOCOL_CHANGED", "PREFERRED_ASSIGNOR", "CERTAIN")]
@@ -105,7 +105,7 @@ def test_other_topics_of_a_static_member_that_comes_back_are_no_new_partitions(
     """Its subscription changes the hash of the group's topics: that a topic got partitions is not certain."""
     log = ConsumerLog(version)
     log.join("m", "i", None)
-    log.beat("m", epoch=-2, instance_id="i")
+    log.heartbeat("m", epoch=-2, instance_id="i")
     log.members.join("n", "a", "b", instance_id="i")
     log.operations.append(bytes_of(log.members.records))
     ledger.night(written(log.operations, tmp_path / "logs"))
@@ -118,7 +118,7 @@ def test_a_tie_of_assignors_is_not_certain(ledger: Ledger, tmp_path: Path) -> No
     log = ConsumerLog(V44)
     log.join("m", "i", "uniform")
     log.join("n", "j", "range")
-    log.beat("m", epoch=-2, instance_id="i")
+    log.heartbeat("m", epoch=-2, instance_id="i")
     log.join("o", "i", "range")
     ledger.night(written(log.operations, tmp_path / "logs"))
     assert causes(ledger)[-1] == ("PROTOCOL_CHANGED", "PREFERRED_ASSIGNOR", "LIKELY")
@@ -128,9 +128,9 @@ def test_43_makes_no_epoch_of_another_assignor(ledger: Ledger, tmp_path: Path) -
     """The change waits for a rebalance that something else makes: no cause of it is certain but that."""
     log = ConsumerLog(V43)
     log.join("m", "i", "uniform")
-    log.beat("m", epoch=-2, instance_id="i")
+    log.heartbeat("m", epoch=-2, instance_id="i")
     log.join("n", "i", "range")
-    log.beat("n", instance_id="i", subscribed_topic_names=("a", "b"))
+    log.heartbeat("n", instance_id="i", subscribed_topic_names=("a", "b"))
     ledger.night(written(log.operations, tmp_path / "logs"))
     assert causes(ledger)[1:] == [("SUBSCRIPTION_CHANGED", "IN_LOG", "CERTAIN")]
 
@@ -140,8 +140,8 @@ def upgraded() -> ConsumerLog:
     log = ConsumerLog(V44)
     log.join("m", "i", "uniform")
     for assignor, topics in (("range", ("a", "b")), ("uniform", ("a",)), ("range", ("a", "b"))):
-        log.beat("m", server_assignor=assignor, subscribed_topic_names=topics)
-        log.beat("m")
+        log.heartbeat("m", server_assignor=assignor, subscribed_topic_names=topics)
+        log.heartbeat("m")
     log.operations = [records for records in log.operations if records]
     return log
 
@@ -202,7 +202,7 @@ def test_other_assignment_configs_make_an_epoch(ledger: Ledger, tmp_path: Path) 
     first = bytes_of(clients.records)
     clients.coordinator.group_settings[GROUP] = {"streams_num_standby_replicas": 1}
     since = len(clients.records)
-    clients.beat("a")
+    clients.heartbeat("a")
     ledger.night(written([first, bytes_of(clients.records[since:])], tmp_path / "logs"))
     assert causes(ledger)[1:] == [("CONFIG_CHANGED", "ASSIGNMENT_CONFIGS", "CERTAIN")]
     changed = [row for row in ledger.rows("silver.group_events") if row["event_type"] == "ASSIGNMENT_CONFIGS_CHANGED"]
@@ -233,7 +233,7 @@ def test_first_assignment_configs_may_be_those_of_an_upgrade(
     ]
     clients.coordinator.group_settings[GROUP] = {"streams_num_standby_replicas": 1}
     since = len(records)
-    clients.beat("a")
+    clients.heartbeat("a")
     logs = written([bytes_of(records), bytes_of(clients.records[since:])], tmp_path / "logs")
     ledger.night(logs if level is None else metadata_log(logs, [(-1, level)]))
     assert causes(ledger)[1:] == [("CONFIG_CHANGED", "ASSIGNMENT_CONFIGS", confidence)]
@@ -257,7 +257,7 @@ def test_an_epoch_for_a_task_that_is_lacking_is_a_refinement(ledger: Ledger, tmp
     )
     clients.coordinator.shard = replayed(clients, lacking)
     since = len(clients.records)
-    clients.beat("a")
+    clients.heartbeat("a")
     assert clients.streams.group_epoch == group.group_epoch + 1
     ledger.night(written([first, [lacking], bytes_of(clients.records[since:])], tmp_path / "logs"))
     assert causes(ledger)[1:] == [("ASSIGNMENT_REFINED", "TARGET_KEPT", "CERTAIN")]
@@ -332,7 +332,7 @@ def test_nights_say_what_one_night_says(tmp_path: Path, cut: int) -> None:
     """The group before, by which a change of assignors shows, is kept from one night to the next."""
     log = ConsumerLog(V44)
     log.join("m", "i", "uniform")
-    log.beat("m", epoch=-2, instance_id="i")
+    log.heartbeat("m", epoch=-2, instance_id="i")
     log.join("n", "i", "range")
     whole, nights = Ledger(tmp_path / "whole"), Ledger(tmp_path / "nights")
     whole.night(written(log.operations, tmp_path / "logs"))

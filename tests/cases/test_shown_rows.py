@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cli import app as cli
-from jobs.console import command_name as entry
+from jobs.console import command_name
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 
@@ -26,7 +26,7 @@ def test_groups_whose_members_came_back_are_not_among_those_that_were_left(
     night = ledger.night(log.write(tmp_path / "logs"))
     assert night.facts["found"]["emptied_groups"] == ["gone"]
     [line] = [line for line in night.lines if line.startswith("groups whose last member went: 1: ")]
-    words = shlex.split(line.partition(f"{entry.ENTRY} ")[2])
+    words = shlex.split(line.partition(f"{command_name.ENTRY} ")[2])
     assert cli.main([*words, "--format", "json"]) == 0
     shown = [json.loads(row) for row in capsys.readouterr().out.splitlines()]
     assert shown == [{"group_id": "gone", "since": "2026-05-28T20:27:40Z"}]

@@ -72,7 +72,7 @@ class ConsumerMember(HeartbeatMember, ReadingMember):
 
     # --- heartbeats ---
 
-    def _beat(self, tag: str, member_epoch: int, **fields: Any) -> Send:
+    def _heartbeat(self, tag: str, member_epoch: int, **fields: Any) -> Send:
         request = ConsumerGroupHeartbeatRequest(
             self.config.group_id, self.member_id, member_epoch, self.config.instance_id, **fields
         )
@@ -82,7 +82,7 @@ class ConsumerMember(HeartbeatMember, ReadingMember):
         """A heartbeat with all fields: when the member joins, and after an error."""
         assignor = self.config.assignors[0] if self.config.assignors else None
         self.sent = self.subscribed
-        return self._beat(
+        return self._heartbeat(
             tag,
             self.member_epoch,
             rack_id=self.config.rack_id,
@@ -148,7 +148,7 @@ class ConsumerMember(HeartbeatMember, ReadingMember):
         return [*actions, *self._fetch_missing(now_ms)]
 
     def _acknowledgement(self) -> Send:
-        return self._beat(
+        return self._heartbeat(
             "heartbeat",
             self.member_epoch,
             topic_partitions=self.target_ids,
@@ -189,7 +189,7 @@ class ConsumerMember(HeartbeatMember, ReadingMember):
         if not self.reader.is_busy or self.state not in {STABLE, RECONCILING}:
             return []
         self.state = STALE
-        return [Heartbeat(0), CancelTimer(COMMIT), self._beat("leave-poll-expired", self._leave_epoch)]
+        return [Heartbeat(0), CancelTimer(COMMIT), self._heartbeat("leave-poll-expired", self._leave_epoch)]
 
     def _busy_no_more(self, now_ms: int) -> Actions:
         self.reader.work_no_more(now_ms)
@@ -209,7 +209,7 @@ class ConsumerMember(HeartbeatMember, ReadingMember):
 
     def _leave(self, now_ms: int) -> Actions:
         actions = [*self.reader.give(self.owned, "CLOSED", now_ms), Heartbeat(0)]
-        return [*actions, self._beat("leave", self._leave_epoch)]
+        return [*actions, self._heartbeat("leave", self._leave_epoch)]
 
     @property
     def _leave_epoch(self) -> int:

@@ -168,7 +168,7 @@ class Gave:
 
 
 @dataclass(frozen=True, slots=True)
-class Tell:
+class TruthLine:
     """A line of the truth that only the client knows: `file` without its extension."""
 
     file: str
@@ -182,7 +182,7 @@ class Closed:
     reason: str = "STOPPED"
 
 
-Action = Send | SetTimer | CancelTimer | Heartbeat | Took | Gave | Tell | Closed
+Action = Send | SetTimer | CancelTimer | Heartbeat | Took | Gave | TruthLine | Closed
 Actions = list[Action]
 
 

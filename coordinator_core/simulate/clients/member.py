@@ -200,13 +200,13 @@ class HeartbeatMember(Member):
         self.member_id = kafka_uuid(self.draws)
 
     def heartbeat(self) -> Send:
-        return self._beat("heartbeat", self.member_epoch)
+        return self._heartbeat("heartbeat", self.member_epoch)
 
     def session_key(self) -> str:
         return session_key(self.config.group_id, self.member_id)
 
     @abstractmethod
-    def _beat(self, tag: str, member_epoch: int, **fields: Any) -> Send:
+    def _heartbeat(self, tag: str, member_epoch: int, **fields: Any) -> Send:
         """A heartbeat with the epoch, and these fields."""
 
     @abstractmethod
@@ -227,7 +227,7 @@ class HeartbeatMember(Member):
         if code is ErrorCode.NONE:
             self.state = STABLE
             self.interval_ms = answer.response.heartbeat_interval_ms
-            return [Heartbeat(self.interval_ms), *self._joined(answer.response, now_ms), *self._say_topics()]
+            return [Heartbeat(self.interval_ms), *self._joined(answer.response, now_ms), *self._send_topics()]
         if code in RETRIABLE or code in FENCED:
             return [SetTimer(RETRY, RETRY_BACKOFF_MS)]
         return self._gone(code.name)
@@ -237,15 +237,15 @@ class HeartbeatMember(Member):
 
     def _on_subscription(self) -> Actions:
         """If the member is in the group, a heartbeat reports the subscription at once."""
-        return self._say_topics() if self.state in {STABLE, RECONCILING} else []
+        return self._send_topics() if self.state in {STABLE, RECONCILING} else []
 
-    def _say_topics(self) -> Actions:
+    def _send_topics(self) -> Actions:
         if self.sent == self.subscribed:
             return []
         self.sent = self.subscribed
         names = tuple(sorted(self.subscribed))
-        beat = self._beat("heartbeat", self.member_epoch, subscribed_topic_names=names)
-        return [Heartbeat(self.interval_ms), beat]
+        heartbeat = self._heartbeat("heartbeat", self.member_epoch, subscribed_topic_names=names)
+        return [Heartbeat(self.interval_ms), heartbeat]
 
     def _on_heartbeat(self, answer: Answered, now_ms: int) -> Actions:
         if self.state not in {STABLE, RECONCILING}:

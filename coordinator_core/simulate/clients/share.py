@@ -109,7 +109,7 @@ class ShareConsumer(HeartbeatMember):
 
     # --- membership ---
 
-    def _beat(self, tag: str, member_epoch: int, **fields: Any) -> Send:
+    def _heartbeat(self, tag: str, member_epoch: int, **fields: Any) -> Send:
         request = ShareGroupHeartbeatRequest(self.config.group_id, self.member_id, member_epoch, **fields)
         return self._send("share_group_heartbeat", request, tag, HEARTBEAT_VERSION)
 
@@ -117,7 +117,7 @@ class ShareConsumer(HeartbeatMember):
         self.state, self.member_epoch, self.assigned = JOINING, JOIN_GROUP_MEMBER_EPOCH, ()
         self.sent = self.subscribed
         names = tuple(sorted(self.subscribed))
-        join = self._beat("join", self.member_epoch, rack_id=self.config.rack_id, subscribed_topic_names=names)
+        join = self._heartbeat("join", self.member_epoch, rack_id=self.config.rack_id, subscribed_topic_names=names)
         return [Heartbeat(0), CancelTimer(POLL), join]
 
     def _fenced(self, now_ms: int) -> Actions:
@@ -273,7 +273,7 @@ class ShareConsumer(HeartbeatMember):
         return [] if self.sessions else self._leave()
 
     def _leave(self) -> Actions:
-        return [Heartbeat(0), self._beat("leave", LEAVE_GROUP_MEMBER_EPOCH)]
+        return [Heartbeat(0), self._heartbeat("leave", LEAVE_GROUP_MEMBER_EPOCH)]
 
     def _work(self, duration_ms: int, now_ms: int) -> Actions:
         """Make the application busy with its records."""
@@ -290,7 +290,7 @@ class ShareConsumer(HeartbeatMember):
         if not self.is_busy or self.state is not STABLE:
             return []
         self.state, self.assigned = STALE, ()
-        return [Heartbeat(0), CancelTimer(POLL), self._beat("leave-poll-expired", LEAVE_GROUP_MEMBER_EPOCH)]
+        return [Heartbeat(0), CancelTimer(POLL), self._heartbeat("leave-poll-expired", LEAVE_GROUP_MEMBER_EPOCH)]
 
     def _busy_no_more(self, now_ms: int) -> Actions:
         self.is_busy = False

@@ -95,7 +95,7 @@ class StreamsMember(ConsumerMember):
     standby: tuple[TaskIds, ...] = field(default=(), init=False)
     warmup: tuple[TaskIds, ...] = field(default=(), init=False)
 
-    def _beat(self, tag: str, member_epoch: int, **fields: Any) -> Send:
+    def _heartbeat(self, tag: str, member_epoch: int, **fields: Any) -> Send:
         request = StreamsGroupHeartbeatRequest(
             self.config.group_id, self.member_id, member_epoch, instance_id=self.config.instance_id, **fields
         )
@@ -104,7 +104,7 @@ class StreamsMember(ConsumerMember):
     def _full_beat(self, tag: str) -> Send:
         """The heartbeat with which the member joins: its topology, and no tasks."""
         self.sent, self.active, self.standby, self.warmup = self.subscribed, (), (), ()
-        return self._beat(
+        return self._heartbeat(
             tag,
             self.member_epoch,
             rack_id=self.config.rack_id,
@@ -118,7 +118,7 @@ class StreamsMember(ConsumerMember):
         )
 
     def _acknowledgement(self) -> Send:
-        return self._beat(
+        return self._heartbeat(
             "heartbeat",
             self.member_epoch,
             active_tasks=self.active,

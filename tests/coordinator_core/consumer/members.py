@@ -66,9 +66,9 @@ class Members:
         """Join by names and by pattern, owning nothing."""
         self.owned[member_id] = ()
         fields = {"rebalance_timeout_ms": 5000, "subscribed_topic_names": topics, **fields}
-        return self.beat(member_id, epoch=0, subscribed_topic_regex=regex, **fields)
+        return self.heartbeat(member_id, epoch=0, subscribed_topic_regex=regex, **fields)
 
-    def beat(
+    def heartbeat(
         self, member_id: str, *, epoch: int | None = None, **fields: Any
     ) -> ConsumerGroupHeartbeatResponse | ErrorCode:
         """A heartbeat with what the member knows; its answer, or the error."""
@@ -90,7 +90,7 @@ class Members:
         for _ in range(10):
             written = 0
             for member_id in member_ids:
-                self.beat(member_id)
+                self.heartbeat(member_id)
                 written += len(self.records)
             if not written:
                 return

@@ -106,7 +106,7 @@ class MixedClients(Clients):
         epoch = self.consumer_group.members[member_id].member_epoch if member_id in self.consumer_group.members else 1
         return SyncGroupRequest(GROUP, fields.pop("generation_id", epoch), member_id, **fields)
 
-    def beat(self, member_id: str, **fields: Any) -> Outcome:
+    def heartbeat(self, member_id: str, **fields: Any) -> Outcome:
         """Heartbeat of a classic member, by default at its epoch."""
         epoch = self.consumer_group.members[member_id].member_epoch if member_id in self.consumer_group.members else 1
         return self.ask("classic_heartbeat", HeartbeatRequest(GROUP, fields.pop("epoch", epoch), member_id, **fields))
@@ -154,12 +154,12 @@ def test_a_classic_group_moves_over_member_by_member() -> None:
     assert clients.consume("C").response.member_epoch == 2
     assert clients.consumer_group.group_epoch == clients.consumer_group.assignment_epoch == 2
     for member_id in old:
-        assert clients.beat(member_id).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert clients.heartbeat(member_id).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
         clients.entered(member_id)
     partition_epochs = [clients.fetch_assignment(member_id)["foo"] for member_id in old]
     partitions = sorted([*partition_epochs[0], *partition_epochs[1], *clients.member("C").assigned[FOO]])
     assert partitions == [0, 1, 2, 3]
-    assert all(clients.beat(member_id).response.error_code == ErrorCode.NONE for member_id in old)
+    assert all(clients.heartbeat(member_id).response.error_code == ErrorCode.NONE for member_id in old)
     assert clients.consumer_group.state == "Stable"
 
 
@@ -169,23 +169,23 @@ def test_a_member_gives_up_partitions_before_it_gets_the_next_epoch() -> None:
     clients.consume("C")
     classic = clients.entered()
     assert clients.member(classic).state == MemberState.UNRELEASED_PARTITIONS
-    assert clients.beat(classic).response.error_code == ErrorCode.NONE, "C still holds all"
+    assert clients.heartbeat(classic).response.error_code == ErrorCode.NONE, "C still holds all"
     clients.consume("C", 2, topic_partitions=None)
     clients.consume("C", 2, topic_partitions=())
-    assert clients.beat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert clients.heartbeat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
     clients.entered(classic)
     owned = (("foo", clients.fetch_assignment(classic)["foo"]),)
     assert len(owned[0][1]) == 2
     for _ in range(2):
         clients.entered()
-    assert clients.beat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert clients.heartbeat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
     epoch = clients.member(classic).member_epoch
     clients.entered(classic, owned=owned)
     assert clients.member(classic).state == MemberState.UNREVOKED_PARTITIONS
     assert clients.member(classic).member_epoch == epoch
     kept = clients.fetch_assignment(classic)["foo"]
     assert len(kept) == 1
-    assert clients.beat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert clients.heartbeat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
     clients.entered(classic, owned=(("foo", kept),))
     assert clients.member(classic).state == MemberState.STABLE
     assert clients.member(classic).member_epoch == clients.consumer_group.assignment_epoch == epoch + 2
@@ -488,7 +488,7 @@ def test_a_member_under_anothers_instance_id_is_fenced() -> None:
     text = f"Static member {classic} with instance id i was fenced by member {holder}."
     for outcome in (
         clients.ask("classic_sync", clients.sync_request(classic, group_instance_id="i")),
-        clients.beat(classic, group_instance_id="i"),
+        clients.heartbeat(classic, group_instance_id="i"),
     ):
         error = refused(outcome)
         assert (error.code, error.message) == (ErrorCode.FENCED_INSTANCE_ID, text)
@@ -556,7 +556,7 @@ def test_a_heartbeat_of_a_stable_member_renews_its_session() -> None:
     """And writes nothing, nor does it ask for more."""
     clients, classic = mixed()
     clients.wait(1000)
-    outcome = clients.beat(classic)
+    outcome = clients.heartbeat(classic)
     assert (outcome.response.error_code, outcome.records) == (ErrorCode.NONE, ())
     assert clients.deadline_ms(f"session-timeout-g-{classic}") == SESSION_TIMEOUT_MS
     assert clients.deadline_ms(f"join-g-{classic}") is None
@@ -577,7 +577,7 @@ def test_a_member_which_can_make_a_step_is_asked_to_rejoin(change: dict[str, Any
     """One which only waits for others is not. In "owned by others" the partitions are booked to it as to anybody."""
     clients, classic = mixed()
     clients.change_member(classic, **change)
-    assert clients.beat(classic).response.error_code == code
+    assert clients.heartbeat(classic).response.error_code == code
     expected = None if code == ErrorCode.NONE else REBALANCE_TIMEOUT_MS
     assert clients.deadline_ms(f"join-g-{classic}") == expected
 
@@ -594,7 +594,7 @@ def test_a_member_which_can_make_a_step_is_asked_to_rejoin(change: dict[str, Any
 def test_whose_heartbeat_is_refused(fields: dict[str, Any], code: ErrorCode) -> None:
     """Who is none, who is of the other protocol, who is at another epoch."""
     clients, classic = mixed()
-    assert refused(clients.beat(fields.pop("member_id", classic), **fields)).code == code
+    assert refused(clients.heartbeat(fields.pop("member_id", classic), **fields)).code == code
 
 
 # --- time-outs ---
@@ -604,10 +604,10 @@ def test_the_time_to_rejoin_is_not_renewed() -> None:
     """A member which is asked again has what was left of it; then it goes, and the others rebalance."""
     clients, classic = mixed(group_consumer_session_timeout_ms=10 * REBALANCE_TIMEOUT_MS)
     clients.consume("D")
-    clients.beat(classic)
+    clients.heartbeat(classic)
     for _ in range(REBALANCE_TIMEOUT_MS // 5000 - 1):
         clients.wait(5000)
-        assert clients.beat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        assert clients.heartbeat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
     clients.wait(5000)
     assert clients.fired[-1] == f"join-g-{classic}"
     assert set(clients.consumer_group.members) == {"C", "D"}
@@ -628,7 +628,7 @@ def test_a_member_which_rejoins_in_time_stays() -> None:
     """Its time to rejoin ends, and the time to sync begins."""
     clients, classic = mixed()
     clients.consume("D")
-    clients.beat(classic)
+    clients.heartbeat(classic)
     clients.entered(classic)
     assert clients.deadline_ms(f"join-g-{classic}") is None
     assert clients.deadline_ms(f"sync-g-{classic}") == REBALANCE_TIMEOUT_MS

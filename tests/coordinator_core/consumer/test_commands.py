@@ -69,15 +69,15 @@ def test_a_second_member_waits_for_what_the_first_gives_up() -> None:
     members.join("m0", "a", "b")
     assert reported(members.join("m1", "a", "b")) == ""
     assert members.member("m1").state == MemberState.UNRELEASED_PARTITIONS
-    revoke = members.beat("m0")
+    revoke = members.heartbeat("m0")
     assert members.member("m0").state == MemberState.UNREVOKED_PARTITIONS
     kept = reported(revoke)
     assert kept is not None and len(kept.split()) == 3
     assert members.member("m0").member_epoch == 2
-    assert reported(members.beat("m1")) is None, "nothing is free yet"
-    members.beat("m0")
+    assert reported(members.heartbeat("m1")) is None, "nothing is free yet"
+    members.heartbeat("m0")
     assert (members.member("m0").state, members.member("m0").member_epoch) == (MemberState.STABLE, 3)
-    taken = reported(members.beat("m1"))
+    taken = reported(members.heartbeat("m1"))
     assert taken is not None
     assert sorted([*kept.split(), *taken.split()]) == ["a0", "a1", "a2", "b0", "b1"]
     assert members.group.state == ConsumerGroupState.STABLE
@@ -86,14 +86,14 @@ def test_a_second_member_waits_for_what_the_first_gives_up() -> None:
 def test_a_heartbeat_with_nothing_new_writes_nothing() -> None:
     """And its answer has no assignment."""
     members = two_members()
-    assert reported(members.beat("m0")) is None
+    assert reported(members.heartbeat("m0")) is None
     assert members.kinds() == []
 
 
 def test_a_full_request_is_answered_in_full() -> None:
     """A member which sends all of its fields may not know its assignment."""
     members = two_members()
-    answer = members.beat("m0", rebalance_timeout_ms=5000, subscribed_topic_names=("b", "a"))
+    answer = members.heartbeat("m0", rebalance_timeout_ms=5000, subscribed_topic_names=("b", "a"))
     assert reported(answer) == shown(members.member("m0").assigned)
     assert members.kinds() == []
 
@@ -112,7 +112,7 @@ def test_a_changed_subscription_bumps_the_epoch() -> None:
     """What is not subscribed any more goes at once."""
     members = Members()
     members.join("m0", "a", "b")
-    members.beat("m0", subscribed_topic_names=("b",))
+    members.heartbeat("m0", subscribed_topic_names=("b",))
     assert members.kinds() == JOINED
     assert members.group.group_epoch == 3
     assert shown(members.member("m0").assigned) == "b0 b1"
@@ -123,13 +123,13 @@ def test_the_answer_to_a_join_has_the_assignment() -> None:
     """Even where the request is not a full one: who joins again owns nothing."""
     members = two_members()
     partition_epochs = shown(members.member("m0").assigned)
-    assert reported(members.beat("m0", epoch=0, topic_partitions=())) == partition_epochs
+    assert reported(members.heartbeat("m0", epoch=0, topic_partitions=())) == partition_epochs
 
 
 def test_other_fields_do_not_bump_the_epoch() -> None:
     """A new rack is written, no more; what a request leaves out stays."""
     members = two_members()
-    members.beat("m0", rack_id="r")
+    members.heartbeat("m0", rack_id="r")
     assert members.kinds() == [MEMBER]
     assert (members.member("m0").rack_id, members.member("m0").rebalance_timeout_ms) == ("r", 5000)
 
@@ -164,7 +164,7 @@ def test_the_target_waits_for_the_interval() -> None:
     assert members.kinds() == [MEMBER, GROUP, CURRENT]
     assert members.group.state == ConsumerGroupState.ASSIGNING
     members.wait(1)
-    members.beat("m1")
+    members.heartbeat("m1")
     assert members.kinds() == [TARGET, TARGET, TARGET_EPOCH, CURRENT]
     assert members.group.assignment_epoch == 3
 
@@ -173,11 +173,11 @@ def test_new_partitions_are_assigned_at_the_next_heartbeat() -> None:
     """The hash of the topics has changed: any member's heartbeat sees it, once."""
     members = Members()
     members.join("m0", "a", "b")
-    members.beat("m0")
+    members.heartbeat("m0")
     members.set_topic("b", B, 4)
-    assert reported(members.beat("m0")) == "a0 a1 a2 b0 b1 b2 b3"
+    assert reported(members.heartbeat("m0")) == "a0 a1 a2 b0 b1 b2 b3"
     assert members.kinds() == [GROUP, TARGET, TARGET_EPOCH, CURRENT]
-    members.beat("m0")
+    members.heartbeat("m0")
     assert members.kinds() == []
 
 
@@ -187,7 +187,7 @@ def test_a_topic_nobody_reads_changes_nothing() -> None:
     members.join("m0", "a")
     members.set_topic("b", B, 4)
     members.set_topic("c", C, 1)
-    members.beat("m0")
+    members.heartbeat("m0")
     assert members.kinds() == []
 
 
@@ -196,7 +196,7 @@ def test_a_topic_which_is_made_later_is_read_then() -> None:
     members = Members()
     assert reported(members.join("m0", "c")) == ""
     members.set_topic("c", C, 2)
-    assert reported(members.beat("m0")) == "c0 c1"
+    assert reported(members.heartbeat("m0")) == "c0 c1"
 
 
 def test_a_deleted_topic_is_given_up() -> None:
@@ -205,7 +205,7 @@ def test_a_deleted_topic_is_given_up() -> None:
     members.join("m0", "a", "b")
     image = members.coordinator.image.without_topic("b")
     members.coordinator.update_metadata(image, ["b"], now_ms=members.now_ms)
-    assert reported(members.beat("m0")) == "a0 a1 a2"
+    assert reported(members.heartbeat("m0")) == "a0 a1 a2"
     assert shown(members.member("m0").pending_revocation) == "b0 b1"
 
 
@@ -213,7 +213,7 @@ def test_the_record_of_old_brokers_goes_with_the_next_look_at_the_topics() -> No
     """ConsumerGroupPartitionMetadata gets a tombstone after the group epoch."""
     members = two_members()
     put_group(members, replace(members.group, has_legacy_partition_metadata=True))
-    members.beat("m0", subscribed_topic_names=("a",))
+    members.heartbeat("m0", subscribed_topic_names=("a",))
     assert members.kinds()[:3] == [MEMBER, GROUP, LEGACY]
     assert not members.group.has_legacy_partition_metadata
 
@@ -239,8 +239,8 @@ def test_epochs(epoch: int, owned: str | None, expected: ErrorCode) -> None:
     members = Members()
     members.join("m0", "a", "b", server_assignor="range")
     members.join("m1", "a", "b", server_assignor="range")
-    members.beat("m0")
-    members.beat("m0")
+    members.heartbeat("m0")
+    members.heartbeat("m0")
     assert shown(members.member("m0").assigned) == "a0 a1 b0"
     assert (members.member("m0").member_epoch, members.member("m0").previous_member_epoch) == (3, 2)
     partitions = (
@@ -248,17 +248,17 @@ def test_epochs(epoch: int, owned: str | None, expected: ErrorCode) -> None:
         if owned is None
         else tuple(TopicPartitions({"a": A, "b": B}[name[0]], (int(name[1]),)) for name in owned.split())
     )
-    answer = members.beat("m0", epoch=epoch, topic_partitions=partitions)
+    answer = members.heartbeat("m0", epoch=epoch, topic_partitions=partitions)
     assert (ErrorCode.NONE if isinstance(answer, ConsumerGroupHeartbeatResponse) else answer) == expected
 
 
 def test_who_is_unknown_has_to_join() -> None:
     """The group, then the member."""
     members = Members()
-    assert members.beat("m0", epoch=1) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert members.heartbeat("m0", epoch=1) == ErrorCode.GROUP_ID_NOT_FOUND
     members.join("m0", "a")
-    assert members.beat("m1", epoch=1) == ErrorCode.UNKNOWN_MEMBER_ID
-    assert members.beat("m1", epoch=-1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert members.heartbeat("m1", epoch=1) == ErrorCode.UNKNOWN_MEMBER_ID
+    assert members.heartbeat("m1", epoch=-1) == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_groups_of_other_types_are_no_consumer_groups() -> None:
@@ -268,10 +268,10 @@ def test_groups_of_other_types_are_no_consumer_groups() -> None:
     groups = shard.groups.groups.set("g", ShareGroup("g"))
     members.coordinator.shard = replace(shard, groups=replace(shard.groups, groups=groups))
     assert members.join("m0", "a") == ErrorCode.GROUP_ID_NOT_FOUND
-    assert members.beat("m0", epoch=-1) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert members.heartbeat("m0", epoch=-1) == ErrorCode.GROUP_ID_NOT_FOUND
     members = Members()
     members.coordinator.classic_groups["g"] = LiveClassicGroup("g")
-    assert members.beat("m0", epoch=1) == ErrorCode.GROUP_ID_NOT_FOUND
+    assert members.heartbeat("m0", epoch=1) == ErrorCode.GROUP_ID_NOT_FOUND
     assert reported(members.join("m0", "b")) == "b0 b1"
     assert members.kinds()[1:] == JOINED
     assert not members.coordinator.classic_groups
@@ -283,10 +283,10 @@ def test_groups_of_other_types_are_no_consumer_groups() -> None:
 def test_who_leaves_is_forgotten_and_the_others_take_over() -> None:
     """Tombstones from the leaves up, then the epoch."""
     members = two_members()
-    response = members.beat("m0", epoch=-1)
+    response = members.heartbeat("m0", epoch=-1)
     assert isinstance(response, ConsumerGroupHeartbeatResponse) and response.member_epoch == -1
     assert members.kinds() == [CURRENT, TARGET, MEMBER, GROUP]
-    assert reported(members.beat("m1")) == "a0 a1 a2 b0 b1"
+    assert reported(members.heartbeat("m1")) == "a0 a1 a2 b0 b1"
     members.wait(SESSION_MS)
     assert members.fired == ["session-timeout-g-m1"], "the timers of m0 went with it"
 
@@ -295,7 +295,7 @@ def test_the_last_one_leaves_a_group_without_topics() -> None:
     """Its hash is 0: the record leaves it out."""
     members = Members()
     members.join("m0", "a")
-    members.beat("m0", epoch=-1)
+    members.heartbeat("m0", epoch=-1)
     assert members.group.state == ConsumerGroupState.EMPTY
     assert members.group.metadata_hash == 0
 
@@ -304,7 +304,7 @@ def test_a_session_ends_without_heartbeats() -> None:
     """45 seconds after the last one."""
     members = two_members()
     members.wait(SESSION_MS - 1)
-    members.beat("m0")
+    members.heartbeat("m0")
     members.wait(1)
     assert members.fired == ["session-timeout-g-m1"]
     assert members.kinds() == [CURRENT, TARGET, MEMBER, GROUP]
@@ -317,9 +317,9 @@ def test_who_does_not_give_up_partitions_in_time_is_out() -> None:
     members.join("m0", "a")
     owned = members.owned["m0"]
     members.join("m1", "a")
-    members.beat("m0")
+    members.heartbeat("m0")
     members.wait(4999)
-    members.beat("m0", topic_partitions=owned)
+    members.heartbeat("m0", topic_partitions=owned)
     assert members.member("m0").state == MemberState.UNREVOKED_PARTITIONS
     members.wait(1)
     assert members.fired == ["rebalance-timeout-g-m0"]
@@ -331,8 +331,8 @@ def test_who_gives_up_partitions_in_time_stays() -> None:
     members = Members()
     members.join("m0", "a")
     members.join("m1", "a")
-    members.beat("m0")
-    members.beat("m0")
+    members.heartbeat("m0")
+    members.heartbeat("m0")
     members.wait(5000)
     assert members.fired == []
     assert set(members.group.members) == {"m0", "m1"}
@@ -351,7 +351,7 @@ def test_timers_of_members_who_are_gone_do_nothing() -> None:
     """The group was deleted, and created again by somebody else."""
     members = Members()
     members.join("m0", "a")
-    members.beat("m0", epoch=-1)
+    members.heartbeat("m0", epoch=-1)
     members.coordinator.handle("delete_groups", ("g",), now_ms=members.now_ms)
     context_timers = members.coordinator.timers
     context_timers.schedule("late", members.now_ms + 1, "consumer_fence_member", ("g", "m0"))
@@ -371,7 +371,7 @@ def test_a_static_member_comes_back_under_another_id() -> None:
     members.converge("m0", "m1", "s0")
     partition_epochs = shown(members.member("s0").assigned)
     group_epoch = members.group.group_epoch
-    members.beat("s0", epoch=-2, instance_id="i")
+    members.heartbeat("s0", epoch=-2, instance_id="i")
     assert members.kinds() == [CURRENT]
     assert members.member("s0").member_epoch == -2
     assert {epoch for topic in members.member("s0").assigned.values() for epoch in topic.values()} == {0}
@@ -380,7 +380,7 @@ def test_a_static_member_comes_back_under_another_id() -> None:
     assert members.group.group_epoch == group_epoch
     assert dict(members.group.static_members.items()) == {"i": "s1"}
     members.wait(SESSION_MS - 1)
-    members.beat("s1", instance_id="i")
+    members.heartbeat("s1", instance_id="i")
     members.wait(1)
     assert "s1" in members.group.members, "the session of the old id ends nothing"
 
@@ -389,7 +389,7 @@ def test_a_static_member_comes_back_with_another_subscription() -> None:
     """Then there is a new target; the old id is none of the members that the assignor sees."""
     members = Members()
     members.join("s0", "a", instance_id="i")
-    members.beat("s0", epoch=-2, instance_id="i")
+    members.heartbeat("s0", epoch=-2, instance_id="i")
     members.join("s1", "b", instance_id="i")
     assert members.kinds() == [CURRENT, TARGET, MEMBER, MEMBER, TARGET, CURRENT, *JOINED]
     assert shown(members.group.target_assignment["s1"]) == "b0 b1"
@@ -411,7 +411,7 @@ def test_an_instance_id_has_one_member(member_id: str, epoch: int, instance_id: 
     """As long as that one has not left."""
     members = Members()
     members.join("s0", "a", instance_id="i")
-    assert members.beat(member_id, epoch=epoch, instance_id=instance_id) == expected
+    assert members.heartbeat(member_id, epoch=epoch, instance_id=instance_id) == expected
     assert members.kinds() == []
 
 
@@ -419,7 +419,7 @@ def test_a_static_member_may_leave_for_good() -> None:
     """Its instance id is free then."""
     members = Members()
     members.join("s0", "a", instance_id="i")
-    members.beat("s0", epoch=-1, instance_id="i")
+    members.heartbeat("s0", epoch=-1, instance_id="i")
     assert not members.group.static_members
 
 
@@ -432,7 +432,7 @@ def test_the_topics_of_a_group_are_looked_at_once() -> None:
     watch = members.coordinator.live(MetadataWatch)
     members.join("m0", "a")
     assert not watch.refreshes
-    members.beat("m0")
+    members.heartbeat("m0")
     assert watch.refreshes == {"g": (members.now_ms + METADATA_REFRESH_INTERVAL_MS, 2)}
 
 
@@ -440,8 +440,8 @@ def test_a_recreated_group_is_looked_at_again() -> None:
     """What was known of an earlier group of this id is forgotten."""
     members = Members()
     members.join("m0", "a")
-    members.beat("m0")
-    members.beat("m0", epoch=-1)
+    members.heartbeat("m0")
+    members.heartbeat("m0", epoch=-1)
     members.coordinator.handle("delete_groups", ("g",), now_ms=members.now_ms)
     members.join("m0", regex="a")
     assert not members.coordinator.live(MetadataWatch).refreshes
@@ -456,9 +456,9 @@ def test_a_refused_record_leaves_no_trace() -> None:
     members.join("m0", "a")
     members.set_topic("a", A, 5)
     members.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
-    assert members.beat("m0") == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert members.heartbeat("m0") == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert members.group.group_epoch == 2
-    assert reported(members.beat("m0")) == "a0 a1 a2 a3 a4"
+    assert reported(members.heartbeat("m0")) == "a0 a1 a2 a3 a4"
 
 
 def test_a_reload_starts_sessions_and_rebalance_time_outs_again() -> None:
@@ -466,7 +466,7 @@ def test_a_reload_starts_sessions_and_rebalance_time_outs_again() -> None:
     members = Members()
     members.join("m0", "a")
     members.join("m1", "a")
-    members.beat("m0")
+    members.heartbeat("m0")
     members.wait(3000)
     members.coordinator.reload(now_ms=members.now_ms)
     members.wait(4999)
@@ -485,7 +485,7 @@ def test_describe() -> None:
     members = Members()
     members.join("m0", "a", server_assignor="range")
     members.join("m1", "a", server_assignor="range")
-    members.beat("m0")
+    members.heartbeat("m0")
     members.coordinator.classic_groups["k"] = LiveClassicGroup("k")
     answer = members.coordinator.handle("consumer_group_describe", ("g", "none", "k"), now_ms=members.now_ms)
     group, unknown, classic = answer.response

@@ -25,7 +25,7 @@ def test_another_preferred_assignor_makes_an_epoch(version: KafkaVersion, makes_
     members = Members(kafka_version=version)
     members.join("m", "a", server_assignor="uniform")
     before = members.group.group_epoch
-    members.beat("m", server_assignor="range")
+    members.heartbeat("m", server_assignor="range")
     assert members.group.group_epoch - before == makes_epoch
     assert (RecordType.CONSUMER_GROUP_METADATA in members.kinds()) == makes_epoch
 
@@ -35,7 +35,7 @@ def test_a_static_member_comes_back_to_a_full_group(version: KafkaVersion, is_le
     """Under another member id; one that the group does not know is refused by both."""
     members = Members(kafka_version=version)
     members.join("m", "a", instance_id="i")
-    members.beat("m", epoch=-2, instance_id="i")
+    members.heartbeat("m", epoch=-2, instance_id="i")
     members.coordinator.config = replace(members.coordinator.config, group_consumer_max_size=1)
     assert members.join("o", "a", instance_id="other") == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert (members.join("n", "a", instance_id="i") != ErrorCode.GROUP_MAX_SIZE_REACHED) == is_let_in
@@ -76,7 +76,7 @@ def test_an_equal_target_of_a_replaced_static_member_is_written_once(version: Ka
     """It comes back as another member and subscribes to one more topic, which does not exist."""
     members = Members(kafka_version=version)
     members.join("m", "a", instance_id="i")
-    members.beat("m", epoch=-2, instance_id="i")
+    members.heartbeat("m", epoch=-2, instance_id="i")
     members.join("n", "a", "nothing", instance_id="i")
     targets = [
         entry.record.value

@@ -32,7 +32,7 @@ def test_a_new_pattern_has_topics_once_it_is_resolved() -> None:
     assert members.run_tasks() == ("g-regex",)
     assert members.kinds() == [REGEX, GROUP]
     assert members.group.resolved_regexes["[ab]"].topics == ("a", "b")
-    assert reported(members.beat("m0")) == "a0 a1 a2 b0 b1"
+    assert reported(members.heartbeat("m0")) == "a0 a1 a2 b0 b1"
     assert members.run_tasks() == ()
 
 
@@ -50,7 +50,7 @@ def test_a_pattern_which_others_use_is_there_at_once() -> None:
     members = Members()
     members.join("m0", regex="a")
     members.run_tasks()
-    members.beat("m0")
+    members.heartbeat("m0")
     members.join("m1", regex="a")
     assert members.kinds() == [MEMBER, GROUP, TARGET, TARGET, TARGET_EPOCH, CURRENT]
     assert members.run_tasks() == ()
@@ -61,9 +61,9 @@ def test_names_and_pattern_together() -> None:
     members = Members()
     members.join("m0", "b", regex="a")
     members.run_tasks()
-    assert reported(members.beat("m0")) == "a0 a1 a2 b0 b1"
-    members.beat("m0", subscribed_topic_names=())
-    assert reported(members.beat("m0", rebalance_timeout_ms=5000, subscribed_topic_names=())) == "a0 a1 a2"
+    assert reported(members.heartbeat("m0")) == "a0 a1 a2 b0 b1"
+    members.heartbeat("m0", subscribed_topic_names=())
+    assert reported(members.heartbeat("m0", rebalance_timeout_ms=5000, subscribed_topic_names=())) == "a0 a1 a2"
 
 
 @pytest.mark.parametrize("regex", ["", "b"])
@@ -72,8 +72,8 @@ def test_the_last_to_use_a_pattern_takes_it_along(regex: str) -> None:
     members = Members()
     members.join("m0", regex="a")
     members.run_tasks()
-    members.beat("m0")
-    members.beat("m0", subscribed_topic_regex=regex)
+    members.heartbeat("m0")
+    members.heartbeat("m0", subscribed_topic_regex=regex)
     assert members.kinds()[:2] == [MEMBER, REGEX]
     assert not members.group.resolved_regexes
 
@@ -84,8 +84,8 @@ def test_a_pattern_which_others_use_stays() -> None:
     for member_id in ("m0", "m1", "m2"):
         members.join(member_id, regex="a")
     members.run_tasks()
-    members.beat("m0", subscribed_topic_regex="")
-    members.beat("m1", epoch=-1)
+    members.heartbeat("m0", subscribed_topic_regex="")
+    members.heartbeat("m1", epoch=-1)
     assert set(members.group.resolved_regexes) == {"a"}
 
 
@@ -94,8 +94,8 @@ def test_the_topics_of_a_pattern_given_up_count_no_more() -> None:
     members = Members()
     members.join("m0", "b", regex="a")
     members.run_tasks()
-    members.beat("m0")
-    members.beat("m0", subscribed_topic_regex="")
+    members.heartbeat("m0")
+    members.heartbeat("m0", subscribed_topic_regex="")
     assert members.group.metadata_hash == metadata_hash(members.coordinator.image, ["b"])
     assert shown(members.member("m0").pending_revocation) == "a0 a1 a2"
 
@@ -105,8 +105,8 @@ def test_a_pattern_which_is_not_resolved_yet_shrinks_the_assignment() -> None:
     members = Members()
     members.join("m0", regex="a")
     members.run_tasks()
-    members.beat("m0")
-    members.beat("m0", subscribed_topic_regex="b")
+    members.heartbeat("m0")
+    members.heartbeat("m0", subscribed_topic_regex="b")
     assert members.kinds() == [MEMBER, REGEX, CURRENT]
     assert shown(members.member("m0").pending_revocation) == "a0 a1 a2"
 
@@ -117,7 +117,7 @@ def test_who_leaves_takes_the_pattern_along() -> None:
     members.join("m0", regex="a")
     members.join("m1", "b")
     members.run_tasks()
-    members.beat("m0", epoch=-1)
+    members.heartbeat("m0", epoch=-1)
     assert members.kinds() == [CURRENT, TARGET, MEMBER, REGEX, GROUP]
     assert not members.group.resolved_regexes
     both = members.group.metadata_hash
@@ -132,7 +132,7 @@ def test_a_pattern_has_to_be_one() -> None:
     assert members.join("m0", regex="(") == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert members.kinds() == []
     members.join("m0", regex="a")
-    assert members.beat("m0", subscribed_topic_regex="b[") == ErrorCode.INVALID_REGULAR_EXPRESSION
+    assert members.heartbeat("m0", subscribed_topic_regex="b[") == ErrorCode.INVALID_REGULAR_EXPRESSION
     assert members.member("m0").subscribed_topic_regex == "a"
 
 
@@ -141,7 +141,7 @@ def resolved_once() -> Members:
     members = Members()
     members.join("m0", regex="[ac]")
     members.run_tasks()
-    members.beat("m0")
+    members.heartbeat("m0")
     return members
 
 
@@ -150,13 +150,13 @@ def test_new_topics_are_looked_for_when_ten_seconds_have_passed() -> None:
     members = resolved_once()
     members.set_topic("c", C, 1)
     members.wait(MIN_INTERVAL_MS)
-    members.beat("m0")
+    members.heartbeat("m0")
     assert members.run_tasks() == ()
     members.wait(1)
-    members.beat("m0")
+    members.heartbeat("m0")
     assert members.run_tasks() == ("g-regex",)
     assert members.kinds() == [REGEX, GROUP]
-    assert reported(members.beat("m0")) == "a0 a1 a2 c0"
+    assert reported(members.heartbeat("m0")) == "a0 a1 a2 c0"
 
 
 def test_grown_topics_are_no_new_topics() -> None:
@@ -164,7 +164,7 @@ def test_grown_topics_are_no_new_topics() -> None:
     members = resolved_once()
     members.wait(MIN_INTERVAL_MS + 1)
     members.set_topic("b", B, 5)
-    members.beat("m0")
+    members.heartbeat("m0")
     assert members.run_tasks() == ()
 
 
@@ -173,10 +173,10 @@ def test_patterns_are_refreshed_after_the_interval() -> None:
     members = resolved_once()
     for _ in range(REFRESH_MS // 30_000):
         members.wait(30_000)
-        members.beat("m0")
+        members.heartbeat("m0")
         assert members.run_tasks() == ()
     members.wait(1)
-    members.beat("m0")
+    members.heartbeat("m0")
     assert members.run_tasks() == ("g-regex",)
     assert members.kinds() == [REGEX]
 
@@ -189,7 +189,7 @@ def test_one_task_resolves_all_patterns_of_a_group() -> None:
     assert members.run_tasks() == ("g-regex",)
     assert set(members.group.resolved_regexes) == {"a"}
     members.wait(MIN_INTERVAL_MS + 1)
-    members.beat("m1")
+    members.heartbeat("m1")
     assert members.run_tasks() == ("g-regex",)
     assert set(members.group.resolved_regexes) == {"a", "b"}
 
@@ -199,12 +199,12 @@ def test_who_is_gone_when_the_task_runs_has_no_pattern() -> None:
     members = Members()
     members.join("m0", regex="a")
     members.join("m1", "b")
-    members.beat("m0", epoch=-1)
+    members.heartbeat("m0", epoch=-1)
     members.run_tasks()
     assert members.kinds() == []
     members = Members()
     members.join("m0", regex="a")
-    members.beat("m0", epoch=-1)
+    members.heartbeat("m0", epoch=-1)
     members.coordinator.handle("delete_groups", ("g",), now_ms=members.now_ms)
     assert members.run_tasks() == ("g-regex",)
     assert members.kinds() == []
@@ -216,5 +216,5 @@ def test_a_reload_looks_at_the_topics_again() -> None:
     members.set_topic("b", B, 5)
     members.coordinator.reload(now_ms=members.now_ms)
     members.wait(MIN_INTERVAL_MS + 1)
-    members.beat("m0")
+    members.heartbeat("m0")
     assert members.run_tasks() == ("g-regex",)

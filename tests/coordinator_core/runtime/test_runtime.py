@@ -139,8 +139,10 @@ def test_a_steady_heartbeat_leaves_nothing_behind() -> None:
     message = HeartbeatRequest("g", answer.generation_id, answer.member_id)
     for number in range(100, 5000):
         broker.now_ms += 100
-        (beat,) = broker.runtime.handle(PARTITION, Request("classic_heartbeat", message, number), now_ms=broker.now_ms)
-        assert beat.error_code == ErrorCode.NONE
+        (heartbeat,) = broker.runtime.handle(
+            PARTITION, Request("classic_heartbeat", message, number), now_ms=broker.now_ms
+        )
+        assert heartbeat.error_code == ErrorCode.NONE
     assert len(broker.runtime._deadlines) <= DEADLINES_KEPT_MAX + 3
     assert not broker.runtime.has_work
 

@@ -34,7 +34,7 @@ class ShareClients(Clients):
         return group
 
     @property
-    def picture(self) -> ShareGroupStatePartitions:
+    def state_partitions(self) -> ShareGroupStatePartitions:
         """The state of its share partitions."""
         return self.coordinator.shard.groups.share_partitions[GROUP]
 
@@ -44,7 +44,7 @@ class ShareClients(Clients):
         request = ShareGroupHeartbeatRequest(GROUP, member_id, epoch, rack_id, topics or None)
         return self.ask("share_group_heartbeat", request)
 
-    def beat(self, member_id: str, *topics: str) -> ShareGroupHeartbeatResponse:
+    def share_heartbeat(self, member_id: str, *topics: str) -> ShareGroupHeartbeatResponse:
         """A heartbeat at the member's epoch."""
         epoch = self.share_group.members[member_id].member_epoch
         return answer_of(self.try_heartbeat(member_id, epoch, *topics))
@@ -65,7 +65,7 @@ class ShareClients(Clients):
         for _ in range(10):
             written_count = len(self.records)
             for member_id in sorted(self.share_group.members):
-                response = self.beat(member_id)
+                response = self.share_heartbeat(member_id)
                 if response.initialize_share_state is not None:
                     self.initialized(response.initialize_share_state.partitions)
             if len(self.records) == written_count:

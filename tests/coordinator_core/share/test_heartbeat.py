@@ -42,10 +42,10 @@ def test_the_first_member_makes_the_group() -> None:
     response = clients.join_share("a", "foo")
     assert (response.member_epoch, response.heartbeat_interval_ms, partitions_of(response)) == (2, 5000, {})
     assert clients.written() == JOIN_RECORDS
-    response = clients.beat("a")
+    response = clients.share_heartbeat("a")
     assert (response.member_epoch, partitions_of(response)) == (3, {FOO: (0, 1, 2)})
     assert clients.written() == [11, 13, 12, 14]
-    assert partitions_of(clients.beat("a")) is None
+    assert partitions_of(clients.share_heartbeat("a")) is None
     assert clients.written() == []
 
 
@@ -85,8 +85,8 @@ def test_who_is_fenced(member_id: str, epoch: int, code: ErrorCode, text: str) -
     clients = ShareClients()
     clients.join_share("a", "foo")
     clients.join_share("b", "foo")
-    clients.beat("b")
-    clients.beat("a")
+    clients.share_heartbeat("b")
+    clients.share_heartbeat("a")
     clients.written()
     assert refusal_of(clients.try_heartbeat(member_id, epoch)) == (code, text)
     assert clients.written() == []
@@ -136,7 +136,7 @@ def test_a_member_leaves() -> None:
     assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("a", -1, 0)
     assert clients.written() == [14, 13, 10, 11]
     assert clients.coordinator.timers.get(session_key(GROUP, "a")) is None
-    assert partitions_of(clients.beat("b")) == {FOO: (0, 1, 2)}
+    assert partitions_of(clients.share_heartbeat("b")) == {FOO: (0, 1, 2)}
     clients.try_heartbeat("b", -1)
     assert clients.share_group.state == "Empty"
     assert clients.share_group.metadata_hash == 0
@@ -146,7 +146,7 @@ def test_a_session_expires() -> None:
     """A heartbeat restarts it; the member which is silent goes, as if it had left."""
     clients = two_members()
     clients.wait(SESSION_TIMEOUT_MS - 1000)
-    clients.beat("b")
+    clients.share_heartbeat("b")
     clients.wait(1000)
     assert clients.fired == [session_key(GROUP, "a")]
     assert list(clients.share_group.members) == ["b"]
@@ -166,7 +166,7 @@ def test_a_removal_which_cannot_be_written_is_tried_again() -> None:
     """The member stays meanwhile."""
     clients = two_members()
     clients.wait(SESSION_TIMEOUT_MS - 10)
-    clients.beat("b")
+    clients.share_heartbeat("b")
     clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
     clients.wait(10)
     assert set(clients.share_group.members) == {"a", "b"}
@@ -191,7 +191,7 @@ def test_another_subscription_is_another_epoch() -> None:
     """At once: what the member no longer reads is gone from its assignment in the same answer."""
     clients = two_members()
     epoch = clients.share_group.group_epoch
-    response = clients.beat("a", "bar")
+    response = clients.share_heartbeat("a", "bar")
     assert clients.share_group.group_epoch == epoch + 1
     assert partitions_of(response) == {}
     assert response.initialize_share_state is not None
@@ -206,7 +206,7 @@ def test_the_same_topics_in_another_order_are_no_change() -> None:
     clients.settle()
     clients.written()
     epoch = clients.share_group.group_epoch
-    assert partitions_of(clients.beat("a", "bar", "foo")) == {FOO: (0, 1, 2), BAR: (0, 1)}
+    assert partitions_of(clients.share_heartbeat("a", "bar", "foo")) == {FOO: (0, 1, 2), BAR: (0, 1)}
     assert clients.written() == []
     assert clients.try_heartbeat("a", epoch, rack_id="r").error is None
     assert clients.written() == [10]
@@ -218,7 +218,7 @@ def test_a_topic_which_grows_is_seen_at_the_next_heartbeat() -> None:
     """Its new partitions are initialised, and only they."""
     clients = two_members()
     clients.take_image(clients.coordinator.image.with_topic(Topic("foo", FOO, 5)), "foo")
-    response = clients.beat("a")
+    response = clients.share_heartbeat("a")
     assert response.initialize_share_state is not None
     assert response.initialize_share_state.partitions == {FOO: (3, 4)}
     clients.initialized({FOO: (3, 4)})
@@ -248,7 +248,7 @@ def test_an_epoch_which_was_not_written_is_made_again() -> None:
     outcome = clients.try_heartbeat("a", epoch)
     assert refusal_of(outcome)[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert clients.share_group.group_epoch == epoch
-    clients.beat("a")
+    clients.share_heartbeat("a")
     assert clients.share_group.group_epoch == epoch + 1
 
 
@@ -258,23 +258,23 @@ def test_a_deleted_topic_leaves_the_assignment() -> None:
     clients.join_share("a", "foo", "bar")
     clients.settle()
     clients.take_image(clients.coordinator.image.without_topic("foo"), "foo")
-    assert partitions_of(clients.beat("a")) == {BAR: (0, 1)}
+    assert partitions_of(clients.share_heartbeat("a")) == {BAR: (0, 1)}
 
 
 def test_targets_are_computed_at_intervals() -> None:
     """Meanwhile the epoch grows without the target; a heartbeat after the interval computes the last one only."""
     clients = ShareClients(group_share_assignment_interval_ms=1000)
     clients.join_share("a", "foo")
-    clients.beat("a")
+    clients.share_heartbeat("a")
     clients.join_share("b", "foo")
     clients.join_share("c", "foo")
     group = clients.share_group
     assert (group.group_epoch, group.assignment_epoch) == (5, 2)
     clients.wait(1000)
-    clients.beat("a")
+    clients.share_heartbeat("a")
     group = clients.share_group
     assert (group.group_epoch, group.assignment_epoch) == (5, 5)
-    assert partitions_of(clients.beat("b")) is not None
+    assert partitions_of(clients.share_heartbeat("b")) is not None
 
 
 def test_the_interval_ends_to_the_millisecond() -> None:
@@ -285,7 +285,7 @@ def test_the_interval_ends_to_the_millisecond() -> None:
     assert (group.group_epoch, group.assignment_epoch) == (2, 2)
     for moment_ms, assignment_epoch in ((1_999_999, 2), (2_000_000, 3)):
         clients.now_ms = group.assignment_timestamp_ms + moment_ms - 1
-        clients.beat("a")
+        clients.share_heartbeat("a")
         assert clients.share_group.assignment_epoch == assignment_epoch
 
 
@@ -294,8 +294,8 @@ def test_a_member_drops_what_it_no_longer_reads_before_there_is_a_target() -> No
     clients = ShareClients(group_share_assignment_interval_ms=1000)
     clients.join_share("a", "foo", "bar")
     clients.wait(1000)
-    epoch = clients.beat("a").member_epoch
-    response = clients.beat("a", "bar")
+    epoch = clients.share_heartbeat("a").member_epoch
+    response = clients.share_heartbeat("a", "bar")
     assert (response.member_epoch, partitions_of(response)) == (epoch, {BAR: (0, 1)})
     assert clients.share_group.group_epoch == epoch + 1
 
@@ -305,9 +305,9 @@ def test_a_topic_which_nobody_reads_any_more_brings_no_epochs() -> None:
     clients = ShareClients()
     clients.join_share("a", "foo", "bar")
     clients.settle()
-    clients.beat("a", "foo")
+    clients.share_heartbeat("a", "foo")
     clients.settle()
-    assert set(clients.picture.initialized) == {FOO, BAR}
+    assert set(clients.state_partitions.initialized) == {FOO, BAR}
 
 
 def test_only_targets_which_changed_are_written() -> None:
@@ -315,7 +315,7 @@ def test_only_targets_which_changed_are_written() -> None:
     clients = two_members()
     clients.join_share("c", "baz")
     assert clients.written().count(13) == 1
-    clients.beat("c")
+    clients.share_heartbeat("c")
     assert clients.written().count(13) == 1
 
 
@@ -410,8 +410,8 @@ def test_partitions_beyond_the_hash_table_are_no_news() -> None:
     clients.settle()
     epoch = clients.share_group.group_epoch
     clients.take_image(clients.coordinator.image.with_topic(Topic("baz", BAZ, 2)), "baz")
-    clients.beat("c")
+    clients.share_heartbeat("c")
     assert clients.share_group.group_epoch == epoch + 1
     assert max(clients.share_group.members["b"].assigned[FOO]) >= 16
-    assert partitions_of(clients.beat("b")) is None
+    assert partitions_of(clients.share_heartbeat("b")) is None
     assert clients.share_group.members["b"].member_epoch == epoch + 1

@@ -1,4 +1,4 @@
-"""The picture of a group's share partitions: initialising, initialised, being deleted; altered and deleted offsets."""
+"""State of a group's share partitions: initialising, initialised, being deleted; altered and deleted offsets."""
 
 from collections.abc import Mapping
 
@@ -46,9 +46,9 @@ def empty(*topics: str) -> ShareClients:
 
 
 def columns(clients: ShareClients) -> tuple[dict[str, object], dict[str, object], dict[str, str]]:
-    """The picture: initialising, initialised, being deleted."""
-    picture = clients.picture
-    return dict(picture.initializing), dict(picture.initialized), dict(picture.deleting)
+    """The state: initialising, initialised, being deleted."""
+    state_partitions = clients.state_partitions
+    return dict(state_partitions.initializing), dict(state_partitions.initialized), dict(state_partitions.deleting)
 
 
 def alter(clients: ShareClients, topic: str, offsets: Mapping[int, int]) -> Outcome:
@@ -85,13 +85,13 @@ def test_partitions_are_initialised() -> None:
 
 
 def test_partitions_which_could_not_be_initialised_are_tried_again() -> None:
-    """They leave the picture, so that the next heartbeat finds them new."""
+    """They leave the state, so that the next heartbeat finds them new."""
     clients = initializing()
     clients.ask("uninitialize_share_group_state", ShareStatePartitions(GROUP, {FOO: (0,), BAR: (0,)}))
     assert columns(clients) == ({FOO: ("foo", (1, 2))}, {}, {})
     clients.ask("uninitialize_share_group_state", ShareStatePartitions(GROUP, {FOO: (1, 2)}))
     assert columns(clients) == ({}, {}, {})
-    wanted = clients.beat("a").initialize_share_state
+    wanted = clients.share_heartbeat("a").initialize_share_state
     assert wanted is not None
     assert (wanted.partitions, wanted.state_epoch) == ({FOO: (0, 1, 2)}, 2)
     assert wanted.start_offsets == {FOO: -1}
@@ -126,37 +126,37 @@ def test_an_initialisation_is_tried_again_after_a_while() -> None:
     begun_ms = clients.now_ms
     clients.wait(RETRY_INTERVAL_MS - 4)
     for _ in range(3):
-        assert clients.beat("a").initialize_share_state is None
+        assert clients.share_heartbeat("a").initialize_share_state is None
     assert clients.now_ms == begun_ms + RETRY_INTERVAL_MS - 1
-    wanted = clients.beat("a").initialize_share_state
+    wanted = clients.share_heartbeat("a").initialize_share_state
     assert wanted is not None
     assert wanted.partitions == {FOO: (0, 1, 2)}
-    assert clients.beat("a").initialize_share_state is None
+    assert clients.share_heartbeat("a").initialize_share_state is None
 
 
 def test_the_retry_interval_counts_from_the_last_picture_or_load() -> None:
-    """No record has the time, so a load restarts it; and so does any other change of the picture."""
+    """No record has the time, so a load restarts it; and so does any other change of the state."""
     clients = initializing()
     clients.wait(RETRY_INTERVAL_MS - 10)
-    clients.beat("a")
+    clients.share_heartbeat("a")
     clients.coordinator.reload(now_ms=clients.now_ms)
     clients.wait(RETRY_INTERVAL_MS - 10)
-    assert clients.beat("a").initialize_share_state is None
+    assert clients.share_heartbeat("a").initialize_share_state is None
     clients.initialized({FOO: (0,)})
     clients.wait(RETRY_INTERVAL_MS - 10)
-    assert clients.beat("a").initialize_share_state is None
+    assert clients.share_heartbeat("a").initialize_share_state is None
     clients.wait(10)
-    assert clients.beat("a").initialize_share_state is not None
+    assert clients.share_heartbeat("a").initialize_share_state is not None
 
 
 def test_a_picture_which_the_log_refused_has_no_time() -> None:
-    """The retry interval counts from the last picture that was written."""
+    """The retry interval counts from the last state that was written."""
     clients = initializing()
     clients.wait(RETRY_INTERVAL_MS - 10)
     clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
     assert clients.initialized({FOO: (0,)}).error is not None
     clients.wait(10)
-    assert clients.beat("a").initialize_share_state is not None
+    assert clients.share_heartbeat("a").initialize_share_state is not None
 
 
 def test_as_many_partitions_as_the_topic_has_are_enough() -> None:
@@ -164,7 +164,7 @@ def test_as_many_partitions_as_the_topic_has_are_enough() -> None:
     clients = initializing()
     clients.initialized({FOO: (0, 1, 2)})
     clients.take_image(clients.coordinator.image.with_topic(Topic("foo", FOO, 2)), "foo")
-    assert clients.beat("a").initialize_share_state is None
+    assert clients.share_heartbeat("a").initialize_share_state is None
 
 
 def test_a_group_which_is_gone_is_not_made_by_a_late_initialisation() -> None:
@@ -205,7 +205,7 @@ def test_the_state_of_a_group_is_deleted_before_the_group() -> None:
     assert clients.written() == [12, 15, 11]
     assert clients.coordinator.dump() == {}
     live = clients.coordinator.live(ShareLive)
-    assert (live.refreshes, live.pictures, live.derived) == ({}, {}, {})
+    assert (live.refreshes, live.state_partitions_notes, live.derived) == ({}, {}, {})
 
 
 def test_a_deletion_is_tried_again_as_far_as_topics_are_there() -> None:

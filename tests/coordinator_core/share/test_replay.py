@@ -1,4 +1,4 @@
-"""Replay of share group records: members share partitions, and the picture of share partitions."""
+"""Replay of share group records: members share partitions, and the state of share partitions."""
 
 from coordinator_core.anomalies import MEMBER_TOMBSTONE_TOO_EARLY
 from coordinator_core.share.state import ShareGroup, ShareGroupState, ShareGroupStatePartitions, ShareMember

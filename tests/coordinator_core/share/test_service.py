@@ -124,7 +124,7 @@ def test_what_a_heartbeat_finds_new_is_initialised() -> None:
     clients, code = started(states, "foo")
     assert code == ErrorCode.NONE
     assert states.states == {(FOO, number): (2, -1) for number in range(3)}
-    assert clients.picture.initialized == {FOO: ("foo", (0, 1, 2))}
+    assert clients.state_partitions.initialized == {FOO: ("foo", (0, 1, 2))}
 
 
 @pytest.mark.parametrize("is_whole", [True, False])
@@ -137,9 +137,9 @@ def test_what_could_not_be_initialised_is_taken_back(is_whole: bool) -> None:
         states.errors[FOO, 1] = ErrorCode.COORDINATOR_NOT_AVAILABLE
     clients, code = started(states, "foo")
     assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert not clients.picture.initializing
-    assert not clients.picture.initialized
-    wanted = clients.beat("a").initialize_share_state
+    assert not clients.state_partitions.initializing
+    assert not clients.state_partitions.initialized
+    wanted = clients.share_heartbeat("a").initialize_share_state
     assert wanted is not None
     assert wanted.partitions == {FOO: (0, 1, 2)}
 
@@ -151,7 +151,7 @@ def test_what_the_group_coordinator_cannot_write_is_taken_back() -> None:
     clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
     code = run(initialize_after_heartbeat(GROUP, wanted), ask_of(clients), ShareStates())
     assert code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert not clients.picture.initializing
+    assert not clients.state_partitions.initializing
 
 
 # --- AlterShareGroupOffsets ---
@@ -167,8 +167,8 @@ def test_offsets_are_altered() -> None:
     foo, bar = response.responses
     assert [partition.error_code for partition in foo.partitions] == [0, 0]
     assert [partition.error_code for partition in bar.partitions] == [ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert clients.picture.initialized == {FOO: ("foo", (0, 1, 2))}
-    assert clients.picture.initializing == {BAR: ("bar", ())}
+    assert clients.state_partitions.initialized == {FOO: ("foo", (0, 1, 2))}
+    assert clients.state_partitions.initializing == {BAR: ("bar", ())}
 
 
 def test_partitions_which_could_not_be_altered_are_named() -> None:
@@ -180,7 +180,7 @@ def test_partitions_which_could_not_be_altered_are_named() -> None:
     foo, bar = response.responses
     assert [(partition.error_code, partition.error_message) for partition in foo.partitions] == [(0, None), (124, "no")]
     assert bar.partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert clients.picture.initializing[FOO] == ("foo", (0, 1))
+    assert clients.state_partitions.initializing[FOO] == ("foo", (0, 1))
 
 
 def test_a_failed_persister_fails_the_alteration() -> None:
@@ -233,7 +233,7 @@ def test_offsets_are_deleted() -> None:
     response = run(delete_offsets(DELETE), ask_of(clients), states)
     assert [(topic.topic_name, topic.error_code) for topic in response.responses] == [("foo", 0), ("bar", 3)]
     assert states.states == {}
-    assert (clients.picture.initialized, clients.picture.deleting) == ({}, {})
+    assert (clients.state_partitions.initialized, clients.state_partitions.deleting) == ({}, {})
 
 
 def test_a_topic_of_which_the_deletion_failed_stays_to_be_deleted() -> None:
@@ -243,11 +243,11 @@ def test_a_topic_of_which_the_deletion_failed_stays_to_be_deleted() -> None:
     states.errors[FOO, 2] = ErrorCode.NOT_COORDINATOR
     response = run(delete_offsets(DELETE), ask_of(clients), states)
     assert [(topic.topic_name, topic.error_code) for topic in response.responses] == [("bar", 0), ("foo", 16)]
-    assert clients.picture.deleting == {FOO: "foo"}
+    assert clients.state_partitions.deleting == {FOO: "foo"}
     states.errors.clear()
     response = run(delete_offsets(replace(DELETE, topics=DELETE.topics[:1])), ask_of(clients), states)
     assert [(topic.topic_name, topic.error_code) for topic in response.responses] == [("foo", 0)]
-    assert clients.picture.deleting == {}
+    assert clients.state_partitions.deleting == {}
 
 
 def test_a_deletion_fails_where_all_topics_or_the_persister_fail() -> None:
@@ -259,7 +259,7 @@ def test_a_deletion_fails_where_all_topics_or_the_persister_fail() -> None:
     assert response.responses[0].error_message == "This is not the correct coordinator."
     states.failure = Refused(ErrorCode.COORDINATOR_NOT_AVAILABLE)
     assert run(delete_offsets(DELETE), ask_of(clients), states).error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert clients.picture.deleting == {FOO: "foo"}
+    assert clients.state_partitions.deleting == {FOO: "foo"}
 
 
 def test_a_group_goes_after_its_state() -> None:

@@ -1,4 +1,4 @@
-"""A classic group under random requests: members who join, sync, beat, commit and leave, in time, late, or not at all.
+"""A classic group under random requests: members join, sync, heartbeat, commit and leave, in time, late, or not at all.
 
 In addition to what is true of any group (`group_machine`), by the names of their methods:
 

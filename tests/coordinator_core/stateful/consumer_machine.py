@@ -175,7 +175,7 @@ class ConsumerMachine(GroupMachine):
 
     @precondition(lambda self: self.members)
     @rule(who=WHO, is_lost=st.sampled_from([False, False, False, True]))
-    def beat(self, who: int, is_lost: bool) -> None:
+    def heartbeat(self, who: int, is_lost: bool) -> None:
         self.send(self.client(who), is_lost=is_lost)
 
     @precondition(lambda self: self.members)

@@ -42,7 +42,7 @@ class StreamsClients(Clients):
         assert isinstance(group, StreamsGroup)
         return group
 
-    def beat(self, member_id: str, epoch: int | None = None, **fields: Any) -> Outcome:
+    def heartbeat(self, member_id: str, epoch: int | None = None, **fields: Any) -> Outcome:
         """A heartbeat at the member's epoch, with nothing new unless given."""
         epoch = self.streams.members[member_id].member_epoch if epoch is None else epoch
         return self.ask("streams_group_heartbeat", StreamsGroupHeartbeatRequest(GROUP, member_id, epoch, **fields))
@@ -57,12 +57,12 @@ class StreamsClients(Clients):
             "warmup_tasks": (),
             "process_id": f"process of {member_id}",
         }
-        return self.beat(member_id, 0, **{**first, **fields})
+        return self.heartbeat(member_id, 0, **{**first, **fields})
 
     def owning(self, member_id: str, *partitions: int) -> Outcome:
         """A heartbeat which reports these active tasks."""
         active = (TaskIds("0", partitions),) if partitions else ()
-        return self.beat(member_id, active_tasks=active, standby_tasks=(), warmup_tasks=())
+        return self.heartbeat(member_id, active_tasks=active, standby_tasks=(), warmup_tasks=())
 
     def tasks(self, member_id: str) -> list[int]:
         """Active tasks of a member, pending revocation left out."""

@@ -62,7 +62,7 @@ def test_a_heartbeat_with_nothing_new_writes_nothing() -> None:
     clients.owning("a", 0, 1, 2, 3)
     clients.wait(SESSION_TIMEOUT_MS - 1)
     written = len(clients.records)
-    response = response_of(clients.beat("a"))
+    response = response_of(clients.heartbeat("a"))
     assert (response.active_tasks, response.status) == (None, ())
     clients.wait(SESSION_TIMEOUT_MS - 1)
     assert len(clients.records) == written
@@ -77,10 +77,10 @@ def test_tasks_move_only_after_they_were_given_up() -> None:
     assert clients.streams.members["a"].state == UNREVOKED_TASKS
     kept = clients.tasks("a")
     assert len(kept) == 2
-    response = response_of(clients.beat("b"))
+    response = response_of(clients.heartbeat("b"))
     assert (clients.tasks("b"), response.member_epoch) == ([], 3)
     clients.owning("a", *kept)
-    clients.beat("b")
+    clients.heartbeat("b")
     assert sorted(clients.tasks("a") + clients.tasks("b")) == [0, 1, 2, 3]
     assert clients.streams.state == "Stable"
 
@@ -99,12 +99,12 @@ def test_who_does_not_give_up_tasks_in_time_is_out() -> None:
     clients.owning("a", 0, 1, 2, 3)
     clients.wait(REBALANCE_TIMEOUT_MS - 1)
     clients.owning("a", 0, 1, 2, 3)
-    clients.beat("b")
+    clients.heartbeat("b")
     assert "a" in clients.streams.members
     clients.wait(1)
     assert clients.fired == [f"rebalance-timeout-{GROUP}-a"]
     assert list(clients.streams.members) == ["b"]
-    clients.beat("b")
+    clients.heartbeat("b")
     assert clients.tasks("b") == [0, 1, 2, 3]
 
 
@@ -148,11 +148,11 @@ def test_leaving(epoch: int) -> None:
     """The answer is the epoch that came; the member and its timers are gone."""
     clients = StreamsClients()
     clients.enter("a")
-    response = response_of(clients.beat("a", epoch))
+    response = response_of(clients.heartbeat("a", epoch))
     assert (response.member_epoch, response.status, response.heartbeat_interval_ms) == (epoch, (), 0)
     clients.wait(SESSION_TIMEOUT_MS)
     assert clients.fired == []
-    assert error_of(clients.beat("a", -1))[0] == ErrorCode.UNKNOWN_MEMBER_ID
+    assert error_of(clients.heartbeat("a", -1))[0] == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_epochs() -> None:
@@ -162,13 +162,13 @@ def test_epochs() -> None:
     clients.owning("a", *clients.tasks("a"))
     before, now = clients.streams.members["a"].previous_member_epoch, clients.streams.members["a"].member_epoch
     owned = {"active_tasks": (TaskIds("0", tuple(clients.tasks("a"))),), "standby_tasks": (), "warmup_tasks": ()}
-    assert response_of(clients.beat("a", before, **owned)).member_epoch == now
-    assert error_of(clients.beat("a", before))[0] == ErrorCode.FENCED_MEMBER_EPOCH
+    assert response_of(clients.heartbeat("a", before, **owned)).member_epoch == now
+    assert error_of(clients.heartbeat("a", before))[0] == ErrorCode.FENCED_MEMBER_EPOCH
     too_much = {**owned, "active_tasks": (TaskIds("0", (0, 1, 2, 3)),)}
-    assert error_of(clients.beat("a", before, **too_much))[0] == ErrorCode.FENCED_MEMBER_EPOCH
-    assert "greater member epoch" in error_of(clients.beat("a", now + 1))[1]
-    assert "smaller member epoch" in error_of(clients.beat("a", before - 1, **owned))[1]
-    assert error_of(clients.beat("nobody", 1))[0] == ErrorCode.UNKNOWN_MEMBER_ID
+    assert error_of(clients.heartbeat("a", before, **too_much))[0] == ErrorCode.FENCED_MEMBER_EPOCH
+    assert "greater member epoch" in error_of(clients.heartbeat("a", now + 1))[1]
+    assert "smaller member epoch" in error_of(clients.heartbeat("a", before - 1, **owned))[1]
+    assert error_of(clients.heartbeat("nobody", 1))[0] == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_first_members_wait_for_others() -> None:
@@ -189,7 +189,7 @@ def test_a_group_of_one_heartbeat_gets_its_target_by_the_next() -> None:
     clients.enter("a")
     clients.wait(3000)
     assert clients.streams.target_assignment == Map()
-    clients.beat("a")
+    clients.heartbeat("a")
     assert clients.tasks("a") == [0, 1, 2, 3]
 
 
@@ -197,7 +197,7 @@ def test_a_delay_ends_with_the_group() -> None:
     """Deleted during the delay: its timer does not hit the next group of this id."""
     clients = StreamsClients(group_streams_initial_rebalance_delay_ms=3000)
     clients.enter("a")
-    clients.beat("a", -1)
+    clients.heartbeat("a", -1)
     clients.ask("delete_groups", (GROUP,))
     clients.wait(3000)
     assert clients.fired == []
@@ -207,7 +207,7 @@ def test_an_empty_group_at_the_end_of_the_delay_is_left_alone() -> None:
     """The member left meanwhile."""
     clients = StreamsClients(group_streams_initial_rebalance_delay_ms=3000)
     clients.enter("a")
-    clients.beat("a", -1)
+    clients.heartbeat("a", -1)
     since = len(clients.records)
     clients.wait(3000)
     assert clients.fired == [f"initial-rebalance-timeout-{GROUP}"]
@@ -218,9 +218,9 @@ def test_targets_wait_for_the_assignment_interval() -> None:
     """The group is Assigning meanwhile, and members get the reason."""
     clients = two_members(group_streams_assignment_interval_ms=1000)
     assert clients.streams.state == "Assigning"
-    assert statuses(clients.beat("a")) == [StatusCode.ASSIGNMENT_DELAYED]
+    assert statuses(clients.heartbeat("a")) == [StatusCode.ASSIGNMENT_DELAYED]
     clients.wait(1000)
-    assert statuses(clients.beat("a")) == []
+    assert statuses(clients.heartbeat("a")) == []
     assert clients.streams.assignment_epoch == clients.streams.group_epoch
 
 
@@ -233,11 +233,11 @@ def test_topics_which_come_and_grow() -> None:
     for count in (1, 3):
         image = image_of([Topic("in", TOPIC_ID, count)])
         clients.coordinator.update_metadata(image, ["in"], now_ms=clients.now_ms)
-        clients.beat("a")
+        clients.heartbeat("a")
         assert clients.tasks("a") == list(range(count))
     epoch = clients.streams.group_epoch
     clients.coordinator.update_metadata(image_of([Topic("in", TOPIC_ID, 9)]), ["other"], now_ms=clients.now_ms)
-    clients.beat("a")
+    clients.heartbeat("a")
     assert clients.streams.group_epoch == epoch
 
 
@@ -269,7 +269,7 @@ def test_tasks_which_the_topology_does_not_have(tasks: TaskIds) -> None:
     """A member cannot own them."""
     clients = StreamsClients()
     clients.enter("a")
-    outcome = clients.beat("a", active_tasks=(tasks,), standby_tasks=(), warmup_tasks=())
+    outcome = clients.heartbeat("a", active_tasks=(tasks,), standby_tasks=(), warmup_tasks=())
     assert error_of(outcome)[0] == ErrorCode.INVALID_REQUEST
 
 
@@ -278,32 +278,32 @@ def test_a_member_asks_all_to_shut_down() -> None:
     clients = StreamsClients()
     clients.enter("a")
     clients.enter("b")
-    clients.beat("a", shutdown_application=True)
-    clients.beat("b", shutdown_application=True)
-    outcome = clients.beat("b")
+    clients.heartbeat("a", shutdown_application=True)
+    clients.heartbeat("b", shutdown_application=True)
+    outcome = clients.heartbeat("b")
     assert statuses(outcome) == [StatusCode.SHUTDOWN_APPLICATION]
     assert "member a encountered" in (response_of(outcome).status or ())[0].status_detail
-    clients.beat("a", -1)
-    assert StatusCode.SHUTDOWN_APPLICATION in statuses(clients.beat("b"))
-    clients.beat("b", -1)
+    clients.heartbeat("a", -1)
+    assert StatusCode.SHUTDOWN_APPLICATION in statuses(clients.heartbeat("b"))
+    clients.heartbeat("b", -1)
     assert statuses(clients.enter("c")) == []
 
 
 def test_leaving_may_ask_all_to_shut_down() -> None:
     """The last word of a member."""
     clients = two_members()
-    clients.beat("a", -1, shutdown_application=True)
-    assert statuses(clients.beat("b")) == [StatusCode.SHUTDOWN_APPLICATION]
+    clients.heartbeat("a", -1, shutdown_application=True)
+    assert statuses(clients.heartbeat("b")) == [StatusCode.SHUTDOWN_APPLICATION]
 
 
 def test_who_is_no_member_may_ask_an_empty_group() -> None:
     """Kafka keeps it for the next member, as long as no other was there meanwhile."""
     clients = StreamsClients()
     clients.enter("a")
-    clients.beat("a", -1)
-    assert error_of(clients.beat("x", -1, shutdown_application=True))[0] == ErrorCode.UNKNOWN_MEMBER_ID
+    clients.heartbeat("a", -1)
+    assert error_of(clients.heartbeat("x", -1, shutdown_application=True))[0] == ErrorCode.UNKNOWN_MEMBER_ID
     assert statuses(clients.enter("b")) == [StatusCode.SHUTDOWN_APPLICATION]
-    clients.beat("b", -1)
+    clients.heartbeat("b", -1)
     assert statuses(clients.enter("c")) == []
 
 
@@ -311,18 +311,18 @@ def test_endpoints_are_reported_when_they_change() -> None:
     """Who knows an older epoch of them gets all; the second heartbeat of a group begins to count."""
     clients = StreamsClients()
     clients.enter("a", user_endpoint=Endpoint("h", 1))
-    first = response_of(clients.beat("a"))
+    first = response_of(clients.heartbeat("a"))
     assert (first.endpoint_information_epoch, first.partitions_by_user_endpoint) == (0, None)
     clients.enter("b", user_endpoint=Endpoint("h", 2))
     clients.owning("a", 0, 1, 2, 3)
-    response = response_of(clients.beat("b"))
+    response = response_of(clients.heartbeat("b"))
     epoch = response.endpoint_information_epoch
     assert epoch > 0
     reported = {
         found.user_endpoint.port: found.active_partitions for found in response.partitions_by_user_endpoint or ()
     }
     assert reported == {1: (EndpointTopicPartition("in", tuple(clients.tasks("a"))),), 2: ()}
-    assert response_of(clients.beat("b", endpoint_information_epoch=epoch)).partitions_by_user_endpoint is None
+    assert response_of(clients.heartbeat("b", endpoint_information_epoch=epoch)).partitions_by_user_endpoint is None
     assert clients.coordinator.dump()[GROUP]["group"]["endpointInformationEpoch"] == epoch
 
 
@@ -355,7 +355,7 @@ def test_static_members_are_not_there_yet() -> None:
     clients = StreamsClients()
     clients.enter("a")
     assert error_of(clients.enter("b", instance_id="i"))[0] == ErrorCode.UNKNOWN_SERVER_ERROR
-    assert error_of(clients.beat("a", -2, instance_id="i"))[0] == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert error_of(clients.heartbeat("a", -2, instance_id="i"))[0] == ErrorCode.UNKNOWN_SERVER_ERROR
     assert "a" in clients.streams.members
 
 
@@ -372,11 +372,11 @@ def test_a_full_group() -> None:
 def test_groups_of_other_types() -> None:
     """A classic group with members is none of ours; an empty one gives way to who joins; what is not there is not."""
     clients = StreamsClients()
-    assert error_of(clients.beat("a", 1)) == (ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {GROUP} not found.")
-    assert error_of(clients.beat("a", -1)) == (ErrorCode.GROUP_ID_NOT_FOUND, f"Group {GROUP} not found.")
+    assert error_of(clients.heartbeat("a", 1)) == (ErrorCode.GROUP_ID_NOT_FOUND, f"Streams group {GROUP} not found.")
+    assert error_of(clients.heartbeat("a", -1)) == (ErrorCode.GROUP_ID_NOT_FOUND, f"Group {GROUP} not found.")
     clients.join()
     for epoch in (-1, 0, 1):
-        refused = clients.beat("a", epoch, topology=TOPOLOGY)
+        refused = clients.heartbeat("a", epoch, topology=TOPOLOGY)
         assert error_of(refused) == (ErrorCode.GROUP_ID_NOT_FOUND, f"Group {GROUP} is not a streams group.")
     other = StreamsClients()
     other.ask("commit_offset", commit(epoch=-1, member_id=""))
@@ -392,7 +392,7 @@ def test_a_classic_member_may_have_an_empty_streams_group() -> None:
     clients.enter("a")
     request = clients.join()
     assert clients.answers[request].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    clients.beat("a", -1)
+    clients.heartbeat("a", -1)
     since = len(clients.records)
     clients.join()
     assert types(clients, since) == [
@@ -446,7 +446,7 @@ def test_a_group_which_was_forgotten_begins_again() -> None:
     for _ in range(3):
         clients.enter("a", user_endpoint=Endpoint("h", 1))
     assert clients.coordinator.dump()[GROUP]["group"]["endpointInformationEpoch"] == 2
-    clients.beat("a", -1)
+    clients.heartbeat("a", -1)
     clients.coordinator.forget_group(GROUP)
     clients.enter("a", user_endpoint=Endpoint("h", 1))
     assert clients.coordinator.dump()[GROUP]["group"]["endpointInformationEpoch"] == 0
@@ -465,6 +465,6 @@ def test_endpoints_of_a_group_that_became_classic_are_gone() -> None:
     clients = StreamsClients()
     clients.enter("a", user_endpoint=Endpoint("h", 1))
     clients.enter("a")
-    clients.beat("a", -1)
+    clients.heartbeat("a", -1)
     clients.coordinator.forget_group(GROUP)
     assert GROUP not in clients.coordinator.dump()

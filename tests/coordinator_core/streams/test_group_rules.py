@@ -68,7 +68,7 @@ def test_offset_commits_of_others() -> None:
     old = clients.ask("commit_offset", commit(4), api_version=8)
     assert error_of(old)[0] == ErrorCode.UNSUPPORTED_VERSION
     for member_id in ("a", "b"):
-        clients.beat(member_id, -1)
+        clients.heartbeat(member_id, -1)
     assert clients.ask("commit_offset", commit(-1, "")).error is None
 
 
@@ -95,7 +95,7 @@ def test_deletion_of_offsets_and_groups() -> None:
     assert delete_code() == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
     assert clients.ask("delete_groups", (GROUP,)).response[0].error_code == ErrorCode.NON_EMPTY_GROUP
     for member_id in ("a", "b"):
-        clients.beat(member_id, -1)
+        clients.heartbeat(member_id, -1)
     assert delete_code() == ErrorCode.NONE
     assert clients.ask("delete_groups", (GROUP,)).response[0].error_code == ErrorCode.NONE
     assert clients.coordinator.group(GROUP) is None
@@ -139,7 +139,7 @@ def test_internal_topics_are_described_with_their_partitions() -> None:
     for count in (1, 4):
         image = image_of([Topic("in", TOPIC_ID, 4), Topic("log", LOG_ID, count)])
         clients.coordinator.update_metadata(image, ["log"], now_ms=clients.now_ms)
-        clients.beat("a")
+        clients.heartbeat("a")
         (described,) = clients.ask("streams_group_describe", (GROUP,)).response
         counts.append(described.topology.subtopologies[0].state_changelog_topics[0].partitions)
     assert counts == [0, 4]
@@ -155,7 +155,7 @@ def test_a_group_without_topology() -> None:
     delete = OffsetDeleteRequest(GROUP, (OffsetDeleteTopic("in", (OffsetDeletePartition(0),)),))
     answer = clients.ask("delete_offsets", delete).response
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
-    assert error_of(clients.beat("a"))[0] == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert error_of(clients.heartbeat("a"))[0] == ErrorCode.UNKNOWN_SERVER_ERROR
     (described,) = clients.ask("streams_group_describe", (GROUP,)).response
     assert (described.group_state, described.topology) == ("NotReady", None)
 
@@ -179,10 +179,10 @@ def test_empty_groups_expire_with_their_offsets() -> None:
     clients.ask("commit_offset", commit(2))
     clients.ask("commit_offset", commit(2, topic="other"))
     clients.wait(30_000)
-    clients.beat("a")
+    clients.heartbeat("a")
     clients.wait(30_000)
-    clients.beat("a")
+    clients.heartbeat("a")
     assert [key.topic for key in clients.coordinator.shard.offsets.offsets] == ["in"]
-    clients.beat("a", -1)
+    clients.heartbeat("a", -1)
     clients.wait(30_000)
     assert clients.coordinator.group(GROUP) is None

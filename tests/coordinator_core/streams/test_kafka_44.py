@@ -60,7 +60,7 @@ def test_a_static_member_goes_for_a_while_and_comes_back() -> None:
     clients = clients_of()
     static_member(clients)
     since = len(clients.records)
-    response = response_of(clients.beat("a", AWAY, instance_id="i"))
+    response = response_of(clients.heartbeat("a", AWAY, instance_id="i"))
     assert (response.member_id, response.member_epoch) == ("a", AWAY)
     assert written(clients, since) == [T.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT]
     assert clients.streams.members["a"].active == {"0": {0: 0, 1: 0, 2: 0, 3: 0}}
@@ -79,7 +79,7 @@ def test_a_static_member_that_comes_back_as_another_process_gets_an_epoch() -> N
     """Process, rack, tags and topology epoch count; the client's name does not."""
     clients = clients_of()
     static_member(clients)
-    clients.beat("a", AWAY, instance_id="i")
+    clients.heartbeat("a", AWAY, instance_id="i")
     epoch = clients.streams.group_epoch
     clients.enter("b", instance_id="i", process_id="another")
     assert clients.streams.group_epoch == epoch + 1
@@ -93,10 +93,10 @@ def test_an_instance_id_has_one_member() -> None:
         ErrorCode.UNRELEASED_INSTANCE_ID,
         "Static member b with instance id i cannot join the group because the instance id is owned by a member.",
     )
-    clients.beat("a", AWAY, instance_id="i")
+    clients.heartbeat("a", AWAY, instance_id="i")
     static_member(clients, "b")
-    assert error_of(clients.beat("a", 2, instance_id="i"))[0] is ErrorCode.FENCED_INSTANCE_ID
-    assert error_of(clients.beat("a", 2, instance_id="other"))[0] is ErrorCode.UNKNOWN_MEMBER_ID
+    assert error_of(clients.heartbeat("a", 2, instance_id="i"))[0] is ErrorCode.FENCED_INSTANCE_ID
+    assert error_of(clients.heartbeat("a", 2, instance_id="other"))[0] is ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_refused_join_takes_the_tasks_of_the_true_owner() -> None:
@@ -105,7 +105,9 @@ def test_a_refused_join_takes_the_tasks_of_the_true_owner() -> None:
     static_member(clients)
     clients.enter("b")
     assert error_of(clients.enter("c", instance_id="i"))[0] is ErrorCode.UNRELEASED_INSTANCE_ID
-    clients.beat("a", instance_id="i", active_tasks=(TaskIds("0", (0, 1, 2, 3)),), standby_tasks=(), warmup_tasks=())
+    clients.heartbeat(
+        "a", instance_id="i", active_tasks=(TaskIds("0", (0, 1, 2, 3)),), standby_tasks=(), warmup_tasks=()
+    )
     assert clients.streams.members["a"].state == UNREVOKED_TASKS
     assert clients.tasks("a") == []
 
@@ -132,7 +134,7 @@ def test_the_last_member_takes_the_assignment_epoch_along(version: KafkaVersion,
     clients = clients_of(version)
     clients.enter("a")
     since = len(clients.records)
-    clients.beat("a", GONE)
+    clients.heartbeat("a", GONE)
     end = [T.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA] if is_written else []
     assert written(clients, since) == [*MEMBER_TOMBSTONES, T.STREAMS_GROUP_METADATA, *end]
     group = clients.streams
@@ -144,10 +146,10 @@ def test_a_join_without_an_endpoint_takes_it_away() -> None:
     """In 4.4 who joins says all of itself, and others learn that the endpoint is gone."""
     clients = clients_of()
     clients.enter("a", user_endpoint=Endpoint("h", 1))
-    epoch = response_of(clients.beat("a")).endpoint_information_epoch
+    epoch = response_of(clients.heartbeat("a")).endpoint_information_epoch
     clients.enter("a")
     assert clients.streams.members["a"].user_endpoint is None
-    response = response_of(clients.beat("a", endpoint_information_epoch=epoch))
+    response = response_of(clients.heartbeat("a", endpoint_information_epoch=epoch))
     assert response.endpoint_information_epoch == epoch + 1
     assert response.partitions_by_user_endpoint == ()
 
@@ -157,7 +159,7 @@ def test_answers_say_how_to_report_offsets_of_tasks() -> None:
     clients = clients_of()
     response = response_of(clients.enter("a"))
     assert (response.task_offset_interval_ms, response.acceptable_recovery_lag) == (60_000, 10_000)
-    leaving = response_of(clients.beat("a", GONE))
+    leaving = response_of(clients.heartbeat("a", GONE))
     assert (leaving.task_offset_interval_ms, leaving.acceptable_recovery_lag) == (0, -1)
     response = response_of(clients_of(V43).enter("a"))
     assert (response.task_offset_interval_ms, response.acceptable_recovery_lag) == (0, 0)
@@ -168,10 +170,10 @@ def test_a_task_offset_that_comes_twice_is_refused() -> None:
     clients = clients_of()
     clients.enter("a")
     once = TaskOffset("0", 1, 5)
-    clients.beat("a", task_offsets=(once,))
+    clients.heartbeat("a", task_offsets=(once,))
     offsets = clients.coordinator.live(LiveStreamsGroups).get(clients.streams).task_offsets
     assert offsets["a"].positions == {("0", 1): 5}
-    assert error_of(clients.beat("a", task_offsets=(once, once))) == (
+    assert error_of(clients.heartbeat("a", task_offsets=(once, once))) == (
         ErrorCode.INVALID_REQUEST,
         "Task offsets contain a duplicate entry for subtopology 0 and partition 1.",
     )
@@ -270,9 +272,9 @@ def test_endpoints_name_partitions_that_the_topic_has(version: KafkaVersion, are
     topology = RequestTopology(0, (RequestSubtopology("0", ("in", "few")),))
     clients.enter("a", topology=topology, user_endpoint=Endpoint("h", 1))
     clients.enter("b", topology=topology, user_endpoint=Endpoint("h", 2))
-    clients.beat("a")
+    clients.heartbeat("a")
     clients.owning("a", *clients.tasks("a"))
-    clients.beat("b")
+    clients.heartbeat("b")
     assert sorted(len(clients.tasks(member_id)) for member_id in "ab") == [2, 2]
     response = response_of(clients.enter("c", topology=topology))
     named = [

@@ -20,7 +20,7 @@ STATEFUL = RequestTopology(0, (RequestSubtopology("0", ("in",), state_changelog_
 IMAGE = image_of([Topic("in", TOPIC_ID, PARTITION_COUNT), Topic("log", "A" * 21 + "g", PARTITION_COUNT)])
 
 ACTIONS = st.lists(
-    st.tuples(st.sampled_from(MEMBERS), st.sampled_from(["enter", "beat", "own", "leave", "wait", "reload"])),
+    st.tuples(st.sampled_from(MEMBERS), st.sampled_from(["enter", "heartbeat", "own", "leave", "wait", "reload"])),
     max_size=40,
 )
 
@@ -38,7 +38,7 @@ def own(clients: StreamsClients, member_id: str) -> None:
     """A dutiful heartbeat: the member has what it was given and nothing else."""
     member = clients.streams.members[member_id]
     active = {name: tuple(partitions) for name, partitions in member.active.items()}
-    clients.beat(
+    clients.heartbeat(
         member_id,
         active_tasks=reported(active),
         standby_tasks=reported(member.standby),
@@ -58,7 +58,7 @@ def act(clients: StreamsClients, member_id: str, action: str) -> None:
     elif is_member and action == "own":
         own(clients, member_id)
     elif is_member:
-        clients.beat(member_id, -1 if action == "leave" else None)
+        clients.heartbeat(member_id, -1 if action == "leave" else None)
 
 
 def check_no_task_twice(clients: StreamsClients) -> None:

@@ -21,7 +21,7 @@ from jobs.cli import app as cli
 from jobs.cli import completion, outcome, session
 from jobs.cli.help_texts import EXAMPLES, SUMMARIES
 from jobs.cli_enums import Shell
-from jobs.console import command_name as entry
+from jobs.console import command_name
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, SettingsError
@@ -161,9 +161,9 @@ def test_each_shell_has_its_lines(shell: Shell, capsys: pytest.CaptureFixture[st
     """They name the command and the variable that spark-submit.sh answers at once."""
     assert cli.main(["completion", shell.value]) == 0
     lines = capsys.readouterr().out
-    assert "spark-submit.sh" in lines and f"{entry.COMPLETE}=complete_{shell.value}" in lines
+    assert "spark-submit.sh" in lines and f"{command_name.COMPLETE}=complete_{shell.value}" in lines
     assert "@" not in lines.replace("[@]", "")
-    assert entry.COMPLETE in (PROJECT_ROOT / "spark-submit.sh").read_text()
+    assert command_name.COMPLETE in (PROJECT_ROOT / "spark-submit.sh").read_text()
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,7 @@ from jobs import exit_codes
 from jobs.cli import app as cli
 from jobs.cli import outcome, session
 from jobs.cli.help_texts import EXAMPLES
-from jobs.console import command_name as entry
+from jobs.console import command_name
 from jobs.console.progress import Steps
 from jobs.delta.other_writers import ForeignWrite
 from jobs.delta.other_writers import lines as lines_of_others
@@ -46,7 +46,7 @@ def parses(words: list[str], monkeypatch: pytest.MonkeyPatch) -> bool:
 
 def commands_in(text: str) -> Iterator[list[str]]:
     """The words behind `./spark-submit.sh` in a line, as a shell reads them."""
-    for part in text.split(f"{entry.ENTRY} ")[1:]:
+    for part in text.split(f"{command_name.ENTRY} ")[1:]:
         yield shlex.split(part)
 
 
@@ -167,7 +167,7 @@ IDS: Final = (
 @pytest.mark.parametrize("text", IDS)
 def test_a_shell_reads_a_word_as_it_is(text: str) -> None:
     """Ids are whatever clients sent; a terminal is shown none of its controls."""
-    word = entry.shell_word(text)
+    word = command_name.shell_word(text)
     assert word.isprintable()
     answer = run(["bash", "-c", f"printf %s {word}"], capture_output=True, check=True, env={"LC_ALL": "C.UTF-8"})
     assert answer.stdout.decode() == text

@@ -17,7 +17,7 @@ from coordinator_core.verify import Reason, Verdict
 from jobs.bronze.coverage import to_table
 from jobs.cli.app import main
 from jobs.delta.warehouse import OVERWRITE, Warehouse
-from jobs.queries.verify import summary_rows, tell, verify
+from jobs.queries.verify import print_findings, summary_rows, verify
 from jobs.queries.verify_broker import Asked
 from jobs.queries.verify_judge import HIDDEN, LEFT_OUT, NO_SNAPSHOT, UNREAD, Finding, Thing, What
 from jobs.queries.verify_ledger import joined_batches
@@ -621,7 +621,7 @@ def test_share_states_need_a_right_and_are_left_out_without(warehouse: Warehouse
     findings = judged(warehouse, asked)
     assert unequal(findings) == []
     assert What.SHARE_STATE not in {it.thing.what for it in findings}
-    assert "ClusterAction" in " ".join(tell(findings, asked, "table", False, io.StringIO()))
+    assert "ClusterAction" in " ".join(print_findings(findings, asked, "table", False, io.StringIO()))
     found = unequal(judged(warehouse, of_shares(share_states={KEY: Refusal.of(3)})))
     assert found == [("CANNOT_TELL", "t-0", None, None, None, "UNKNOWN_TOPIC_OR_PARTITION")]
 
@@ -656,7 +656,7 @@ def some_findings(group_id: str = "g") -> list[Finding]:
 def printed(output_format: str, verbose: bool = False, group_id: str = "g") -> str:
     """As the command prints them."""
     out = io.StringIO()
-    assert list(tell(some_findings(group_id), described(), output_format, verbose, out)) == []
+    assert list(print_findings(some_findings(group_id), described(), output_format, verbose, out)) == []
     return out.getvalue()
 
 

@@ -25,7 +25,7 @@ from jobs.exit_codes import DONE
 from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.operations.simulate import simulate
-from jobs.queries.whatif import asked, tell, whatif
+from jobs.queries.whatif import asked, print_rows, whatif
 from jobs.settings import Settings, load_settings
 from schemas.tables.silver import CONFIGS
 
@@ -172,7 +172,7 @@ def test_formats(replayed: Replayed) -> None:
     rows = replayed.ask("billing", "group.instance.id=static")
     text = {name: StringIO() for name in ("json", "csv", "table")}
     for name, out in text.items():
-        tell(rows, name, out)
+        print_rows(rows, name, out)
     objects = [json.loads(line) for line in text["json"].getvalue().splitlines()]
     assert [one["verdict"] for one in objects] == [row.verdict for row in rows]
     assert objects[0]["at"].startswith("2026-01-05T08:00:")
@@ -184,7 +184,7 @@ def test_formats(replayed: Replayed) -> None:
 def test_the_table_of_a_share_group(replayed: Replayed) -> None:
     """Ranges of offsets, and how many deliveries fewer there would have been."""
     out = StringIO()
-    tell(replayed.ask("workers", "share.delivery.count.limit=3"), "table", out)
+    print_rows(replayed.ask("workers", "share.delivery.count.limit=3"), "table", out)
     assert "ARCHIVED_EARLIER" in out.getvalue()
     assert "deliveries: -" in out.getvalue()
 
