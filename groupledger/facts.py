@@ -17,7 +17,7 @@ from coordinator_core.inference.settings import InferenceSettings
 from groupledger.silver import SilverRows
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.part_files import LOG_PARTITION
-from jobs.gold.audit_log import Samples, end_samples
+from jobs.gold.audit_lag import Samples, end_samples
 from jobs.gold.hanging_transactions import CLEANED
 from jobs.gold.share_reader import configs, counts_by_id, removed_topics, topic_growth, topic_partition_counts
 from jobs.gold.task import AuditWork

@@ -19,7 +19,7 @@ from groupledger.silver import SilverRows
 from jobs.delta.core_tables import rows_table
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.gold.audit_groups import audit_whole_log
-from jobs.gold.audit_log import LagWriter
+from jobs.gold.audit_lag import LagWriter
 from jobs.gold.audit_shares import audit_by_group, audit_log
 from jobs.gold.hanging_transactions import COLUMNS as PENDING_COLUMNS
 from jobs.gold.hanging_transactions import open_commits

@@ -34,10 +34,10 @@ from jobs.delta.silver_format import other_version
 from jobs.delta.warehouse import OVERWRITE, Committed, Warehouse
 from jobs.errors import JobError, WarehouseError
 from jobs.gold.audit_groups import audit_groups, audit_groups_apart
-from jobs.gold.audit_log import write_log_anomalies
 from jobs.gold.audit_shares import audit_shares, audit_shares_apart, share_days
 from jobs.gold.hanging_transactions import hanging_transactions
 from jobs.gold.isolation import Lack
+from jobs.gold.log_anomalies import write_log_anomalies
 from jobs.gold.plan import AuditPlan, make_plan, removed_since_ms, unread_logs, works
 from jobs.gold.snapshot import IS_WHOLE, READ_TOGETHER, Basis, Snapshot
 from jobs.gold.task import AuditDone, AuditParts, AuditWork

@@ -35,12 +35,13 @@ from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.inference.simple_groups import SimpleGroups, judge_simple_groups
 from coordinator_core.inference.unchanged_groups import Unchanged, decided_late, judge_unchanged, may_be_unchanged
 from coordinator_core.log.chunk import BoolArray
-from jobs.gold.audit_log import LagWriter, Samples, end_samples, write_log_anomalies
+from jobs.gold.audit_lag import LagWriter, Samples, end_samples
 from jobs.gold.clock_steps import clock_steps, steps_before
 from jobs.gold.days import FormerDays
 from jobs.gold.group_checkpoints import SavedGroups, packed_watermark, unpacked_watermark
 from jobs.gold.group_tables import ADDED_UP, GROUP_TABLES
 from jobs.gold.isolation import Lack, failing, read_or
+from jobs.gold.log_anomalies import write_log_anomalies
 from jobs.gold.markers import with_own_markers
 from jobs.gold.share_reader import configs, removed_topics
 from jobs.gold.task import AuditParts, AuditWork, TrialParts

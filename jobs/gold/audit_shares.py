@@ -26,9 +26,9 @@ from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, timestamps
 from jobs.delta.core_tables import constant, rows_table
-from jobs.gold.audit_log import share_anomalies, write_log_anomalies
 from jobs.gold.clock_steps import clock_steps
 from jobs.gold.isolation import Lack, failing, read_or
+from jobs.gold.log_anomalies import share_anomalies, write_log_anomalies
 from jobs.gold.share_checkpoints import SavedShares
 from jobs.gold.share_reader import (
     LAST_PERSISTED,

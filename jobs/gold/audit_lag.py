@@ -1,6 +1,6 @@
-"""The audit of lag, where end offsets were sampled, and of broken rules of the log."""
+"""The audit of lag, where end offsets were sampled."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any, Final
 
 import numpy as np
@@ -8,34 +8,21 @@ import pyarrow as pa
 
 from coordinator_core.inference.commit_anomalies import GenerationsAt
 from coordinator_core.inference.lag import CONFIDENCES, METHODS, NONE, EndSamples, LagColumns, lag_history
-from coordinator_core.inference.life import GroupLife, is_any_between
-from coordinator_core.inference.log_anomalies import (
-    CERTAIN,
-    LIKELY,
-    RULES,
-    LogAnomalyRow,
-    ShareBreak,
-    ShareEpochs,
-    share_breaks,
-)
+from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.share_state.rows import RECORD_KINDS
-from jobs.delta.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of
+from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, timestamps
-from jobs.delta.core_tables import constant, rows_table
-from jobs.gold.share_reader import StateRows
+from jobs.delta.core_tables import constant
 from jobs.gold.task import AuditParts
 from jobs.silver.reader import SilverFiles
-from schemas.group_types import GroupType
 from schemas.tables.bronze import END_OFFSETS
-from schemas.tables.gold import LAG_HISTORY, LOG_ANOMALIES
+from schemas.tables.gold import LAG_HISTORY
 from schemas.tables.silver import TOPICS
 
 COMMITS_AT_ONCE: Final = 1 << 20
 """Number of commits of a group whose lag is found at a time."""
 WAITING_ROWS_MAX: Final = 100_000
 """Lag rows buffered before a row group is written."""
-EPOCH_COLUMNS: Final = ("start_offset", "state_epoch", "snapshot_epoch", "leader_epoch")
 Samples = Mapping[tuple[str, int], EndSamples]
 
 
@@ -131,57 +118,6 @@ def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
     fields = [field for field in arrow_schema(LAG_HISTORY) if field.name != "cluster_id"]
     schema = pa.schema([field.remove_metadata() for field in fields])
     return pa.table([columns[field.name] for field in fields], names=schema.names).cast(schema)
-
-
-def write_log_anomalies(rows: list[LogAnomalyRow], log_topic: str, parts: AuditParts) -> None:
-    """Write rows of gold.log_anomalies, of either coordinator topic."""
-    if rows:
-        parts.write(LOG_ANOMALIES, rows_table(LOG_ANOMALIES, rows, {"log_topic": log_topic}))
-
-
-def share_anomalies(states: StateRows, log_partition: int, holes: Sequence[int] = ()) -> list[LogAnomalyRow]:
-    """Broken rules of the share partitions of one log partition, in log order.
-
-    `holes`: where missing parts of the log partition begin, ascending. A reset or a deletion may be in them.
-    """
-    table = states.rows
-    epochs = ShareEpochs(
-        key=states.key,
-        log_offset=numbers_of(table["log_offset"]),
-        record_kind=indices_in(table["record_kind"], RECORD_KINDS),
-        **{name: numbers_of(table[name]) for name in EPOCH_COLUMNS},
-    )
-    rows = [row for broken in share_breaks(epochs) for row in _rows_of_break(table, broken, log_partition, holes)]
-    return sorted(rows, key=lambda row: (row.log_offset, row.rule))
-
-
-def _rows_of_break(
-    states: pa.Table, broken: ShareBreak, log_partition: int, holes: Sequence[int]
-) -> list[LogAnomalyRow]:
-    found = states.take(pa.array(broken.rows)).to_pylist()
-    before = states[broken.column].take(pa.array(broken.previous)).to_pylist()
-    begins = states["log_offset"].take(pa.array(broken.previous)).to_pylist()
-    at = epoch_ms_column(states["valid_from"].take(pa.array(broken.rows))).tolist()
-    return [
-        LogAnomalyRow(
-            row["group_id"],
-            GroupType.SHARE,
-            broken.rule,
-            log_partition,
-            row["log_offset"],
-            0,
-            at[number],
-            row["topic"],
-            row["topic_id"],
-            row["partition"],
-            None,
-            f"{broken.column} {row[broken.column]} after {before[number]}, in a record of kind {row['record_kind']}",
-            *RULES[broken.rule],
-            "SUCCESSIVE_STATES",
-            LIKELY if is_any_between(holes, begins[number], row["log_offset"]) else CERTAIN,
-        )
-        for number, row in enumerate(found)
-    ]
 
 
 def _coded(indices: Any, texts: Any) -> pa.Array:
