@@ -11,6 +11,8 @@ from functools import partial
 from hashlib import blake2b
 from typing import Any, Final
 
+import numpy as np
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind
@@ -22,11 +24,12 @@ from coordinator_core.kafka_versions import METADATA_VERSION
 from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.bronze.retention import deleted_ranges
+from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.other_writers import set_back
 from jobs.delta.replay_runs import WholeRun, is_renamed_since
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver
-from jobs.delta.table_files import TableFile
+from jobs.delta.table_files import TableFile, read_file
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.gold.isolation import Lack, read_or
@@ -37,7 +40,7 @@ from jobs.silver.plan import captured_files
 from jobs.silver.reader import SilverFiles
 from jobs.silver.replay_failures import FailuresByLog, read_failures
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
-from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE
+from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATCHES
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, TOPICS
 from schemas.tables.state import AUDITED_LOGS, DUMP_OFFSETS, GROUP_CHECKPOINTS, LEADER_EPOCHS
 
@@ -175,7 +178,7 @@ class LogsSeen:
     whole_to: Mapping[LogPartition, int]
     """The first missing offset of each, for any reason, compaction included."""
     gaps: Mapping[LogPartition, tuple[int, ...]]
-    """The first offset of each range that was never captured or cannot be read."""
+    """The first offset of each range that was never captured or cannot be read, and `erasure_places`."""
     leader_changes: Mapping[LogPartition, tuple[int, ...]]
     """The start offsets of leader epochs, as seen in batches."""
     holes: Mapping[LogPartition, tuple[int, ...]] = field(default_factory=dict)
@@ -188,8 +191,10 @@ class LogsSeen:
     """By group, the offset of its first unreadable record in each log partition."""
 
     @classmethod
-    def load(cls, warehouse: Warehouse, cluster_id: str) -> "LogsSeen":
-        """The state after the last capture."""
+    def load(
+        cls, warehouse: Warehouse, cluster_id: str, files: Mapping[LogPartition, Sequence[TableFile]]
+    ) -> "LogsSeen":
+        """The state after the last capture. `files`: of bronze."""
         of_cluster = {"cluster_id": cluster_id}
         rows = warehouse.read(COVERAGE, ["topic", "partition", "from_offset", "kind"], where=of_cluster)
         missing: dict[LogPartition, list[int]] = {}
@@ -200,6 +205,9 @@ class LogsSeen:
                 missing.setdefault(place, []).append(row["from_offset"])
             if row["kind"] in _GAP_KINDS:
                 gaps.setdefault(place, []).append(row["from_offset"])
+        for place, of_log in files.items():
+            if erased := erasure_places(of_log):
+                gaps.setdefault(place, []).extend(erased)
         changes: dict[LogPartition, list[int]] = {}
         for row in warehouse.read(LEADER_EPOCHS, where=of_cluster).to_pylist():
             if not row["is_checkpoint"] and row["leader_epoch"] >= 0:
@@ -219,6 +227,20 @@ class LogsSeen:
             frozenset(deleted_ranges(warehouse, cluster_id)),
             _unread(warehouse, of_cluster),
         )
+
+
+def erasure_places(files: Sequence[TableFile]) -> list[int]:
+    """Base offsets of batches of a log partition at which ids change: an erasure replaced them in the batches captured
+    until then, and later ones have them as Kafka does. Nothing shows who is who on both sides.
+    """
+    if all(file.maximum.get("redacted_at") is None for file in files):
+        return []
+    columns = ["base_offset", "captured_at", "redacted_at"]
+    rows = pa.concat_tables(read_file(file, RECORD_BATCHES, columns) for file in files).sort_by("base_offset")
+    base_offsets, captured_at = numbers_of(rows["base_offset"]), epoch_ms_column(rows["captured_at"])
+    erased_at = np.unique(epoch_ms_column(rows["redacted_at"].drop_null()))
+    changes = (np.flatnonzero(np.diff(captured_at <= at)) + 1 for at in erased_at)
+    return sorted({offset for places in changes for offset in base_offsets[places].tolist()})
 
 
 def _unread(warehouse: Warehouse, of_cluster: Mapping[str, str]) -> dict[LogPartition, dict[str, int]]:
@@ -264,7 +286,7 @@ class Snapshot:
             {log: of_log for log, of_log in files.items() if log[0] in (OFFSETS_TOPIC, SHARE_TOPIC)},
             watermarks,
             {},
-            LogsSeen.load(warehouse, cluster_id),
+            LogsSeen.load(warehouse, cluster_id, files),
             _group_files(run),
         )
         if not basis.may_go_on:

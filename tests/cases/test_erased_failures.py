@@ -1,6 +1,6 @@
 """What could not be replayed may name clients: an erasure reaches it."""
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,8 @@ from coordinator_core.history import groups as history
 from jobs.operations.erase import KEY_BYTES, erase, erased_ids
 from jobs.silver.isolation import TEXT_MAX, fault_text
 from schemas.tables import TABLES
-from tests.cases.harness import Ledger
+from tests.cases.harness import FIRST_NIGHT, Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_not_replayed import first_log
 from tests.jobs.in_process import in_process
 from tests.jobs.operations.test_erase import all_bytes
@@ -47,3 +48,20 @@ def test_no_part_of_an_id_is_kept_of_a_long_text() -> None:
         error = ValueError("x" * (TEXT_MAX - cut - 1) + " " + CLIENT)
         assert fault_text(error).rstrip() == "ValueError: " + "x" * (TEXT_MAX - cut - 1)
     assert fault_text(ValueError("y" * (TEXT_MAX + 1))) == "ValueError: "
+
+
+@pytest.mark.parametrize("is_erased", [True, False])
+def test_who_is_who_is_not_certain_behind_an_erasure(ledger: Ledger, tmp_path: Path, is_erased: bool) -> None:
+    """The erased id is in use, and comes back in later records: that a member of that id joined is no proof."""
+    log = SmallLog()
+    log.generation("g", 1, {"alice-laptop": (0,), "bobby-laptop": (1,), "carol-laptop": (2,)}, NOON_MS)
+    ledger.night(log.write(tmp_path / "logs"))
+    if is_erased:
+        at = FIRST_NIGHT + timedelta(days=1, hours=1)
+        erase(in_process(), ledger.warehouse, ids=erased_ids(["member=alice-laptop"]), new_key=b"k" * KEY_BYTES, at=at)
+    log.generation("g", 2, {"alice-laptop": (0, 2), "bobby-laptop": (1,)}, NOON_MS + 1_000)
+    log.generation("g", 3, {"alice-laptop": (0, 1, 2)}, NOON_MS + 2_000)
+    ledger.night(log.write(tmp_path / "logs"), number=2)
+    rows = sorted(ledger.rows("gold.rebalances"), key=lambda row: int(row["to_generation"]))
+    expected = ["LIKELY" if is_erased else "CERTAIN", "CERTAIN"]
+    assert [row["confidence"] for row in rows[1:]] == expected
