@@ -204,7 +204,7 @@ def _not_there(silver: SilverAt, missing: Sequence[str]) -> str:
     failures = [failure_text(it) for it in silver.failures() if it.group_id is None or it.group_id in missing]
     if failures:
         remarks.append(f"; not all could be replayed: {'; '.join(failures)}")
-    return f"no such group then: {', '.join(printable(name)[:100] for name in missing)}{''.join(remarks)}"
+    return f"no such group at that time: {', '.join(printable(name)[:100] for name in missing)}{''.join(remarks)}"
 
 
 def describe_with_caveats(

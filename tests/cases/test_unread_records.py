@@ -75,7 +75,7 @@ def test_a_group_of_unread_records_alone_is_not_just_missing(ledger: Ledger, log
         describe(ledger.warehouse, CLUSTER_ID, view=View.STATE, group_ids=["unseen", "nobody"])
     text = str(raised.value)
     assert text.startswith(
-        "no such group then: nobody, unseen; unseen: 1 of its records in __consumer_offsets-0, at offset 3,"
+        "no such group at that time: nobody, unseen; unseen: 1 of its records in __consumer_offsets-0, at offset 3,"
     )
     assert "unseen: 1 of its records in __share_group_state-0, at offset 0," in text
 
