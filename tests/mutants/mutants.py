@@ -224,8 +224,8 @@ SHARE: Final = (
     Mutant(
         "partitions are initialised and initialising",
         "share/partitions.py",
-        "            without(picture.initializing, ready),\n",
-        "            picture.initializing,\n",
+        "            without(state_partitions.initializing, ready),\n",
+        "            state_partitions.initializing,\n",
         "share",
     ),
     Mutant(
