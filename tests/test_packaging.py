@@ -7,6 +7,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tarfile
 import tomllib
 from collections import Counter
 from email.parser import Parser
@@ -35,12 +36,9 @@ DECOY = "raise ImportError('a package of the user, which is not to be imported')
 
 def build(kind: str, folder: Path, source: Path = PROJECT_ROOT) -> Path:
     """Build a wheel or an sdist into a folder."""
-    subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)],
-        cwd=source,
-        check=True,
-        capture_output=True,
-    )
+    command = [sys.executable, "-m", "hatchling", "build", "-t", kind, "-d", str(folder)]
+    done = subprocess.run(command, cwd=source, check=False, capture_output=True, text=True)
+    assert not done.returncode, done.stderr
     [made] = folder.iterdir()
     return made
 
@@ -177,6 +175,19 @@ def test_an_unpacked_wheel_finds_its_own(wheel: Path, tmp_path: Path) -> None:
     root = tmp_path / "groupledger"
     recording = f"{root}/recordings/full-a/logs"
     assert done.stdout.split() == [str(root), recording, "groupledger", "nightly", "True"]
+
+
+def test_an_sdist_has_the_recording_although_a_link_leads_there(tmp_path: Path) -> None:
+    """hatchling walks a folder once, and tests leave a link to the recording in `.cache`, which comes first."""
+    first = build("sdist", tmp_path / "first")
+    shutil.unpack_archive(first, tmp_path / "unpacked")
+    [source] = (tmp_path / "unpacked").iterdir()
+    (source / ".cache").mkdir()
+    (source / ".cache" / "full-a").symlink_to(source / "recordings" / "full-a")
+    for made in (first, build("sdist", tmp_path / "second", source)):
+        with tarfile.open(made) as archive:
+            packed = {name.partition("/")[2] for name in archive.getnames()}
+        assert files_below(PROJECT_ROOT / "recordings/full-a/logs") <= packed
 
 
 def test_the_image_is_built_from_what_the_wheel_needs() -> None:
