@@ -38,6 +38,9 @@ _CHANGES_ROWS: Final = re.compile(r'"dataChange"\s*:\s*true')
 _OWN_OPERATIONS: Final = frozenset({"Manual Update", "CREATE OR REPLACE TABLE"})
 """Operations of maintain in older versions, and of recreating a table with another layout; SQL DML has others."""
 
+RESTORE_BRONZE: Final = "restore the whole warehouse from one copy, or capture into a new warehouse"
+"""What to do about tables of bronze that are older than a run left them."""
+
 
 class ForeignWrite(NamedTuple):
     """A foreign commit that changed rows."""
@@ -115,7 +118,7 @@ def refuse_older_bronze(warehouse: Warehouse, cluster_id: str) -> None:
     if back:
         raise WarehouseError(
             f"{_some_tables(back)} older than the last replay read it: it was deleted, or restored from an older copy. "
-            "Restore the whole warehouse from one copy, or capture into a new warehouse"
+            + RESTORE_BRONZE.capitalize()
         )
 
 
@@ -158,7 +161,7 @@ def lines(writes: Iterable[ForeignWrite], options: str = "") -> Iterator[str]:
         remedy = f"rebuild it with {command((job or 'replay --rebuild') + options)}"
         if write.is_set_back:
             if layer == "bronze":
-                remedy = "restore the whole warehouse from one copy, or capture into a new warehouse"
+                remedy = RESTORE_BRONZE
             yield f"{write.table} is older than the last run left it, deleted or restored from an older copy: {remedy}"
             continue
         if layer == "bronze":

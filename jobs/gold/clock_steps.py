@@ -4,15 +4,12 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.inference.log_anomalies import TIME_WENT_BACK, LogAnomalyRow, clock_step, time_went_back
 from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
-from jobs.delta.arrow_schemas import arrow_schema, stored_column
-from jobs.delta.scanner import Scanner
-from jobs.delta.table_files import TableFile
+from jobs.delta.table_files import TableFile, read_file
 from jobs.delta.times import epoch_ms
 from jobs.gold.task import AuditParts, AuditWork
 from schemas.tables.bronze import RECORD_BATCHES
@@ -68,12 +65,9 @@ def _times_of(file: TableFile) -> tuple[I64, I64]:
 
     The timestamps of batches with a wrong CRC prove nothing about a clock.
     """
-    schema = pa.schema([arrow_schema(RECORD_BATCHES).field(name).remove_metadata() for name in COLUMNS])
-    with Scanner(file.path) as scanner:
-        rows = scanner.read(COLUMNS)
-    stored = pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
-    at_ms, offset = epoch_ms_column(stored["max_timestamp"]), numbers_of(stored["base_offset"])
-    timed = (at_ms >= 0) & stored["crc_valid"].to_numpy()
+    rows = read_file(file, RECORD_BATCHES, COLUMNS)
+    at_ms, offset = epoch_ms_column(rows["max_timestamp"]), numbers_of(rows["base_offset"])
+    timed = (at_ms >= 0) & rows["crc_valid"].to_numpy()
     return offset[timed], at_ms[timed]
 
 

@@ -5,20 +5,17 @@ in a part of the log that was not read, or that compaction removed after an earl
 the next one belongs to another transaction.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from coordinator_core.inference.commit_anomalies import LIKELY
 from coordinator_core.inference.life import is_any_between
 from coordinator_core.inference.rows import AnomalyRow
 from coordinator_core.log.chunk import I64
-from jobs.delta.arrow_schemas import arrow_schema, stored_column
-from jobs.delta.scanner import Scanner
-from jobs.delta.table_files import TableFile
+from jobs.delta.table_files import TableFile, read_file
 from jobs.gold.clock_steps import split_files
 from schemas.tables.bronze import RECORD_BATCHES
 
@@ -47,10 +44,10 @@ def with_own_markers(
 def _markers_after(asked: I64, files: Sequence[TableFile]) -> dict[int, int]:
     """By log offset of a commit in a transaction, the offset of the next marker of its producer."""
     _, needed = split_files(files, int(asked[0]))
-    batches = pa.concat_tables(_batches(needed))
-    if not batches.num_rows:
+    if not needed:
         return {}
-    batches = batches.take(pc.sort_indices(batches, [("base_offset", "ascending")]))
+    batches = pa.concat_tables(read_file(file, RECORD_BATCHES, _COLUMNS) for file in needed)
+    batches = batches.filter(batches["crc_valid"]).sort_by("base_offset")
     base, last = batches["base_offset"].to_numpy(), batches["last_offset"].to_numpy()
     producer = batches["producer_id"].fill_null(-1).to_numpy()
     ends = np.flatnonzero(batches["control_type"].is_valid().to_numpy())
@@ -65,13 +62,3 @@ def _markers_after(asked: I64, files: Sequence[TableFile]) -> dict[int, int]:
         if index < len(mine):
             found[at] = int(mine[index])
     return found
-
-
-def _batches(files: Sequence[TableFile]) -> Iterator[pa.Table]:
-    schema = pa.schema([arrow_schema(RECORD_BATCHES).field(name).remove_metadata() for name in _COLUMNS])
-    yield schema.empty_table()
-    for file in files:
-        with Scanner(file.path) as scanner:
-            rows = scanner.read(_COLUMNS)
-        stored = pa.Table.from_arrays([stored_column(rows, field) for field in schema], schema=schema)
-        yield stored.filter(stored["crc_valid"])
