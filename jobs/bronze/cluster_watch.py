@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.inference.configs import BROKER, GROUP, TOPIC
 from jobs.bronze.admin_snapshots import newest
+from jobs.bronze.identity import refuse_other_cluster
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.scanner import Scanner
 from jobs.delta.times import epoch_ms
@@ -172,6 +173,7 @@ def watch_once(warehouse: Warehouse, settings: Settings, asked_at: datetime) -> 
         watch = ClusterWatch(warehouse, settings.cluster_id, broker)
         for ask in (watch.note_topics, watch.note_configs, watch.sample_end_offsets):
             try:
+                refuse_other_cluster(warehouse, settings.cluster_id, broker)
                 notes += (f"the cluster refused: {refused}" for refused in ask(asked_at).refused)
             except JobError as error:
                 notes.append(str(error))

@@ -33,12 +33,13 @@ from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SourceError
-from jobs.sources.segments import DUMP, U8, PartitionLog, Segment, SegmentRead, as_array
+from jobs.sources.segments import DUMP, U8, PartitionLog, Segment, SegmentRead, as_array, kafka_cluster_id_of
 from schemas.tables.bronze import IDENTITIES, RECORD_BATCHES
 
 if TYPE_CHECKING:
     from jobs.bronze.plan import Sources
     from jobs.bronze.snapshot import Bronze
+    from jobs.sources.broker import Broker
     from jobs.sources.broker_log import BrokerLog
     from jobs.sources.dumps.dump_log import DumpLog
 
@@ -121,10 +122,33 @@ def known_identities(warehouse: Warehouse, bronze: "Bronze") -> dict[tuple[str, 
         for topic, topic_id in first_topic_ids(warehouse, cluster_id).items()
         if topic in captured
     }
-    for row in warehouse.read(IDENTITIES, where={"cluster_id": cluster_id}).to_pylist():
-        identity = Identity(row["kind"], row["topic"], row["id"], row["source"])
-        known[identity.subject] = identity
-    return known
+    return known | _stored(warehouse, cluster_id)
+
+
+def _stored(warehouse: Warehouse, cluster_id: str) -> dict[tuple[str, str], Identity]:
+    rows = warehouse.read(IDENTITIES, ["kind", "topic", "id", "source"], where={"cluster_id": cluster_id}).to_pylist()
+    stored = (Identity(row["kind"], row["topic"], row["id"], row["source"]) for row in rows)
+    return {identity.subject: identity for identity in stored}
+
+
+def refuse_other_cluster(warehouse: Warehouse, cluster_id: str, broker: "Broker") -> None:
+    """Raise SourceError where a live cluster is not the one that was captured under this cluster id.
+
+    For jobs that ask a cluster about other things than its coordinators' logs.
+    """
+    _refuse_other_cluster(warehouse, cluster_id, broker.current_cluster_id(), "the live cluster")
+
+
+def refuse_folders_of_other_clusters(warehouse: Warehouse, cluster_id: str, folders: Iterable[str]) -> None:
+    """The same for folders of other topics."""
+    for folder in folders:
+        _refuse_other_cluster(warehouse, cluster_id, kafka_cluster_id_of(folder), folder)
+
+
+def _refuse_other_cluster(warehouse: Warehouse, cluster_id: str, kafka_cluster_id: str | None, source: str) -> None:
+    if kafka_cluster_id is not None:
+        found = Identity(CLUSTER, "", kafka_cluster_id, source)
+        refuse_other_identities([found], _stored(warehouse, cluster_id), cluster_id)
 
 
 def keep_identities(

@@ -33,7 +33,7 @@ from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.capture import CaptureSummary, capture, capture_logs, refuse_other_logs
 from jobs.bronze.cluster_watch import ClusterWatch, Reported, SilverTopics
 from jobs.bronze.coverage import HOLE, LOG_START
-from jobs.bronze.identity import check_sources, keep_identities
+from jobs.bronze.identity import check_sources, keep_identities, refuse_other_cluster
 from jobs.bronze.log_ends import keep_log_partitions
 from jobs.bronze.plan import Sources
 from jobs.bronze.snapshot import Bronze
@@ -501,6 +501,8 @@ class _Watcher:
         if self._broker is None:
             timeout_ms = min(WATCH_TIMEOUT_MS, self._of._settings.request_timeout_ms)
             self._broker = Broker.connect(self._of._address, timeout_ms=timeout_ms)
+        # the address may have moved to another cluster: its answers are not of this ledger
+        refuse_other_cluster(self._of._warehouse, self._of._settings.cluster_id, self._broker)
         return self._broker
 
     def _watch(self, ask: Callable[[ClusterWatch, datetime], Sequence[Reported]]) -> None:

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.inference.configs import DEAD_LETTER_TOPIC
 from coordinator_core.share_partition.dead_letters import DeadLetterOrigin
+from jobs.bronze.identity import refuse_folders_of_other_clusters, refuse_other_cluster
 from jobs.cli_enums import Listing
 from jobs.console.output import Value, time_text, write_answers
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
@@ -26,7 +27,7 @@ from jobs.queries.dead_letters import CAUSE_OF_MESSAGE, COPIED_CAUSES, CopyState
 from jobs.queries.in_log import require_in_log
 from jobs.queries.payload import Payload, RecordRange, read_payloads
 from jobs.settings import BrokerAddress
-from jobs.sources.broker import TIMEOUT_MS
+from jobs.sources.broker import TIMEOUT_MS, Broker
 from schemas.tables.gold import ARCHIVED_RECORDS
 from schemas.tables.silver import CONFIGS, SHARE_BATCH_TRANSITIONS
 
@@ -86,12 +87,16 @@ def run_payload(
     complete.
 
     `dead_letter_topics`: by default those in the groups' configs. `without_copy`: only offsets archived in a group with
-    a dead-letter topic that have no copy there. Raises SourceError where a source cannot be read, ArgumentError like
-    `run_audit_report`.
+    a dead-letter topic that have no copy there. Raises SourceError where a source cannot be read or is of another
+    cluster, ArgumentError like `run_audit_report`.
     """
     out = out or sys.stdout
     log = SOURCES[Listing.ARCHIVED].log
     require_in_log(warehouse, cluster_id, log, span.from_ms, span.to_ms, group_ids)
+    refuse_folders_of_other_clusters(warehouse, cluster_id, sources)
+    if cluster is not None:
+        with Broker.connect(cluster, timeout_ms=timeout_ms) as broker:
+            refuse_other_cluster(warehouse, cluster_id, broker)
     rows = _archived(warehouse, cluster_id, span, group_ids)
     ever = rows if span == Span() else _archived(warehouse, cluster_id, Span(), group_ids)
     if without_copy:

@@ -18,6 +18,7 @@ from coordinator_core.log_partitions import LogPartition
 from coordinator_core.share_state.columnar import DELIVERY_STATES
 from coordinator_core.verify import Verdict
 from jobs.bronze import coverage as coverage_rows
+from jobs.bronze.identity import refuse_other_cluster
 from jobs.console.command_name import command
 from jobs.console.output import Value, write_answers
 from jobs.delta.warehouse import Warehouse
@@ -204,8 +205,8 @@ def run_verify(
 ) -> Verdict:
     """Ask the cluster, compare with the ledger, and print. Returns the worst verdict.
 
-    `ledger`: returns the warehouse after the cluster was asked, updated or as it is. Raises BrokerError, and JobError
-    where there is nothing to compare with.
+    `ledger`: returns the warehouse after the cluster was asked, updated or as it is. Raises BrokerError, JobError where
+    there is nothing to compare with, and SourceError where the ledger is of another cluster.
     """
     address = settings.broker_address
     if address is None:
@@ -213,6 +214,7 @@ def run_verify(
     with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
         asked = ask(broker, group_ids)
         warehouse = ledger()
+        refuse_other_cluster(warehouse, settings.cluster_id, broker)
         _require_replayed(warehouse, settings.cluster_id)
         findings = verify(warehouse, settings.cluster_id, asked, Admin(broker))
     for remark in print_findings(findings, asked, output_format, verbose, out or sys.stdout):

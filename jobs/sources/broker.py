@@ -64,6 +64,8 @@ RETRIABLE: Final = frozenset(
 
 UNREAD_ANSWER: Final = "UNREAD_ANSWER"
 """Code of the BrokerError for a response that cannot be decoded."""
+OTHER_CLUSTER: Final = "OTHER_CLUSTER"
+"""Code of the BrokerError for an address at which another cluster answers than before."""
 OLD_BROKER: Final = "OLD_BROKER"
 """Code of the BrokerError for a request that the broker does not support, or not in a version that we can send."""
 
@@ -168,7 +170,8 @@ class Broker:
         self._config = {**config, "receive_message_max_bytes": ANSWER_BYTES_MAX, "request_timeout_ms": timeout_ms}
         self.timeout_ms = timeout_ms
         self.kafka_cluster_id: str | None = None
-        """The cluster's own id, set by the first description of topics; None where it has none."""
+        """The cluster's own id, set by the first description of topics; None where it has none (before 0.10.1). If
+        another cluster answers later, that is an error."""
         self._topics: dict[str, _Topic] = {}
         self._coordinators: dict[Coordinator, int] = {}
         self._net: Any = None
@@ -211,6 +214,11 @@ class Broker:
         """Those of the named topics that exist. Raises BrokerError for a topic that may not be described."""
         self._describe(names, Deadline(self.timeout_ms))
         return {name: self._topics[name].info for name in names if name in self._topics}
+
+    def current_cluster_id(self) -> str | None:
+        """The cluster's own id. Raises BrokerError if another cluster than before answers."""
+        self._describe((), Deadline(self.timeout_ms))
+        return self.kafka_cluster_id
 
     def leader(self, topic: str, partition: int, *, deadline: Deadline | None = None) -> Leader:
         """The last known leader of a log partition. Waits for an election; raises BrokerError when there is none."""
@@ -459,7 +467,7 @@ class Broker:
         while True:
             answer = self.send(request, deadline=deadline)
             self._manager.cluster.update_metadata(answer)
-            self.kafka_cluster_id = getattr(answer, "cluster_id", None) or self.kafka_cluster_id
+            self._check_cluster(getattr(answer, "cluster_id", None))
             nodes = {node.node_id: f"{node.host}:{node.port}" for node in answer.brokers}
             is_unready = False
             for topic in answer.topics:
@@ -474,6 +482,19 @@ class Broker:
                     raise self.refused(code, f"to describe topic {topic.name}", topic.name)
             if not is_unready or not deadline.back_off():
                 return
+
+    def _check_cluster(self, kafka_cluster_id: str | None) -> None:
+        """Addresses may move to another cluster while a connection is in use."""
+        if kafka_cluster_id is None:
+            return
+        if self.kafka_cluster_id not in (None, kafka_cluster_id):
+            servers: list[str] = self._config["bootstrap_servers"]
+            raise BrokerError(
+                f"another Kafka cluster answers at {', '.join(servers)}: its cluster id is {kafka_cluster_id}, and it "
+                f"was {self.kafka_cluster_id} before. Capture it with a --cluster-id of its own",
+                code=OTHER_CLUSTER,
+            )
+        self.kafka_cluster_id = kafka_cluster_id
 
     def _look(self, node_id: int | None, timeout_ms: int) -> Diagnosis:
         """Diagnose the connection to a broker; without one, to all known brokers, until one fails."""

@@ -415,6 +415,14 @@ def _first_header(segment: Segment) -> bytes:
     return header
 
 
+def kafka_cluster_id_of(uri: str) -> str | None:
+    """The id of the cluster that a folder is of, as far as `meta.properties` says it."""
+    try:
+        return _kafka_cluster_id(*filesystem_of(uri.rstrip("/") or "/"))
+    except (OSError, pa.ArrowInvalid):
+        return None  # whoever reads the folder reports it
+
+
 def _kafka_cluster_id(filesystem: fs.FileSystem, root: str) -> str | None:
     """The cluster id in a broker's log directory, or for a folder within a copy, in the folder above."""
     root = root.rstrip("/")

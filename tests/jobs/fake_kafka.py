@@ -64,6 +64,7 @@ class FakeKafka:
         self.high_watermarks: dict[int, int] = {}
         """Where they are not the end of the log."""
         self.topic_id = TOPIC_ID
+        self.cluster_id = "fake"
         self.topics = {TOPIC}
         self.topic_error = 0
         self.on_fetch: list[Answer] = []
@@ -163,7 +164,9 @@ class FakeKafka:
                     partitions=partitions if is_there and not self.topic_error else [],
                 )
             )
-        return MetadataResponse(throttle_time_ms=0, brokers=brokers, cluster_id="fake", controller_id=1, topics=topics)
+        return MetadataResponse(
+            throttle_time_ms=0, brokers=brokers, cluster_id=self.cluster_id, controller_id=1, topics=topics
+        )
 
     def _offsets(self, node_id: int, request: Any) -> Any:
         topic_of = ListOffsetsResponse.ListOffsetsTopicResponse

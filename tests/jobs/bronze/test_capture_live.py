@@ -11,7 +11,9 @@ import pytest
 
 from coordinator_core.log.batch import Record, build_batch
 from jobs.bronze.capture import CaptureSummary, capture_logs, find_sources, refuse_other_logs
+from jobs.bronze.cluster_watch import watch_once
 from jobs.bronze.coverage import COMPACTION, COVERAGE, CRC_MISMATCH, HOLE, LOG_START, from_table
+from jobs.bronze.identity import CLUSTER, Identity, keep_identities
 from jobs.bronze.plan import Sources
 from jobs.bronze.snapshot import RECORD_BATCHES, Bronze
 from jobs.bronze.writer import CaptureRun
@@ -336,3 +338,41 @@ def test_a_running_capture_follows_a_log_that_was_cut(
     assert "the log ends before the end of bronze" in said[1]
     assert f"{TOPIC}-0 at offset 4" in said[1]
     assert running._follow_cut(find_sources(settings).live, after) is after
+
+
+def test_what_another_cluster_at_the_address_says_is_not_of_the_ledger(run: Capturing, kafka: FakeKafka) -> None:
+    """Its log ends before that of bronze, so nothing seems to be behind: no log partition is whole up to now for that,
+    and none of its topics and end offsets are kept."""
+    run()
+    keep_identities(run.warehouse, "c", [Identity(CLUSTER, "", "fake", "kafka")], START)
+    kafka.cluster_id = "standby"
+    kafka.logs[0] = [batch(0)]
+    said: list[str] = []
+    settings = load_settings(
+        {
+            "bootstrap_servers": kafka.address,
+            "cluster_id": "c",
+            "warehouse": run.warehouse.root,
+            "topics": (TOPIC,),
+        },
+        environment={},
+    )
+    running = ContinuousCapture(
+        SESSION,
+        run.warehouse,
+        settings,
+        every_ms=1_000,
+        new_run=lambda: CaptureRun("c", "again", START + timedelta(days=9)),
+        steps=SimpleNamespace(say=said.append, facts={}, is_terminal=False),  # type: ignore[arg-type]
+    )
+    running._bronze = Bronze.load(run.warehouse, "c")
+    running._watcher.tick()
+    running._watcher.report()
+    running._watcher.close()
+    notes = watch_once(run.warehouse, settings, START + timedelta(days=9))
+    for text in (*said, *notes):
+        assert "is of another Kafka cluster: its cluster id is standby" in text
+    assert len(said) == 2
+    assert notes
+    for table in ("bronze.log_partitions", "bronze.topics", "bronze.configs", "bronze.end_offsets"):
+        assert run.warehouse.read(TABLES[table]).num_rows == 0

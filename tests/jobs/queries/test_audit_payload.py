@@ -9,13 +9,17 @@ import pyarrow as pa
 import pytest
 
 from coordinator_core.log.batch import Record, build_batch
+from jobs.bronze.identity import CLUSTER, Identity, keep_identities
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import Warehouse
+from jobs.errors import SourceError
 from jobs.queries.audit_payload import run_payload
 from jobs.queries.audit_report import Span
+from jobs.settings import BrokerAddress
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS
 from schemas.tables.silver import CONFIGS
+from tests.jobs.fake_kafka import FakeKafka
 
 AT = datetime(2026, 1, 2, tzinfo=UTC)
 AT_MS = round(AT.timestamp() * 1000)
@@ -109,3 +113,25 @@ def test_values_come_on_demand_and_bytes_stay_readable(warehouse: Warehouse, sou
     assert (row["value"], row["dead_letter"]) == ("\\xff", None)
     (row,) = listed(warehouse, source)
     assert "value" not in row
+
+
+def test_records_of_another_cluster_are_not_shown(warehouse: Warehouse, source: str) -> None:
+    """Its topics may have the same names: a folder and a live cluster with another id are refused."""
+    write(warehouse, ARCHIVED_RECORDS, [archived("workers", "orders", 5, 6)])
+    keep_identities(warehouse, "kafka", [Identity(CLUSTER, "", "mine", "kafka")], AT)
+    properties = Path(source) / "meta.properties"
+    properties.write_text("version=1\ncluster.id=mine\n")
+    assert listed(warehouse, source)
+    properties.write_text("version=1\ncluster.id=standby\n")
+    with pytest.raises(SourceError, match=f"{source} is of another Kafka cluster"):
+        listed(warehouse, source)
+    with FakeKafka() as kafka, pytest.raises(SourceError, match="its cluster id is fake"):
+        run_payload(
+            warehouse,
+            "kafka",
+            span=Span(),
+            group_ids=None,
+            sources=[],
+            cluster=BrokerAddress(kafka.address),
+            output_format="json",
+        )

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Collection, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any, Final, NamedTuple
 
 import pytest
@@ -15,12 +16,16 @@ from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.verify import Reason, Verdict
 from jobs.bronze.coverage import to_table
+from jobs.bronze.identity import CLUSTER as CLUSTER_ID_KIND
+from jobs.bronze.identity import Identity, keep_identities
 from jobs.cli.app import main
 from jobs.delta.warehouse import OVERWRITE, Warehouse
-from jobs.queries.verify import print_findings, summary_rows, verify
+from jobs.errors import SourceError
+from jobs.queries.verify import print_findings, run_verify, summary_rows, verify
 from jobs.queries.verify_broker import Asked
 from jobs.queries.verify_judge import HIDDEN, LEFT_OUT, NO_SNAPSHOT, UNREAD, Finding, Thing, What
 from jobs.queries.verify_ledger import joined_batches
+from jobs.settings import load_settings
 from jobs.sources.admin import Admin
 from jobs.sources.admin_answers import (
     AssignedPartition,
@@ -37,6 +42,7 @@ from jobs.sources.admin_answers import (
 )
 from jobs.sources.admin_questions import _classic_member
 from schemas.tables.bronze import COVERAGE
+from tests.jobs.fake_kafka import FakeKafka
 from tests.jobs.history import CLUSTER, between, commit, event, write
 from tests.jobs.hostile import HOSTILE
 from tests.jobs.queries.test_describe import ASSIGNMENTS, COMMITS, GENERATIONS, MEMBERS, assignment, generation, member
@@ -703,3 +709,21 @@ def test_there_is_nothing_to_verify_without_a_cluster(
     monkeypatch.delenv("GROUPLEDGER_BOOTSTRAP_SERVERS", raising=False)
     assert main(["verify"]) == 2
     assert "--bootstrap-server" in capfd.readouterr().err
+
+
+def test_another_cluster_is_not_compared(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything would be different: with --captured too, the cluster has to be the one that was captured."""
+    keep_identities(warehouse, CLUSTER, [Identity(CLUSTER_ID_KIND, "", "mine", "kafka")], datetime.now(UTC))
+    monkeypatch.setattr("jobs.queries.verify.ask", lambda *_: described())
+    with FakeKafka() as kafka:
+        values = {"bootstrap_servers": kafka.address, "cluster_id": CLUSTER, "warehouse": warehouse.root}
+        with pytest.raises(SourceError, match="its cluster id is fake, and that of"):
+            run_verify(
+                load_settings(values, environment={}),
+                lambda: warehouse,
+                group_ids=None,
+                output_format="table",
+                verbose=False,
+                say=lambda _: None,
+                out=io.StringIO(),
+            )

@@ -15,7 +15,7 @@ from kafka.protocol.sasl import SaslHandshakeRequest, SaslHandshakeResponse
 from jobs.errors import BrokerError
 from jobs.settings import BrokerAddress
 from jobs.sources.api_request import ApiRequest
-from jobs.sources.broker import OLD_BROKER, Broker, Coordinator, LeaderOf, OffsetSpec, TopicInfo
+from jobs.sources.broker import OLD_BROKER, OTHER_CLUSTER, Broker, Coordinator, LeaderOf, OffsetSpec, TopicInfo
 from schemas.admin_protocol import CONSUMER_GROUP_DESCRIBE
 from tests.jobs.builders import batch
 from tests.jobs.fake_kafka import CLOSE, SILENT, TOPIC, FakeKafka, then
@@ -64,6 +64,16 @@ def test_a_moved_leader_is_found() -> None:
         assert broker.leader(TOPIC, 0).node_id == 1
         kafka.on_any[ListOffsetsRequest.API_KEY] = [then(lambda _: None, CLOSE)]
         assert broker.offsets([(TOPIC, 0)]) == {(TOPIC, 0): 0}
+
+
+def test_another_cluster_at_the_address_is_no_moved_leader() -> None:
+    """Its answers are not of the cluster that was asked first, and the error has both ids."""
+    with FakeKafka() as kafka, connected(kafka) as broker:
+        assert broker.current_cluster_id() == "fake"
+        kafka.cluster_id = "standby"
+        with pytest.raises(BrokerError, match="its cluster id is standby, and it was fake") as raised:
+            broker.topics([TOPIC])
+        assert raised.value.code == OTHER_CLUSTER
 
 
 def test_requests_go_to_whom_they_are_for() -> None:
