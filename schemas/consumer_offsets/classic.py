@@ -2,10 +2,11 @@
 
 from typing import Final
 
-from schemas.consumer_offsets import TOPIC, RecordType
-from schemas.wire import Array, Bytes, Field, Int32, Int64, String, Struct, record_key, record_value
+from schemas.consumer_offsets import RecordType
+from schemas.consumer_offsets.common import record_key, record_value
+from schemas.wire import Array, Bytes, Field, Int32, Int64, String, Struct
 
-GROUP_METADATA_KEY: Final = record_key(TOPIC, RecordType.GROUP_METADATA, Field("group", String, about="The group."))
+GROUP_METADATA_KEY: Final = record_key(RecordType.GROUP_METADATA, Field("group", String, about="The group."))
 
 MEMBER_METADATA: Final = Struct(
     "MemberMetadata",
@@ -37,7 +38,6 @@ MEMBER_METADATA: Final = Struct(
 )
 
 GROUP_METADATA_VALUE: Final = record_value(
-    TOPIC,
     RecordType.GROUP_METADATA,
     Field("protocol_type", String, about="consumer, connect, or empty for a group without members so far."),
     Field("generation", Int32, about="Generation id."),

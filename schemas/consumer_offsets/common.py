@@ -1,8 +1,14 @@
-"""Fields that records of several group types share."""
+"""What records of several group types share: their topic and fields."""
 
+from functools import partial
 from typing import Final
 
+from schemas import wire
+from schemas.consumer_offsets import TOPIC
 from schemas.wire import Array, Field, Int32, Int64, String, Uuid
+
+record_key = partial(wire.record_key, TOPIC)
+record_value = partial(wire.record_value, TOPIC)
 
 GROUP_ID: Final = Field("group_id", String, about="The group.")
 MEMBER_ID: Final = Field("member_id", String, about="The member.")

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schemas.consumer_offsets import TOPIC, RecordType
+from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.common import (
     ASSIGNMENT_EPOCH,
     ASSIGNMENT_EPOCHS,
@@ -21,13 +21,14 @@ from schemas.consumer_offsets.common import (
     SUBSCRIBED_TOPIC_NAMES,
     TOPIC_ID,
     TOPIC_NAME,
+    record_key,
+    record_value,
 )
-from schemas.wire import Array, Bytes, Field, Int8, Int32, Int64, String, Struct, record_key, record_value
+from schemas.wire import Array, Bytes, Field, Int8, Int32, Int64, String, Struct
 
-CONSUMER_GROUP_METADATA_KEY: Final = record_key(TOPIC, RecordType.CONSUMER_GROUP_METADATA, GROUP_ID)
+CONSUMER_GROUP_METADATA_KEY: Final = record_key(RecordType.CONSUMER_GROUP_METADATA, GROUP_ID)
 
 CONSUMER_GROUP_METADATA_VALUE: Final = record_value(
-    TOPIC,
     RecordType.CONSUMER_GROUP_METADATA,
     EPOCH,
     Field(
@@ -38,7 +39,7 @@ CONSUMER_GROUP_METADATA_VALUE: Final = record_value(
     ),
 )
 
-CONSUMER_GROUP_PARTITION_METADATA_KEY: Final = record_key(TOPIC, RecordType.CONSUMER_GROUP_PARTITION_METADATA, GROUP_ID)
+CONSUMER_GROUP_PARTITION_METADATA_KEY: Final = record_key(RecordType.CONSUMER_GROUP_PARTITION_METADATA, GROUP_ID)
 
 PARTITION_METADATA: Final = Struct(
     "PartitionMetadata",
@@ -61,14 +62,11 @@ TOPIC_METADATA: Final = Struct(
 )
 
 CONSUMER_GROUP_PARTITION_METADATA_VALUE: Final = record_value(
-    TOPIC,
     RecordType.CONSUMER_GROUP_PARTITION_METADATA,
     Field("topics", Array(TOPIC_METADATA), about="Subscribed topics as last seen. Not written by 4.1+."),
 )
 
-CONSUMER_GROUP_MEMBER_METADATA_KEY: Final = record_key(
-    TOPIC, RecordType.CONSUMER_GROUP_MEMBER_METADATA, GROUP_ID, MEMBER_ID
-)
+CONSUMER_GROUP_MEMBER_METADATA_KEY: Final = record_key(RecordType.CONSUMER_GROUP_MEMBER_METADATA, GROUP_ID, MEMBER_ID)
 
 CLASSIC_PROTOCOL: Final = Struct(
     "ClassicProtocol",
@@ -91,7 +89,6 @@ CLASSIC_MEMBER_METADATA: Final = Struct(
 )
 
 CONSUMER_GROUP_MEMBER_METADATA_VALUE: Final = record_value(
-    TOPIC,
     RecordType.CONSUMER_GROUP_MEMBER_METADATA,
     INSTANCE_ID,
     RACK_ID,
@@ -113,33 +110,31 @@ CONSUMER_GROUP_MEMBER_METADATA_VALUE: Final = record_value(
 )
 
 CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_KEY: Final = record_key(
-    TOPIC, RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, GROUP_ID
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, GROUP_ID
 )
 
 CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE: Final = record_value(
-    TOPIC, RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, ASSIGNMENT_EPOCH, ASSIGNMENT_TIMESTAMP
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, ASSIGNMENT_EPOCH, ASSIGNMENT_TIMESTAMP
 )
 
 CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY: Final = record_key(
-    TOPIC, RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, GROUP_ID, MEMBER_ID
+    RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, GROUP_ID, MEMBER_ID
 )
 
 TOPIC_PARTITION: Final = Struct("TopicPartition", (TOPIC_ID, PARTITIONS))
 
 CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE: Final = record_value(
-    TOPIC,
     RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
     Field("topic_partitions", Array(TOPIC_PARTITION), about="Partitions the member shall own."),
 )
 
 CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY: Final = record_key(
-    TOPIC, RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, GROUP_ID, MEMBER_ID
+    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, GROUP_ID, MEMBER_ID
 )
 
 TOPIC_PARTITIONS: Final = Struct("TopicPartitions", (TOPIC_ID, PARTITIONS, ASSIGNMENT_EPOCHS))
 
 CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = record_value(
-    TOPIC,
     RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
     MEMBER_EPOCH,
     PREVIOUS_MEMBER_EPOCH,
@@ -153,14 +148,12 @@ CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = record_value(
 )
 
 CONSUMER_GROUP_REGULAR_EXPRESSION_KEY: Final = record_key(
-    TOPIC,
     RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION,
     GROUP_ID,
     Field("regular_expression", String, about="The subscription pattern."),
 )
 
 CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE: Final = record_value(
-    TOPIC,
     RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION,
     Field("topics", Array(String), about="Topics which match."),
     Field("version", Int64, about="Metadata image offset the pattern was resolved against."),

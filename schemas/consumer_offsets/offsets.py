@@ -6,8 +6,9 @@ the history of their keys.
 
 from typing import Final
 
-from schemas.consumer_offsets import TOPIC, RecordType
-from schemas.wire import Field, Int32, Int64, String, Uuid, record_key, record_value
+from schemas.consumer_offsets import RecordType
+from schemas.consumer_offsets.common import record_key, record_value
+from schemas.wire import Field, Int32, Int64, String, Uuid
 
 COMMITTED: Final = (
     Field("group", String, about="The group."),
@@ -17,10 +18,9 @@ COMMITTED: Final = (
 OFFSET: Final = Field("offset", Int64, about="Committed offset: the next one to read.")
 METADATA: Final = Field("metadata", String, about="Free text of the client.")
 COMMIT_TIMESTAMP: Final = Field("commit_timestamp", Int64, about="When it was committed, epoch milliseconds.")
-LEGACY_OFFSET_COMMIT_KEY: Final = record_key(TOPIC, RecordType.LEGACY_OFFSET_COMMIT, *COMMITTED)
+LEGACY_OFFSET_COMMIT_KEY: Final = record_key(RecordType.LEGACY_OFFSET_COMMIT, *COMMITTED)
 
 LEGACY_OFFSET_COMMIT_VALUE: Final = record_value(
-    TOPIC,
     RecordType.LEGACY_OFFSET_COMMIT,
     OFFSET,
     METADATA,
@@ -28,10 +28,9 @@ LEGACY_OFFSET_COMMIT_VALUE: Final = record_value(
     flexible="none",
 )
 
-OFFSET_COMMIT_KEY: Final = record_key(TOPIC, RecordType.OFFSET_COMMIT, *COMMITTED)
+OFFSET_COMMIT_KEY: Final = record_key(RecordType.OFFSET_COMMIT, *COMMITTED)
 
 OFFSET_COMMIT_VALUE: Final = record_value(
-    TOPIC,
     RecordType.OFFSET_COMMIT,
     OFFSET,
     Field(

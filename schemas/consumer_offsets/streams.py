@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from schemas.consumer_offsets import TOPIC, RecordType
+from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.common import (
     ASSIGNMENT_EPOCH,
     ASSIGNMENT_EPOCHS,
@@ -18,17 +18,18 @@ from schemas.consumer_offsets.common import (
     PREVIOUS_MEMBER_EPOCH,
     RACK_ID,
     REBALANCE_TIMEOUT_MS,
+    record_key,
+    record_value,
 )
-from schemas.wire import Array, Field, Int8, Int16, Int32, String, Struct, UInt16, record_key, record_value
+from schemas.wire import Array, Field, Int8, Int16, Int32, String, Struct, UInt16
 
-STREAMS_GROUP_METADATA_KEY: Final = record_key(TOPIC, RecordType.STREAMS_GROUP_METADATA, GROUP_ID)
+STREAMS_GROUP_METADATA_KEY: Final = record_key(RecordType.STREAMS_GROUP_METADATA, GROUP_ID)
 
 LAST_ASSIGNMENT_CONFIG: Final = Struct(
     "LastAssignmentConfig", (Field("key", String, about="Config name."), Field("value", String, about="Config value."))
 )
 
 STREAMS_GROUP_METADATA_VALUE: Final = record_value(
-    TOPIC,
     RecordType.STREAMS_GROUP_METADATA,
     EPOCH,
     METADATA_HASH,
@@ -58,9 +59,7 @@ STREAMS_GROUP_METADATA_VALUE: Final = record_value(
     ),
 )
 
-STREAMS_GROUP_MEMBER_METADATA_KEY: Final = record_key(
-    TOPIC, RecordType.STREAMS_GROUP_MEMBER_METADATA, GROUP_ID, MEMBER_ID
-)
+STREAMS_GROUP_MEMBER_METADATA_KEY: Final = record_key(RecordType.STREAMS_GROUP_MEMBER_METADATA, GROUP_ID, MEMBER_ID)
 
 ENDPOINT: Final = Struct(
     "Endpoint",
@@ -75,7 +74,6 @@ KEY_VALUE: Final = Struct(
 )
 
 STREAMS_GROUP_MEMBER_METADATA_VALUE: Final = record_value(
-    TOPIC,
     RecordType.STREAMS_GROUP_MEMBER_METADATA,
     INSTANCE_ID,
     RACK_ID,
@@ -95,15 +93,15 @@ STREAMS_GROUP_MEMBER_METADATA_VALUE: Final = record_value(
 )
 
 STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_KEY: Final = record_key(
-    TOPIC, RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, GROUP_ID
+    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, GROUP_ID
 )
 
 STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE: Final = record_value(
-    TOPIC, RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, ASSIGNMENT_EPOCH, ASSIGNMENT_TIMESTAMP
+    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, ASSIGNMENT_EPOCH, ASSIGNMENT_TIMESTAMP
 )
 
 STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_KEY: Final = record_key(
-    TOPIC, RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, GROUP_ID, MEMBER_ID
+    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, GROUP_ID, MEMBER_ID
 )
 
 TASK_IDS: Final = Struct(
@@ -115,7 +113,6 @@ TASK_IDS: Final = Struct(
 )
 
 STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE: Final = record_value(
-    TOPIC,
     RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
     Field("active_tasks", Array(TASK_IDS), about="Tasks the member shall process."),
     Field("standby_tasks", Array(TASK_IDS), about="Tasks it shall keep a replica of."),
@@ -123,20 +120,15 @@ STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE: Final = record_value(
 )
 
 STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_KEY: Final = record_key(
-    TOPIC, RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, GROUP_ID, MEMBER_ID
+    RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, GROUP_ID, MEMBER_ID
 )
 
 STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS: Final = Struct(
     "TaskIds",
-    (
-        Field("subtopology_id", String, about="Subtopology of the tasks."),
-        Field("partitions", Array(Int32), about="Partition numbers: one task each."),
-        ASSIGNMENT_EPOCHS,
-    ),
+    (*TASK_IDS.fields, ASSIGNMENT_EPOCHS),
 )
 
 STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = record_value(
-    TOPIC,
     RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
     MEMBER_EPOCH,
     PREVIOUS_MEMBER_EPOCH,
@@ -169,7 +161,7 @@ STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE: Final = record_value(
     ),
 )
 
-STREAMS_GROUP_TOPOLOGY_KEY: Final = record_key(TOPIC, RecordType.STREAMS_GROUP_TOPOLOGY, GROUP_ID)
+STREAMS_GROUP_TOPOLOGY_KEY: Final = record_key(RecordType.STREAMS_GROUP_TOPOLOGY, GROUP_ID)
 
 TOPIC_CONFIG: Final = Struct(
     "TopicConfig", (Field("key", String, about="Config name."), Field("value", String, about="Config value."))
@@ -214,7 +206,6 @@ SUBTOPOLOGY: Final = Struct(
 )
 
 STREAMS_GROUP_TOPOLOGY_VALUE: Final = record_value(
-    TOPIC,
     RecordType.STREAMS_GROUP_TOPOLOGY,
     Field("epoch", Int32, about="Topology epoch."),
     Field("subtopologies", Array(SUBTOPOLOGY), about="Parts of the topology which are assigned on their own."),

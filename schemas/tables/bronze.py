@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from schemas.tables.common import CLUSTER_ID, key
+from schemas.tables.common import CLUSTER_ID, LOG_KEY, key
 from schemas.tables.declare import (
     BIGINT,
     BINARY,
@@ -78,9 +78,7 @@ COVERAGE = bronze_table(
     name="coverage",
     comment="Which parts of the log were seen and which were not: disjoint offset ranges of each log partition.",
     columns=(
-        CLUSTER_ID,
-        key("topic", STRING, "Internal topic."),
-        key("partition", INT, "Partition of the internal topic."),
+        *LOG_KEY,
         key("from_offset", BIGINT, "First offset of the range."),
         Column("to_offset", BIGINT, "Last offset of the range, inclusive."),
         Column("kind", STRING, "CAPTURED MISSING COMPACTED CORRUPT."),
@@ -205,9 +203,7 @@ LOG_PARTITIONS = bronze_table(
     comment="Log partitions of internal topics that captures found, including empty ones, and up to when each "
     "was read.",
     columns=(
-        CLUSTER_ID,
-        key("topic", STRING, "Internal topic."),
-        key("partition", INT, "Partition of the internal topic."),
+        *LOG_KEY,
         Column("first_seen_at", TIMESTAMP, "Start of the run that first found it."),
         Column(
             "read_until",

@@ -44,11 +44,22 @@ IS_SETTLED = Column(
 )
 IS_COMPLETE = Column("is_complete", BOOLEAN, "False until a snapshot of the share partition has been seen.")
 
+SETTLED_APART = ("cluster_id", "is_settled")
+"""`partition_by` of tables with `is_settled`: a run replaces only the files of rows that are not settled."""
+LOG_KEY = (
+    CLUSTER_ID,
+    key("topic", STRING, "Internal topic."),
+    key("partition", INT, "Partition of the internal topic."),
+)
 SHARE_KEY = (
     CLUSTER_ID,
     GROUP_ID,
     key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
     key("partition", INT, "Partition of the topic."),
+)
+SHARE_PARTITION_OR_GROUP = (
+    key("topic_id", STRING, "For a share partition, the id of its topic; null for a group."),
+    key("partition", INT, "For a share partition, the partition of its topic; null for a group."),
 )
 TOPIC_OF_ID = Column("topic", STRING, "Name of the topic; null while no name is known for the topic id.")
 

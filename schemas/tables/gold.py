@@ -17,6 +17,7 @@ from schemas.tables.common import (
     IS_SETTLED,
     LOG_PARTITION,
     MEMBER_ID,
+    SETTLED_APART,
     TO_GENERATION,
     TO_LOG_OFFSET,
     TOPIC_OF_ID,
@@ -147,7 +148,7 @@ REBALANCES = gold_table(
 REDELIVERIES = gold_table(
     name="redeliveries",
     comment="An offset range of a share partition that was released, or delivered again.",
-    partition_by=("cluster_id", "is_settled"),
+    partition_by=SETTLED_APART,
     columns=(
         *GROUP_COLUMNS,
         TOPIC_OF_ID,
@@ -173,7 +174,7 @@ REDELIVERIES = gold_table(
 ARCHIVED_RECORDS = gold_table(
     name="archived_records",
     comment="An offset range of a share partition that was given up.",
-    partition_by=("cluster_id", "is_settled"),
+    partition_by=SETTLED_APART,
     columns=(
         *GROUP_COLUMNS,
         TOPIC_OF_ID,

@@ -16,7 +16,9 @@ from schemas.tables.common import (
     IS_SETTLED,
     LOG_PARTITION,
     MEMBER_ID,
+    SETTLED_APART,
     SHARE_KEY,
+    SHARE_PARTITION_OR_GROUP,
     TO_GENERATION,
     TO_LOG_OFFSET,
     TOPIC_OF_ID,
@@ -28,13 +30,13 @@ from schemas.tables.common import (
 from schemas.tables.declare import BIGINT, BOOLEAN, INT, STRING, TIMESTAMP, ArrayOf, Column, MapOf, StructOf, Table
 
 silver_table = partial(Table, "silver")
+settling_table = partial(silver_table, partition_by=SETTLED_APART)
 
 LOG_OFFSET = key("log_offset", BIGINT, "Offset of the record in the log partition.")
 
-OFFSET_COMMITS = silver_table(
+OFFSET_COMMITS = settling_table(
     name="offset_commits",
     comment="One row per offset-commit record or tombstone, with its outcome.",
-    partition_by=("cluster_id", "is_settled"),
     columns=(
         CLUSTER_ID,
         as_key(LOG_PARTITION),
@@ -74,10 +76,9 @@ OFFSET_COMMITS = silver_table(
     ),
 )
 
-GROUP_GENERATIONS = silver_table(
+GROUP_GENERATIONS = settling_table(
     name="group_generations",
     comment="One row per generation (classic) or group epoch (consumer, share, streams).",
-    partition_by=("cluster_id", "is_settled"),
     columns=(
         CLUSTER_ID,
         GROUP_ID,
@@ -140,10 +141,9 @@ MEMBER_COLUMNS = (
 )
 """A member's interval and its attributes."""
 
-GROUP_MEMBERS = silver_table(
+GROUP_MEMBERS = settling_table(
     name="group_members",
     comment="One row per interval of membership, with the member's fields at its end.",
-    partition_by=("cluster_id", "is_settled"),
     columns=(
         *MEMBER_COLUMNS,
         Column("ended_by", STRING, "LEFT_OR_EXPIRED REPLACED_STATIC GROUP_DELETED CONVERTED; null while open."),
@@ -153,11 +153,10 @@ GROUP_MEMBERS = silver_table(
     ),
 )
 
-MEMBER_ATTRIBUTES = silver_table(
+MEMBER_ATTRIBUTES = settling_table(
     name="member_attributes",
     comment="One row per interval in which a member had the same attributes; silver.group_members has those at "
     "the end of its membership.",
-    partition_by=("cluster_id", "is_settled"),
     columns=(
         *MEMBER_COLUMNS,
         Column("uses_classic_protocol", BOOLEAN, "A classic-protocol member inside a consumer group."),
@@ -165,11 +164,10 @@ MEMBER_ATTRIBUTES = silver_table(
     ),
 )
 
-MEMBER_ASSIGNMENTS = silver_table(
+MEMBER_ASSIGNMENTS = settling_table(
     name="member_assignments",
     comment="One row per interval in which a member had a partition: as target, as current assignment, or to be "
     "revoked.",
-    partition_by=("cluster_id", "is_settled"),
     columns=(
         CLUSTER_ID,
         GROUP_ID,
@@ -192,10 +190,9 @@ MEMBER_ASSIGNMENTS = silver_table(
     ),
 )
 
-GROUP_EVENTS = silver_table(
+GROUP_EVENTS = settling_table(
     name="group_events",
     comment="Every change of a group, in words.",
-    partition_by=("cluster_id", "is_settled"),
     columns=(
         CLUSTER_ID,
         as_key(LOG_PARTITION),
@@ -214,10 +211,9 @@ GROUP_EVENTS = silver_table(
     ),
 )
 
-SHARE_PARTITION_STATES = silver_table(
+SHARE_PARTITION_STATES = settling_table(
     name="share_partition_states",
     comment="One row per ShareSnapshot, ShareUpdate or tombstone, with the merged state after it.",
-    partition_by=("cluster_id", "is_settled"),
     columns=(
         *SHARE_KEY,
         LOG_OFFSET,
@@ -267,10 +263,9 @@ SHARE_PARTITION_STATES = silver_table(
     ),
 )
 
-SHARE_STATE_BATCHES = silver_table(
+SHARE_STATE_BATCHES = settling_table(
     name="share_state_batches",
     comment="The in-flight batches as intervals: the open rows at a log position are the merged state.",
-    partition_by=("cluster_id", "is_settled"),
     columns=(
         *SHARE_KEY,
         key("first_offset", BIGINT, "First offset of the batch."),
@@ -289,10 +284,9 @@ SHARE_STATE_BATCHES = silver_table(
     ),
 )
 
-SHARE_BATCH_TRANSITIONS = silver_table(
+SHARE_BATCH_TRANSITIONS = settling_table(
     name="share_batch_transitions",
     comment="How an offset range of a share partition went from one state to the next.",
-    partition_by=("cluster_id", "is_settled"),
     columns=(
         *SHARE_KEY,
         LOG_OFFSET,
@@ -359,8 +353,7 @@ COORDINATOR_PARTITIONS = silver_table(
         CLUSTER_ID,
         key("log_topic", STRING, "The coordinator topic: __consumer_offsets for groups, __share_group_state."),
         GROUP_ID,
-        key("topic_id", STRING, "For a share partition, the id of its topic; null for a group."),
-        key("partition", INT, "For a share partition, the partition of its topic; null for a group."),
+        *SHARE_PARTITION_OR_GROUP,
         key("valid_from", TIMESTAMP, "Since when (inclusive); null: from the beginning."),
         Column("valid_to", TIMESTAMP, "Until when (exclusive); null: Kafka looks for it there now."),
         Column("log_partition", INT, "Partition of the coordinator topic where Kafka looked for it."),

@@ -2,7 +2,7 @@
 
 from functools import partial
 
-from schemas.tables.common import CLUSTER_ID, key
+from schemas.tables.common import CLUSTER_ID, LOG_KEY, SHARE_PARTITION_OR_GROUP, key
 from schemas.tables.declare import (
     BIGINT,
     BINARY,
@@ -18,6 +18,17 @@ from schemas.tables.declare import (
 )
 
 state_table = partial(Table, "state")
+
+FOREIGN_VERSIONS = Column(
+    "foreign_versions",
+    MapOf(STRING, BIGINT),
+    "Tables that anyone other than the project's jobs has written to since the last rebuild, with the "
+    "Delta version of the last such write.",
+)
+LOG = key("log", STRING, "The log partition, as its folder is named: topic-partition.")
+REPLAY_STATE = Column(
+    "state", BINARY, "The state of its replay; only the replay of the same version reads it.", is_personal=True
+)
 
 RUNS = state_table(
     name="runs",
@@ -72,12 +83,7 @@ RUNS = state_table(
             "Decoded values with undeclared tagged fields, as a later release of Kafka writes them. Bronze has "
             "them byte for byte. Null: not counted yet.",
         ),
-        Column(
-            "foreign_versions",
-            MapOf(STRING, BIGINT),
-            "Tables that anyone other than the project's jobs has written to since the last rebuild, with the "
-            "Delta version of the last such write.",
-        ),
+        FOREIGN_VERSIONS,
     ),
 )
 
@@ -97,12 +103,7 @@ AUDITS = state_table(
             MapOf(STRING, BIGINT),
             "Delta version of each table of gold after the audit: at these versions the tables are consistent.",
         ),
-        Column(
-            "foreign_versions",
-            MapOf(STRING, BIGINT),
-            "Tables that anyone other than the project's jobs has written to since the last rebuild, with the "
-            "Delta version of the last such write.",
-        ),
+        FOREIGN_VERSIONS,
     ),
 )
 
@@ -175,9 +176,7 @@ WATERMARKS = state_table(
     name="watermarks",
     comment="One row per log partition: how far it is replayed.",
     columns=(
-        CLUSTER_ID,
-        key("topic", STRING, "Internal topic."),
-        key("partition", INT, "Partition of the internal topic."),
+        *LOG_KEY,
         Column("next_offset", BIGINT, "The first offset that is not replayed."),
         Column(
             "replayed",
@@ -202,11 +201,9 @@ LOG_CHECKPOINTS = state_table(
     partition_by=("cluster_id", "log"),
     columns=(
         CLUSTER_ID,
-        key("log", STRING, "The log partition, as its folder is named: topic-partition."),
+        LOG,
         key("bucket", INT, "Number of the bucket; 0 if one task replayed all keys."),
-        Column(
-            "state", BINARY, "The state of its replay; only the replay of the same version reads it.", is_personal=True
-        ),
+        REPLAY_STATE,
     ),
 )
 
@@ -218,11 +215,9 @@ GROUP_CHECKPOINTS = state_table(
     partition_by=("cluster_id", "log"),
     columns=(
         CLUSTER_ID,
-        key("log", STRING, "The log partition, as its folder is named: topic-partition."),
+        LOG,
         key("group_id", STRING, "The group."),
-        Column(
-            "state", BINARY, "The state of its replay; only the replay of the same version reads it.", is_personal=True
-        ),
+        REPLAY_STATE,
         Column("changed_version", BIGINT, "Number of the run that last changed it."),
     ),
 )
@@ -256,8 +251,7 @@ COORDINATOR_KEYS = state_table(
         key("log_topic", STRING, "The coordinator topic."),
         key("log_partition", INT, "Partition of this topic."),
         key("group_id", STRING, "The group."),
-        key("topic_id", STRING, "For a share partition, the id of its topic; null for a group."),
-        key("partition", INT, "For a share partition, the partition of its topic; null for a group."),
+        *SHARE_PARTITION_OR_GROUP,
         Column(
             "began_at",
             TIMESTAMP,
@@ -287,9 +281,7 @@ DELETED_RANGES = state_table(
     comment="Ranges of offsets that retention deleted from bronze.record_batches after they were replayed. They "
     "are not captured again, and replay --rebuild cannot restore their rows in silver.",
     columns=(
-        CLUSTER_ID,
-        key("topic", STRING, "Internal topic."),
-        key("partition", INT, "Partition of the internal topic."),
+        *LOG_KEY,
         key("from_offset", BIGINT, "First offset of the range."),
         Column("to_offset", BIGINT, "Last offset of the range, inclusive."),
         Column("max_timestamp", TIMESTAMP, "Time of its newest batch."),
@@ -330,9 +322,7 @@ LEADER_EPOCHS = state_table(
     name="leader_epochs",
     comment="At which offset each leader epoch of a log partition begins, according to the copies that were read.",
     columns=(
-        CLUSTER_ID,
-        key("topic", STRING, "Internal topic."),
-        key("partition", INT, "Partition of the internal topic."),
+        *LOG_KEY,
         key("leader_epoch", INT, "The leader epoch."),
         key("is_checkpoint", BOOLEAN, "From the leader-epoch-checkpoint of a replica; false: from record batches."),
         Column(
@@ -346,9 +336,7 @@ DUMP_OFFSETS = state_table(
     comment="At which offsets dumps of rows had records: such a record stays in bronze if other batches replace "
     "the one that contains it.",
     columns=(
-        CLUSTER_ID,
-        key("topic", STRING, "Internal topic."),
-        key("partition", INT, "Partition of the internal topic."),
+        *LOG_KEY,
         key("from_offset", BIGINT, "First offset of a range with a record at each."),
         Column("to_offset", BIGINT, "Last offset of the range, inclusive."),
         Column("source", STRING, "The dump that had them first."),
@@ -360,9 +348,7 @@ READ_FILES = state_table(
     comment="One row per source file that was read and compared with bronze: while the file is unchanged, it is "
     "not read again.",
     columns=(
-        CLUSTER_ID,
-        key("topic", STRING, "Internal topic."),
-        key("partition", INT, "Partition of the internal topic."),
+        *LOG_KEY,
         key("path", STRING, "The file."),
         Column("size_bytes", BIGINT, "Its size then."),
         Column("modified_at_ns", BIGINT, "Modification time, in epoch nanoseconds; null if the store has none."),
@@ -377,9 +363,7 @@ REWRITES = state_table(
     comment="Offsets whose record batches a capture changed in bronze after they had been captured: they are "
     "replayed again.",
     columns=(
-        CLUSTER_ID,
-        key("topic", STRING, "Internal topic."),
-        key("partition", INT, "Partition of the internal topic."),
+        *LOG_KEY,
         key("capture_version", BIGINT, "Number of the capture: the version of its commit of bronze.record_batches."),
         Column("from_offset", BIGINT, "The first offset that changed."),
         Column("written_at", TIMESTAMP, "Start of the run."),
@@ -395,8 +379,7 @@ REPLAY_FAILURES = state_table(
         key("log_topic", STRING, "Internal topic."),
         key("log_partition", INT, "Partition of the internal topic."),
         key("group_id", STRING, "The group; null: all of the log partition."),
-        key("topic_id", STRING, "For a share partition, the id of its topic; null for a group."),
-        key("partition", INT, "For a share partition, the partition of its topic; null for a group."),
+        *SHARE_PARTITION_OR_GROUP,
         Column("from_offset", BIGINT, "From this offset of the log partition on, silver has no rows of it."),
         Column("log_offset", BIGINT, "The record at which it failed; null: at none."),
         Column("error", STRING, "The exception, and where in the code it was raised.", is_personal=True),
