@@ -35,7 +35,7 @@ from coordinator_core.codec.messages import (
     metadata_record_type,
 )
 from coordinator_core.codec.primitives import Buffer, read_uvarint, uuid_bytes, uuid_text, write_uvarint
-from coordinator_core.codec.structs import Declaration, Struct, default_of, make, struct_class
+from coordinator_core.codec.structs import Declaration, Struct, default_of, make, make_from, struct_class
 
 __all__ = [
     "Buffer",
@@ -55,6 +55,7 @@ __all__ = [
     "encode_value",
     "has_unknown_tags",
     "make",
+    "make_from",
     "metadata_record_type",
     "read_uvarint",
     "struct_class",

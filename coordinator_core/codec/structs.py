@@ -42,6 +42,12 @@ def make(message: Declaration, **fields: Any) -> Struct:
     return maker.new(**values)
 
 
+def make_from(message: Declaration, source: object, **given: Any) -> Struct:
+    """A struct whose fields are the attributes of the same names of `source`, except the given ones."""
+    names = [field.name for field in message.fields if field.name not in given]
+    return make(message, **{name: getattr(source, name) for name in names}, **given)
+
+
 def struct_class(message: Declaration) -> type[Struct]:
     """The class of the structs of a message: its fields in declared order, then `unknown_tags`."""
     return _maker(message).new

@@ -5,9 +5,9 @@ Values have version 0.
 
 from collections.abc import Collection, Iterable, Mapping
 
-from coordinator_core.codec import Struct, make
+from coordinator_core.codec import Struct, make, make_from
 from coordinator_core.consumer.state import ConsumerMember, ResolvedRegex
-from coordinator_core.coordinator.records import CoordinatorRecord, make_from, record_of, tombstone
+from coordinator_core.coordinator.records import CoordinatorRecord, record_of, tombstone
 from coordinator_core.coordinator.records import member_tombstones as tombstones_of
 from coordinator_core.java.hash_codes import string_order
 from schemas.consumer_offsets import RecordType

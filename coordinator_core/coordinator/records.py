@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from coordinator_core.codec import Declaration, Struct, encode_key, encode_value, make
+from coordinator_core.codec import Struct, encode_key, encode_value, make
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
 
@@ -20,12 +20,6 @@ class CoordinatorRecord:
     key: Struct
     value: Struct | None
     value_version: int = 0
-
-
-def make_from(declared: Declaration, source: object, **given: object) -> Struct:
-    """A struct whose fields are the attributes of the same names of `source`, but for the given ones."""
-    names = [field.name for field in declared.fields if field.name not in given]
-    return make(declared, **{name: getattr(source, name) for name in names}, **given)
 
 
 def record_of(record_type: RecordType, value: Struct | None, **key: object) -> CoordinatorRecord:

@@ -21,9 +21,10 @@ topic contains at that time. The details of a generation's event show which of t
 from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
+from coordinator_core.confidence import CERTAIN, CONFIDENCES, GUESS, LIKELY
 from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, EventRow, GenerationRow
 from coordinator_core.history.views import TOPICS_AFTER, TOPICS_BEFORE
-from coordinator_core.inference.leave_reasons import CERTAIN, GUESS, LIKELY, REBALANCE_TIMEOUT, LeaveReason
+from coordinator_core.inference.leave_reasons import REBALANCE_TIMEOUT, LeaveReason
 from coordinator_core.inference.reassignment import Reassignment
 from coordinator_core.kafka_versions import KafkaVersion, Since
 from schemas.group_types import GroupType
@@ -84,8 +85,6 @@ ORDER: Final = (
 """Order of causes; the first one is the main cause. Causes that trigger a rebalance by themselves come before inferred
 ones.
 """
-
-CONFIDENCES: Final = (CERTAIN, LIKELY, GUESS)
 
 
 class GenerationStart(NamedTuple):

@@ -26,6 +26,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
 from coordinator_core.history.rows import EventRow, GenerationRow
 from coordinator_core.inference.deletions import NOTHING_REMOVED, Deletions, Removed
 from coordinator_core.inference.life import NONE_MS, WHOLE, GroupCommits, GroupLife
@@ -43,10 +44,6 @@ ADVANCE: Final = CHANGES.index("ADVANCE")
 REPEAT: Final = CHANGES.index("REPEAT")
 REWIND: Final = CHANGES.index("REWIND")
 DELETE: Final = CHANGES.index("DELETE")
-
-CERTAIN: Final = "CERTAIN"
-LIKELY: Final = "LIKELY"
-GUESS: Final = "GUESS"
 
 RESETS_MAX: Final = 16
 """More commits than these to one partition of a group that stays empty come from a consumer without membership. Only

@@ -30,6 +30,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.history.views import TOPICS_BEFORE
 from coordinator_core.inference.life import NO_EXPIRY, NONE_MS, GroupCommits, GroupLife
@@ -44,11 +45,6 @@ TOPIC_DELETED: Final = "TOPIC_DELETED"
 GROUP_DELETED: Final = "GROUP_DELETED"
 OFFSETS_DELETED: Final = "OFFSETS_DELETED"
 EXPIRED: Final = "EXPIRED"
-
-CERTAIN: Final = "CERTAIN"
-LIKELY: Final = "LIKELY"
-GUESS: Final = "GUESS"
-
 
 RETENTION_MIN_MS: Final = 59_000
 """One minute, less the possible error of two timestamps."""
@@ -75,7 +71,7 @@ class Why(NamedTuple):
     confidence: str
 
 
-UNKNOWN: Final = Why(None, "TOMBSTONE", "CERTAIN")
+UNKNOWN: Final = Why(None, "TOMBSTONE", CERTAIN)
 """The deletion is certain, its cause unknown."""
 
 

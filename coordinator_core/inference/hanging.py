@@ -12,13 +12,13 @@ offsets do not expire, and the log cleaner stops before its first record.
 
 from typing import Final, NamedTuple
 
+from coordinator_core.confidence import GUESS, LIKELY
+
 TRANSACTION_TIMEOUT_MAX_MS: Final = 900_000
 """Kafka's default of transaction.max.timeout.ms. No log shows a higher setting, so the confidence is at most LIKELY."""
 
 METHOD: Final = "NO_MARKER_FOR_LONG"
 WITHOUT_TIMES: Final = "NO_MARKER_BEHIND"
-LIKELY: Final = "LIKELY"
-GUESS: Final = "GUESS"
 MEANING: Final = (
     "A transaction was neither committed nor aborted for longer than any may take. Members that ask for stable offsets "
     "of these partitions wait, the offsets do not expire, and the log partition is not cleaned behind its first record."

@@ -23,6 +23,7 @@ from typing import Final
 
 import numpy as np
 
+from coordinator_core.confidence import CERTAIN, LIKELY
 from coordinator_core.inference.clock import CLOCK_MS
 from coordinator_core.inference.life import GroupCommits
 from coordinator_core.inference.partitions import by_partition
@@ -32,7 +33,7 @@ from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 
 METHODS: Final = ("UNCHANGED_END", "BETWEEN_SAMPLES", "LAST_SAMPLE", "NEXT_SAMPLE")
 """`LagColumns.method` is an index into this."""
-CONFIDENCES: Final = ("CERTAIN", "LIKELY", "CERTAIN", "CERTAIN")
+CONFIDENCES: Final = (CERTAIN, LIKELY, CERTAIN, CERTAIN)
 """The best confidence of each method. With a single sample only the bound is claimed."""
 UNCHANGED, BETWEEN, LAST, NEXT = range(len(METHODS))
 

@@ -25,6 +25,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.join_phases import RHYTHMS_MISSED_MAX, SILENT_FACTOR, JoinPhases, rhythm_ms
@@ -41,10 +42,6 @@ SILENT_FOR_POLL_INTERVAL: Final = "SILENT_FOR_POLL_INTERVAL"
 """Method: the client no longer polled."""
 REBALANCE_TIMEOUT: Final = "REBALANCE_TIMEOUT"
 """Method: the member did not do in time what a rebalance requires."""
-
-CERTAIN: Final = "CERTAIN"
-LIKELY: Final = "LIKELY"
-GUESS: Final = "GUESS"
 
 UNREVOKED: Final = "UNREVOKED"
 STATIC_MEMBER_AWAY_EPOCH: Final = -2

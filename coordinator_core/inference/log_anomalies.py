@@ -20,6 +20,7 @@ import numpy as np
 
 from coordinator_core import anomalies
 from coordinator_core.client_families import client_family
+from coordinator_core.confidence import CERTAIN, LIKELY
 from coordinator_core.history.rows import SUBSCRIPTIONS_APART, SUBSCRIPTIONS_TOGETHER, EventRow
 from coordinator_core.inference.clock import shown_at
 from coordinator_core.inference.life import NONE_MS, GroupLife
@@ -27,9 +28,6 @@ from coordinator_core.inference.partitions import by_partition
 from coordinator_core.log.chunk import I8, I64, BoolArray
 from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 from coordinator_core.share_state.rows import RECORD_KINDS
-
-CERTAIN: Final = "CERTAIN"
-LIKELY: Final = "LIKELY"
 
 COORDINATOR: Final = "COORDINATOR"
 """Category: a rule of the coordinators is broken."""

@@ -28,6 +28,7 @@ from typing import Final
 
 import numpy as np
 
+from coordinator_core.confidence import CONFIDENCES
 from coordinator_core.inference.columns import code_of, first_that_holds
 from coordinator_core.inference.evidence import FIRST_SEEN, PASSED, RESET, Evidence, given_up
 from coordinator_core.inference.share_log import ACKNOWLEDGED, AVAILABLE, NONE, ShareLog, ShareTransitions
@@ -45,11 +46,7 @@ METHODS: Final = (
     "FIRST_SNAPSHOT",
     "LEADER_RELOAD",
 )
-CONFIDENCES: Final = ("CERTAIN", "LIKELY", "GUESS")
-
-CERTAIN: Final = CONFIDENCES.index("CERTAIN")
-LIKELY: Final = CONFIDENCES.index("LIKELY")
-GUESS: Final = CONFIDENCES.index("GUESS")
+CERTAIN, LIKELY, GUESS = range(len(CONFIDENCES))
 
 _CAUSE: Final = {name: index for index, name in enumerate(CAUSES)}
 _LIKELY_CAUSE: Final = {name: index for index, name in enumerate(LIKELY_CAUSES)}

@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
 from coordinator_core.client_families import client_family
+from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.history.rows import CONVERTED, MemberRow
 from coordinator_core.inference.causes import (
     CONNECT_DELAY_OVER,
@@ -36,8 +37,6 @@ from coordinator_core.inference.causes import (
 from coordinator_core.inference.last_commit_times import Membership
 from coordinator_core.inference.leave_reasons import (
     EXPIRED,
-    GUESS,
-    LIKELY,
     SILENT_FOR_POLL_INTERVAL,
     LeaveReason,
     LeaveReasons,

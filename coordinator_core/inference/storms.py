@@ -19,9 +19,10 @@ from collections.abc import Iterable, Sequence, Set
 from typing import Final
 
 from coordinator_core.client_families import client_family
+from coordinator_core.confidence import GUESS
 from coordinator_core.history.rows import MemberRow
 from coordinator_core.inference.clock import is_time
-from coordinator_core.inference.leave_reasons import EXPIRED, GUESS
+from coordinator_core.inference.leave_reasons import EXPIRED
 from coordinator_core.inference.rollouts import FOLLOW_UPS
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings

@@ -21,7 +21,7 @@ from coordinator_core.runtime.messages import NO_REQUEST, Answer, Request
 from coordinator_core.share_state.commands import OPERATIONS
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.share_state.coordinator import ShareCoordinator, empty_shard
-from coordinator_core.share_state.messages import Result
+from coordinator_core.share_state.messages import PartitionData, Result, StateRequest
 from coordinator_core.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
 from coordinator_core.share_state.state import ShareShard
 from schemas.share_group_state import TOPIC
@@ -31,12 +31,11 @@ class SharePartitionRequest(NamedTuple):
     """The part of a request for one share partition: the message of a runtime `Request`."""
 
     key: SharePartitionKey
-    data: Any
-    """InitializePartition, WritePartition, ReadPartition or DeletePartition."""
+    data: PartitionData
 
 
 def partition_requests(
-    operation: str, request: Any, partition_count: int, request_ids: Iterator[int]
+    operation: str, request: StateRequest, partition_count: int, request_ids: Iterator[int]
 ) -> list[tuple[int, Request]]:
     """(partition of `__share_group_state`, request) for each share partition of a request, in its order."""
     parts = []

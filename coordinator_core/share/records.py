@@ -7,8 +7,8 @@ Kafka.
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from coordinator_core.codec import Declaration, Struct, make
-from coordinator_core.coordinator.records import CoordinatorRecord, make_from, member_tombstones, record_of, tombstone
+from coordinator_core.codec import Declaration, Struct, make, make_from
+from coordinator_core.coordinator.records import CoordinatorRecord, member_tombstones, record_of, tombstone
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.java.ordered import set_of
 from coordinator_core.share.state import ShareGroupStatePartitions, ShareMember

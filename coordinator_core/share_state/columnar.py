@@ -473,14 +473,11 @@ def _bytes(data: U8, position: int, length: int) -> bytes | None:
 
 def _canonical_value(decoded: codec.CoordinatorValue) -> bytes:
     """Encode a value as this code would, without unknown tags."""
-    fields = {f.name: getattr(decoded.fields, f.name) for f in decoded.message.fields}
-    fields["state_batches"] = tuple(
-        codec.make(STATE_BATCH, **{f.name: getattr(batch, f.name) for f in STATE_BATCH.fields})
-        for batch in decoded.fields.state_batches
-    )
+    batches = tuple(codec.make_from(STATE_BATCH, batch) for batch in decoded.fields.state_batches)
+    fields = codec.make_from(decoded.message, decoded.fields, state_batches=batches)
     record_type = decoded.message.record_type
     assert record_type is not None, "a value of a record"
-    return codec.encode_value(TOPIC, record_type, decoded.version, codec.make(decoded.message, **fields))
+    return codec.encode_value(TOPIC, record_type, decoded.version, fields)
 
 
 def _one_record(key: bytes, value: bytes | None, offset: int, timestamp_ms: int) -> kernels.Records:

@@ -23,7 +23,7 @@ from coordinator_core.share_state.commands import (
     tombstones_of_topics,
 )
 from coordinator_core.share_state.config import ShareCoordinatorConfig
-from coordinator_core.share_state.messages import Response, Result, TopicResult
+from coordinator_core.share_state.messages import Response, Result, StateRequest, TopicResult
 from coordinator_core.share_state.records import AppendedRecord, ShareStateRecord, replay_record
 from coordinator_core.share_state.state import SharePartitionKey, ShareShard
 
@@ -98,7 +98,7 @@ class ShareCoordinator:
 
     # --- requests ---
 
-    def handle(self, operation: str, request: Any, *, now_ms: int) -> Outcome:
+    def handle(self, operation: str, request: StateRequest, *, now_ms: int) -> Outcome:
         """Serve a request: one operation for each of its partitions, in its order, each appended on its own.
 
         Without a group id, without topics, or where a topic has no partition, the response is empty. For a partition

@@ -52,68 +52,24 @@ class DeletePartition:
     partition: int
 
 
+PartitionData = InitializePartition | WritePartition | ReadPartition | DeletePartition
+
+
 @dataclass(frozen=True, slots=True)
-class InitializeTopic:
-    """One topic of an InitializeShareGroupState request."""
+class StateTopic:
+    """One topic of a request; its partitions are all of the class that belongs to the request."""
 
     topic_id: str
-    partitions: tuple[InitializePartition, ...] = ()
+    partitions: tuple[PartitionData, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
-class WriteTopic:
-    """One topic of a WriteShareGroupState request."""
-
-    topic_id: str
-    partitions: tuple[WritePartition, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ReadTopic:
-    """One topic of a ReadShareGroupState or ReadShareGroupStateSummary request."""
-
-    topic_id: str
-    partitions: tuple[ReadPartition, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteTopic:
-    """One topic of a DeleteShareGroupState request."""
-
-    topic_id: str
-    partitions: tuple[DeletePartition, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class InitializeStateRequest:
-    """InitializeShareGroupState."""
+class StateRequest:
+    """InitializeShareGroupState, WriteShareGroupState, ReadShareGroupState, ReadShareGroupStateSummary or
+    DeleteShareGroupState: the operation says which."""
 
     group_id: str
-    topics: tuple[InitializeTopic, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class WriteStateRequest:
-    """WriteShareGroupState."""
-
-    group_id: str
-    topics: tuple[WriteTopic, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ReadStateRequest:
-    """ReadShareGroupState and ReadShareGroupStateSummary."""
-
-    group_id: str
-    topics: tuple[ReadTopic, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DeleteStateRequest:
-    """DeleteShareGroupState."""
-
-    group_id: str
-    topics: tuple[DeleteTopic, ...] = ()
+    topics: tuple[StateTopic, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

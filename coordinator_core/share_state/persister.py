@@ -35,21 +35,16 @@ from coordinator_core.share_partition.initialize import (
 from coordinator_core.share_partition.state import PersisterError, ReadState, SharePartition, WriteState
 from coordinator_core.share_partition.states import SharePartitionState
 from coordinator_core.share_state.messages import (
-    DeleteStateRequest,
-    DeleteTopic,
-    InitializeStateRequest,
-    InitializeTopic,
+    PartitionData,
     PartitionResult,
     ReadPartition,
     ReadResult,
-    ReadStateRequest,
-    ReadTopic,
     Response,
     Result,
+    StateRequest,
+    StateTopic,
     SummaryResult,
     WritePartition,
-    WriteStateRequest,
-    WriteTopic,
 )
 from coordinator_core.share_state.state import SharePartitionKey
 
@@ -76,22 +71,19 @@ RETRIABLE: Final = frozenset(
 
 
 class Rpc(NamedTuple):
-    """How the calls of one operation become a request."""
+    """An operation: its name in error messages, and its result for an error."""
 
     name: str
-    """The name of the operation in error messages."""
-    topic: Callable[..., Any]
-    request: Callable[..., Any]
     result: Callable[..., Result]
     """Makes the result for an error: (partition, error code, error message)."""
 
 
 RPCS: Final[Mapping[str, Rpc]] = {
-    "initialize_state": Rpc("initialize state", InitializeTopic, InitializeStateRequest, PartitionResult),
-    "write_state": Rpc("write state", WriteTopic, WriteStateRequest, PartitionResult),
-    "read_state": Rpc("read state", ReadTopic, ReadStateRequest, ReadResult),
-    "read_state_summary": Rpc("read state summary", ReadTopic, ReadStateRequest, SummaryResult),
-    "delete_state": Rpc("delete state", DeleteTopic, DeleteStateRequest, PartitionResult),
+    "initialize_state": Rpc("initialize state", PartitionResult),
+    "write_state": Rpc("write state", PartitionResult),
+    "read_state": Rpc("read state", ReadResult),
+    "read_state_summary": Rpc("read state summary", SummaryResult),
+    "delete_state": Rpc("delete state", PartitionResult),
 }
 
 OnResult = Callable[[Any], None]
@@ -129,7 +121,7 @@ class Send(NamedTuple):
     request_id: int
     node_id: int
     operation: str
-    request: Any
+    request: StateRequest
 
 
 class _Pending(NamedTuple):
@@ -231,7 +223,7 @@ class Persister:
             self._in_flight.add(destination)
             for group_id, gathered in self._gathered.pop(destination).items():
                 request_id = self._new_request(_Pending(node_id, operation, tuple(gathered)))
-                sent.append(Send(request_id, node_id, operation, _request(operation, group_id, gathered)))
+                sent.append(Send(request_id, node_id, operation, _request(group_id, gathered)))
 
     def on_lookup(self, request_id: int, answer: int | ErrorCode, now_ms: int) -> None:
         """FindCoordinator was answered with the broker's id, or with an error. Raises UnknownRequest."""
@@ -323,13 +315,12 @@ def backoff_ms(attempts: int, random: float) -> int:
     return min(int(factor * BACKOFF_MS * 2**exponent), BACKOFF_MAX_MS)
 
 
-def _request(operation: str, group_id: str, calls: list[Call]) -> Any:
+def _request(group_id: str, calls: list[Call]) -> StateRequest:
     """One request for several calls (RequestCoalescerHelper)."""
-    rpc = RPCS[operation]
-    topics: dict[str, list[Any]] = {}
+    topics: dict[str, list[PartitionData]] = {}
     for call in calls:
         topics.setdefault(call.key.topic_id, []).append(call.data)
-    return rpc.request(group_id, tuple(rpc.topic(topic_id, tuple(data)) for topic_id, data in topics.items()))
+    return StateRequest(group_id, tuple(StateTopic(topic_id, tuple(data)) for topic_id, data in topics.items()))
 
 
 def _result_of(call: Call, answer: Response | ErrorCode) -> Result:

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from coordinator_core.codec import decode_key, decode_value, encode_key, encode_value, make
+from coordinator_core.codec import decode_key, decode_value, encode_key, encode_value, make_from
 from coordinator_core.errors import InvalidRecord
 from coordinator_core.share_state.combine import StateBatches
 from coordinator_core.share_state.replay import replay_share_snapshot, replay_share_update, share_snapshot, share_update
@@ -73,19 +73,13 @@ def encode_record(record: ShareStateRecord) -> tuple[bytes, bytes | None]:
 
 
 def _key(record: ShareStateRecord, message: Message) -> bytes:
-    key = record.key
-    fields = make(message, group_id=key.group_id, topic_id=key.topic_id, partition=key.partition)
-    return encode_key(TOPIC, record.record_type, fields)
+    return encode_key(TOPIC, record.record_type, make_from(message, record.key))
 
 
 def _snapshot_value(snapshot: ShareSnapshot) -> bytes:
-    fields = make(
+    fields = make_from(
         SHARE_SNAPSHOT_VALUE,
-        snapshot_epoch=snapshot.snapshot_epoch,
-        state_epoch=snapshot.state_epoch,
-        leader_epoch=snapshot.leader_epoch,
-        start_offset=snapshot.start_offset,
-        delivery_complete_count=snapshot.delivery_complete_count,
+        snapshot,
         create_timestamp=snapshot.create_timestamp_ms,
         write_timestamp=snapshot.write_timestamp_ms,
         state_batches=_batches(snapshot.state_batches),
@@ -94,25 +88,9 @@ def _snapshot_value(snapshot: ShareSnapshot) -> bytes:
 
 
 def _update_value(update: ShareUpdate) -> bytes:
-    fields = make(
-        SHARE_UPDATE_VALUE,
-        snapshot_epoch=update.snapshot_epoch,
-        leader_epoch=update.leader_epoch,
-        start_offset=update.start_offset,
-        delivery_complete_count=update.delivery_complete_count,
-        state_batches=_batches(update.state_batches),
-    )
+    fields = make_from(SHARE_UPDATE_VALUE, update, state_batches=_batches(update.state_batches))
     return encode_value(TOPIC, ShareStateRecordType.SHARE_UPDATE, VALUE_VERSION, fields)
 
 
 def _batches(batches: StateBatches) -> list[object]:
-    return [
-        make(
-            STATE_BATCH,
-            first_offset=batch.first_offset,
-            last_offset=batch.last_offset,
-            delivery_state=batch.delivery_state,
-            delivery_count=batch.delivery_count,
-        )
-        for batch in batches
-    ]
+    return [make_from(STATE_BATCH, batch) for batch in batches]

@@ -6,8 +6,8 @@ are sorted.
 
 from collections.abc import Mapping
 
-from coordinator_core.codec import Struct, make
-from coordinator_core.coordinator.records import CoordinatorRecord, make_from, record_of
+from coordinator_core.codec import Struct, make, make_from
+from coordinator_core.coordinator.records import CoordinatorRecord, record_of
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.streams.messages import RequestTopology, TopicInfo
 from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment, Tasks

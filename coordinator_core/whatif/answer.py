@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 import numpy as np
 
+from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.errors import WhatIfError
 from coordinator_core.inference.configs import NO_CONFIGS, SHARE_SESSION_TIMEOUT, Configs
 from coordinator_core.inference.groups import audit_group
@@ -18,7 +19,7 @@ from coordinator_core.whatif.settings import Question
 from coordinator_core.whatif.share_groups import SHARE_MEMBER_ASSUMPTIONS, EpochAnswer, answer_share_members
 from coordinator_core.whatif.shares import SHARE_ASSUMPTIONS, InForce, RecordAnswer, Transition, answer_shares
 from coordinator_core.whatif.timeline import timeline_of
-from coordinator_core.whatif.verdicts import ASSUMPTIONS, GUESS, LIKELY, Range, RebalanceAnswer, Totals, Verdict
+from coordinator_core.whatif.verdicts import ASSUMPTIONS, Range, RebalanceAnswer, Totals, Verdict
 from schemas.group_types import GroupType
 
 ALL_ASSUMPTIONS: Final[Mapping[str, str]] = {**ASSUMPTIONS, **SHARE_ASSUMPTIONS, **SHARE_MEMBER_ASSUMPTIONS}

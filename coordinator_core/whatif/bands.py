@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
+from coordinator_core.confidence import LIKELY
 from coordinator_core.simulate.clients.offsets import COOPERATIVE
 from coordinator_core.whatif.first_generations import LATENCY_MS, FirstGeneration, first_generations
 from coordinator_core.whatif.hypotheses import Hypothesis
@@ -16,7 +17,7 @@ from coordinator_core.whatif.lifetimes import POLL_MS, End
 from coordinator_core.whatif.runner import Play, Played
 from coordinator_core.whatif.settings import Changes
 from coordinator_core.whatif.timeline import CONSUMER_HEARTBEAT_MS, ENDED, Timeline
-from coordinator_core.whatif.verdicts import LIKELY, Range, RebalanceAnswer, Totals, Verdict
+from coordinator_core.whatif.verdicts import Range, RebalanceAnswer, Totals, Verdict
 from schemas.group_types import GroupType
 
 

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import pairwise
 from typing import Final
 
+from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.errors import WhatIfError
 from coordinator_core.simulate.clients.offsets import COOPERATIVE
 from coordinator_core.whatif.bands import Bands, Pair, Way
@@ -12,7 +13,7 @@ from coordinator_core.whatif.lifetimes import POLL_MS, End, Lifetime
 from coordinator_core.whatif.runner import Played, play
 from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Changes
 from coordinator_core.whatif.timeline import ENDED, Mark, Rebalance, Timeline
-from coordinator_core.whatif.verdicts import ALWAYS, GUESS, LIKELY, Range, RebalanceAnswer, Totals, Verdict, range_of
+from coordinator_core.whatif.verdicts import ALWAYS, Range, RebalanceAnswer, Totals, Verdict, range_of
 from schemas.group_types import GroupType
 
 

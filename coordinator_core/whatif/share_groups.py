@@ -11,12 +11,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.errors import WhatIfError
 from coordinator_core.history.rows import GenerationRow, MemberRow
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.whatif.first_generations import LATENCY_MS
 from coordinator_core.whatif.settings import Question
-from coordinator_core.whatif.verdicts import GUESS, LIKELY, Range, Verdict
+from coordinator_core.whatif.verdicts import Range, Verdict
 from schemas.group_types import GroupType
 
 SHARE_MEMBER_ASSUMPTIONS: Final[Mapping[str, str]] = {

@@ -21,6 +21,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
+from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
 from coordinator_core.errors import WhatIfError
 from coordinator_core.inference.configs import DELIVERY_COUNT_LIMIT, RECORD_LOCK_DURATION, Configs, KnownNumbers
 from coordinator_core.inference.evidence import CLOCK_SLACK_MS
@@ -74,10 +75,6 @@ class RecordVerdict(StrEnum):
     """The lock expired, and would have expired at another time."""
     CANNOT_TELL = "CANNOT_TELL"
 
-
-CERTAIN: Final = "CERTAIN"
-LIKELY: Final = "LIKELY"
-GUESS: Final = "GUESS"
 
 SHARE_ASSUMPTIONS: Final[Mapping[str, str]] = {
     "SAME_DELIVERIES": "The deliveries up to then, and how they ended, would have been the same.",

@@ -28,10 +28,6 @@ class Verdict(StrEnum):
     """No hypothesis reproduces it under the recorded settings: usually its cause is not in the log. Left out."""
 
 
-LIKELY: Final = "LIKELY"
-GUESS: Final = "GUESS"
-"""As in the gold tables. A result from plays is never CERTAIN."""
-
 ASSUMPTIONS: Final[Mapping[str, str]] = {
     "CLIENTS_AS_KAFKAS": "Members are Kafka's consumers: they join, sync, poll and send heartbeats as those do.",
     "SAME_APPLICATION": "Deploys, crashes, pauses and slow polls would have been the same under the other settings.",

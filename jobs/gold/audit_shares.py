@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from coordinator_core.confidence import CONFIDENCES
 from coordinator_core.errors import PastDiffers
 from coordinator_core.inference import archived as archived_rules
 from coordinator_core.inference import redeliveries as redelivery_rules
@@ -16,7 +17,7 @@ from coordinator_core.inference.archived import ArchivedColumns
 from coordinator_core.inference.columns import taken
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.log_anomalies import LogAnomalyRow, log_not_judged, not_judged
-from coordinator_core.inference.redeliveries import CONFIDENCES, RedeliveryColumns
+from coordinator_core.inference.redeliveries import RedeliveryColumns
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.share_days import NO_COUNTS, ShareCounts, merged_days
 from coordinator_core.inference.share_log import NO_PAST, GroupPast, ShareKeys, ShareMembers, of_groups

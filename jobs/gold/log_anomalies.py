@@ -5,10 +5,9 @@ from typing import Final
 
 import pyarrow as pa
 
+from coordinator_core.confidence import CERTAIN, LIKELY
 from coordinator_core.inference.life import is_any_between
 from coordinator_core.inference.log_anomalies import (
-    CERTAIN,
-    LIKELY,
     RULES,
     LogAnomalyRow,
     ShareBreak,

@@ -11,7 +11,7 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.inference.commit_anomalies import LIKELY
+from coordinator_core.confidence import LIKELY
 from coordinator_core.inference.life import is_any_between
 from coordinator_core.inference.rows import AnomalyRow
 from coordinator_core.log.chunk import I64

@@ -13,6 +13,7 @@ from typing import Any, Final, NamedTuple, TextIO
 
 import pyarrow.compute as pc
 
+from coordinator_core.confidence import CERTAIN
 from coordinator_core.inference.configs import DEAD_LETTER_TOPIC
 from coordinator_core.share_partition.dead_letters import DeadLetterOrigin
 from jobs.bronze.identity import refuse_folders_of_other_clusters, refuse_other_cluster
@@ -196,7 +197,7 @@ def _lines(
                 copy.state,
                 copy.place,
                 copy.message,
-                row["confidence"] if copy.cause is None else "CERTAIN",
+                row["confidence"] if copy.cause is None else CERTAIN,
                 *([_text(payload.value)] if with_values else []),
             )
 

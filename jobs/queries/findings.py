@@ -15,8 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.confidence import GUESS
 from coordinator_core.inference.causes import CONNECT_DELAY_OVER, COOPERATIVE_FOLLOW_UP, METADATA_FOLLOW_UP
-from coordinator_core.inference.leave_reasons import EXPIRED, GUESS, SILENT_FOR_POLL_INTERVAL
+from coordinator_core.inference.leave_reasons import EXPIRED, SILENT_FOR_POLL_INTERVAL
 from coordinator_core.inference.log_anomalies import (
     CLIENT,
     COORDINATOR,

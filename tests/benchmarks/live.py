@@ -34,7 +34,7 @@ from coordinator_core.share_partition.state import (
 )
 from coordinator_core.share_partition.window import next_fetch_offset
 from coordinator_core.share_state.coordinator import ShareCoordinator
-from coordinator_core.share_state.messages import InitializePartition, InitializeStateRequest, InitializeTopic
+from coordinator_core.share_state.messages import InitializePartition, StateRequest, StateTopic
 from coordinator_core.share_state.persister import Persister, Send, exchange
 
 HEARTBEAT_COUNT: Final = 60_000
@@ -173,7 +173,7 @@ def acknowledgement_rates(record_count: int) -> tuple[float, float]:
     """(calls, records) a second, each call with one batch of so many records, accepted in the order of offsets."""
     coordinator = ShareCoordinator(now_ms=0, image=image_of([Topic("t", TOPIC_ID, 1)]), log=_CountingLog())
     partitions = (InitializePartition(0, 1, 0),)
-    request = InitializeStateRequest("g", (InitializeTopic(TOPIC_ID, partitions),))
+    request = StateRequest("g", (StateTopic(TOPIC_ID, partitions),))
     coordinator.handle("initialize_state", request, now_ms=0)
     persister = Persister(_one_node, lambda: 0.5)
     partition = SharePartition(SharePartitionConfig(leader_epoch=0))

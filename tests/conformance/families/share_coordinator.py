@@ -17,10 +17,12 @@ from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.share_state.coordinator import MemoryLog, Outcome, ShareCoordinator
 from coordinator_core.share_state.messages import (
-    DeleteStateRequest,
-    InitializeStateRequest,
-    ReadStateRequest,
-    WriteStateRequest,
+    DeletePartition,
+    InitializePartition,
+    ReadPartition,
+    StateRequest,
+    StateTopic,
+    WritePartition,
 )
 from coordinator_core.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
 from coordinator_core.share_state.state import ShareShard
@@ -33,15 +35,15 @@ class Request(NamedTuple):
     """How a step of the trace is put to the coordinator."""
 
     operation: str
-    kind: type
+    partition: type
 
 
 REQUESTS: Final[dict[str, Request]] = {
-    "initializeState": Request("initialize_state", InitializeStateRequest),
-    "writeState": Request("write_state", WriteStateRequest),
-    "readState": Request("read_state", ReadStateRequest),
-    "readStateSummary": Request("read_state_summary", ReadStateRequest),
-    "deleteState": Request("delete_state", DeleteStateRequest),
+    "initializeState": Request("initialize_state", InitializePartition),
+    "writeState": Request("write_state", WritePartition),
+    "readState": Request("read_state", ReadPartition),
+    "readStateSummary": Request("read_state_summary", ReadPartition),
+    "deleteState": Request("delete_state", DeletePartition),
 }
 
 JOBS: Final[dict[str, Callable[[ShareCoordinator, Json, int], Outcome]]] = {
@@ -134,7 +136,11 @@ class _Live:
         request = REQUESTS.get(step["op"])
         if request is None:
             return JOBS[step["op"]](self.coordinator, step["request"], self.now_ms)
-        message: Any = message_of(request.kind, step["request"])
+        topics = tuple(
+            StateTopic(topic["topicId"], tuple(message_of(request.partition, it) for it in topic["partitions"]))
+            for topic in step["request"]["topics"]
+        )
+        message = StateRequest(step["request"]["groupId"], topics)
         return self.coordinator.handle(request.operation, message, now_ms=self.now_ms)
 
     def wrong_reload(self, shard: ShareShard) -> str | None:

@@ -6,9 +6,9 @@ from operator import attrgetter
 
 import pytest
 
+from coordinator_core.confidence import CONFIDENCES
 from coordinator_core.inference.archived import CAUSES, LIKELY_CAUSES, METHODS
 from coordinator_core.inference.configs import ConfigRow, Configs
-from coordinator_core.inference.redeliveries import CONFIDENCES
 from coordinator_core.inference.redeliveries import METHODS as METHODS_OF_RETURNS
 from coordinator_core.inference.shares import ShareAudit
 from tests.coordinator_core.inference.share_logs import (

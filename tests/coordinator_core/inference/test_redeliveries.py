@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from coordinator_core.confidence import CONFIDENCES
 from coordinator_core.inference.evidence import Evidence, group_pasts, trace_available
-from coordinator_core.inference.redeliveries import CAUSES, CONFIDENCES, LIKELY_CAUSES, METHODS
+from coordinator_core.inference.redeliveries import CAUSES, LIKELY_CAUSES, METHODS
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_days import merged_days
 from coordinator_core.inference.share_log import ShareMembers, sorted_share_log

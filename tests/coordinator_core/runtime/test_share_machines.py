@@ -25,10 +25,11 @@ from coordinator_core.share_state.combine import StateBatch
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.share_state.messages import (
     InitializePartition,
+    PartitionData,
     PartitionResult,
     ReadPartition,
-    ReadStateRequest,
-    ReadTopic,
+    StateRequest,
+    StateTopic,
     WritePartition,
 )
 from schemas.share_group_state import TOPIC
@@ -57,7 +58,7 @@ class Broker:
         for answer in self.runtime.run(self.now_ms):
             self.answers[answer.request_id] = answer
 
-    def send(self, operation: str, data: object, key: SharePartitionKey = KEY) -> int:
+    def send(self, operation: str, data: PartitionData, key: SharePartitionKey = KEY) -> int:
         number = len(self.requests) + 1
         self.requests[number] = Request(operation, SharePartitionRequest(key, data), number)
         self.runtime.submit(PARTITION, self.requests[number])
@@ -213,8 +214,8 @@ def test_a_share_coordinator_which_moves_away_fails_what_is_not_committed() -> N
 @pytest.mark.parametrize("count", [1, 50])
 def test_a_request_is_taken_apart_by_share_partition(count: int) -> None:
     """Each goes to the coordinator partition of its own key, in the order of the request."""
-    request = ReadStateRequest(
-        "sg", (ReadTopic(TOPIC_ID, (ReadPartition(3), ReadPartition(4))), ReadTopic("A" * 22, (ReadPartition(0),)))
+    request = StateRequest(
+        "sg", (StateTopic(TOPIC_ID, (ReadPartition(3), ReadPartition(4))), StateTopic("A" * 22, (ReadPartition(0),)))
     )
     parts = partition_requests("read_state", request, count, itertools.count(10))
     assert [(part.message.key, part.request_id) for _, part in parts] == [

@@ -22,11 +22,11 @@ from coordinator_core.share_state.messages import (
     ReadPartition,
     ReadResult,
     Response,
+    StateRequest,
+    StateTopic,
     SummaryResult,
     TopicResult,
     WritePartition,
-    WriteStateRequest,
-    WriteTopic,
 )
 from coordinator_core.share_state.records import ShareStateRecord, replay_record
 from coordinator_core.share_state.state import SharePartitionKey, ShareSnapshot, ShareUpdate
@@ -358,21 +358,21 @@ def test_nothing_is_written_for_a_topic_which_is_gone() -> None:
 # --- whole requests ---
 
 
-def write_request(*partitions: WritePartition, group_id: str = "sg") -> WriteStateRequest:
-    return WriteStateRequest(group_id, (WriteTopic(TOPIC_ID, partitions),))
+def write_request(*partitions: WritePartition, group_id: str = "sg") -> StateRequest:
+    return StateRequest(group_id, (StateTopic(TOPIC_ID, partitions),))
 
 
 @pytest.mark.parametrize(
     "request_",
     [
-        WriteStateRequest("sg"),
+        StateRequest("sg"),
         write_request(),
         write_request(WritePartition(0), group_id=""),
-        WriteStateRequest("sg", (WriteTopic(TOPIC_ID, (WritePartition(0),)), WriteTopic(OTHER_ID))),
+        StateRequest("sg", (StateTopic(TOPIC_ID, (WritePartition(0),)), StateTopic(OTHER_ID))),
     ],
     ids=["no-topic", "no-partition", "no-group", "one-topic-without-partition"],
 )
-def test_a_request_which_says_nothing_has_an_empty_answer(request_: WriteStateRequest) -> None:
+def test_a_request_which_says_nothing_has_an_empty_answer(request_: StateRequest) -> None:
     """Kafka answers without a word, and serves no part of the request."""
     live = Live()
     live.initialize()
@@ -386,10 +386,10 @@ def test_a_request_may_have_many_partitions_each_with_its_own_result() -> None:
     live.initialize()
     live.initialize(key=SharePartitionKey("sg", OTHER_ID, 0))
     topics = (
-        WriteTopic(TOPIC_ID, (WritePartition(1), WritePartition(0, 3))),
-        WriteTopic(OTHER_ID, (WritePartition(0, 3),)),
+        StateTopic(TOPIC_ID, (WritePartition(1), WritePartition(0, 3))),
+        StateTopic(OTHER_ID, (WritePartition(0, 3),)),
     )
-    outcome = live.coordinator.handle("write_state", WriteStateRequest("sg", topics), now_ms=0)
+    outcome = live.coordinator.handle("write_state", StateRequest("sg", topics), now_ms=0)
     refused = PartitionResult(1, ErrorCode.INVALID_REQUEST, MESSAGES["write"])
     assert outcome.response == Response(
         (TopicResult(TOPIC_ID, (refused, PartitionResult(0))), TopicResult(OTHER_ID, (PartitionResult(0),)))
@@ -412,7 +412,7 @@ def test_an_operation_which_is_none_is_distinguished_from_a_refusal() -> None:
     """Nobody can send it: it is the caller's mistake."""
     live = Live()
     with pytest.raises(UnknownOperation):
-        live.coordinator.handle("forget_state", WriteStateRequest(""), now_ms=0)
+        live.coordinator.handle("forget_state", StateRequest(""), now_ms=0)
     with pytest.raises(UnknownOperation):
         live.run("forget_state", DeletePartition(0))
 

@@ -14,9 +14,9 @@ from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.share_state.coordinator import MemoryLog, ShareCoordinator, empty_shard
 from coordinator_core.share_state.messages import (
     DeletePartition,
-    DeleteStateRequest,
     InitializePartition,
     ReadPartition,
+    StateRequest,
     WritePartition,
 )
 from coordinator_core.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
@@ -99,4 +99,4 @@ def test_the_log_alone_gives_the_state(limit: int, steps: list[tuple[str, Any]])
 def test_a_request_object_of_any_kind_has_its_default() -> None:
     """As Kafka's generated classes: an absent count is unknown."""
     assert WritePartition(0).delivery_complete_count == -1
-    assert DeleteStateRequest("sg").topics == ()
+    assert StateRequest("sg").topics == ()

@@ -2,11 +2,12 @@
 
 import pytest
 
+from coordinator_core.confidence import LIKELY
 from coordinator_core.whatif.compare import compare
 from coordinator_core.whatif.first_generations import LATENCY_MS, Window, waits
 from coordinator_core.whatif.settings import Recorded, question_of
 from coordinator_core.whatif.timeline import timeline_of
-from coordinator_core.whatif.verdicts import LIKELY, Verdict
+from coordinator_core.whatif.verdicts import Verdict
 from tests.coordinator_core.whatif.recorded import Simulated
 
 CASES = {
