@@ -20,16 +20,16 @@ from coordinator_core.simulate.scenario import (
     FAULT_KEYS,
     FAULT_KEYS_MORE,
     GROUP_KEYS,
-    LEAST,
-    MOST,
     ClusterSpec,
     FaultSpec,
     GroupSpec,
     Scenario,
     TopicSpec,
+    key_of,
 )
-from coordinator_core.simulate.scenario_file import READERS
+from coordinator_core.simulate.scenario_file import readers_of
 from coordinator_core.simulate.scenario_place import Place
+from coordinator_core.simulate.values import LEAST, MOST
 
 Cell = Callable[[str], str]
 TABLES: Final[Mapping[str, type]] = {
@@ -83,15 +83,10 @@ def field_docs() -> dict[tuple[str, str], str]:
     return found
 
 
-def key_of(name: str, kind: type) -> str:
-    """The name of a field in scenario files."""
-    return name[:-1] if kind is Scenario and name in {"topics", "groups", "faults"} else name.removesuffix("_ms")
-
-
 def may_be(kind: type, name: str) -> str:
     """The expected values, from the error of the key's reader."""
     try:
-        READERS[kind.__name__, name](object(), Place("key"))
+        readers_of(kind)[name](object(), Place("key"))
     except CoreError as error:
         text = str(error).partition(": ")[2]
         return text.removeprefix("must be ").partition(": brokers refuse")[0]
@@ -103,13 +98,13 @@ def _keys(kind: type, abouts: Mapping[tuple[str, str], str], cell: Cell) -> str:
     for spec in fields(kind):
         about = abouts.get((kind.__name__, spec.name), "")
         if kind is GroupSpec:
-            about = " ".join(part for part in (about, _used(key_of(spec.name, kind))) if part)
+            about = " ".join(part for part in (about, _used(key_of(kind, spec.name))) if part)
         shape = (
             "tables" if spec.name in {"topics", "groups", "faults", "cluster", "settings"} else may_be(kind, spec.name)
         )
         if kind is not Scenario and spec.name == "topics":
             shape = may_be(kind, spec.name)
-        rows.append(f"| `{key_of(spec.name, kind)}` | {cell(shape)} | {cell(_default(spec))} | {cell(about)} |")
+        rows.append(f"| `{key_of(kind, spec.name)}` | {cell(shape)} | {cell(_default(spec))} | {cell(about)} |")
     return "\n".join(rows)
 
 

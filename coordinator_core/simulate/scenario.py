@@ -1,120 +1,79 @@
 """Scenario files: the content of a simulation as dataclasses, read from TOML and checked before a run.
 
 A file has `name`, `start` (a time with an offset), `duration`, and the tables `[cluster]`, `[[topic]]`, `[[group]]` and
-`[[fault]]`: each key is a field of the dataclass here, and the docstring there is its reference. Durations are strings
-such as "250ms", "45s", "5m", "2h" or "1d"; the names of their fields end in `_ms` here but not in the file.
+`[[fault]]`: each key is a field of the dataclass here. Its annotation has the reader of its value (`values`), unless
+the type is enough, and the docstring there is its reference. Durations are strings such as "250ms", "45s", "5m", "2h"
+or "1d"; the names of their fields end in `_ms` here but not in the file.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
+from coordinator_core.simulate import values
 
-UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-DURATION: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)", re.ASCII)
-
-LOCK_DURATION_MS: Final = (1000, 3_600_000)
-"""group.share.min.record.lock.duration.ms may be 1 s, and group.share.max.record.lock.duration.ms 1 h."""
-RECORD_LOCKS: Final = (100, 10_000)
-"""share.partition.max.record.locks: the least is group.share.min.partition.max.record.locks, the most what brokers may
-allow."""
-BY_DURATION: Final = re.compile(
-    r"by_duration:P(?:([0-9]{1,6})D)?(?:T(?:([0-9]{1,6})H)?(?:([0-9]{1,6})M)?(?:([0-9]{1,6})(?:\.([0-9]{1,3}))?S)?)?",
-    re.ASCII,
-)
-CLIENT_TAGS_MAX: Final = 5
-TAG_KEY_MAX: Final = 20
-TAG_VALUE_MAX: Final = 30
-"""The limits of Kafka Streams for client tags (StreamsConfig.MAX_RACK_AWARE_ASSIGNMENT_TAG_...)."""
 STANDBY_REPLICAS_MAX: Final = 2
 """group.streams.max.standby.replicas."""
 PARTITIONS_MAX: Final = 10_000
 MEMBERS_MAX: Final = 5000
 GROUPS_MAX: Final = 100_000
-DEAD_LETTER_PREFIX: Final = "dlq."
-"""errors.deadletterqueue.topic.name.prefix of the brokers."""
 BROKERS_MAX: Final = 64
 CLIENTS_MAX: Final = 500_000
 ALL_PARTITIONS_MAX: Final = 200_000
 STRIKES_MAX: Final = 1_000_000
 """Far above any sensible scenario: a typing error in a key should end with an error, not fill the memory."""
-DURATION_MS_MAX: Final = 3650 * UNIT_MS["d"]
-"""Ten years: the clock of a longer scenario would reach dates that no calendar has."""
-CONFIG_MS_MAX: Final = 2**31 - 1
-"""The most of a duration of clients and brokers, which Kafka keeps in 32 bits."""
-LINGER_MS_MAX: Final = 4999
-"""offsets.commit.timeout.ms: a write times out after 5 s, and with a longer linger every write would."""
-TEXT_BYTES_MAX: Final = 32_000
-"""The length of a string in a record has 16 bits; member names and transactional ids are a little longer than the group
-id."""
-TIME_MS: Final = (0, 253_402_300_799_999)
-"""1970-01-01T00:00:00Z to the end of the year 9999: Kafka has no times below 0, and calendars end there."""
-
-
-TOPIC_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,249}", re.ASCII)
-
-
-def reset_duration_ms(text: str) -> int | None:
-    """The duration of `by_duration:...`; None for any other text."""
-    match = BY_DURATION.fullmatch(text)
-    if match is None or not any(match.groups()):
-        return None
-    days, hours, minutes, seconds, fraction = match.groups()
-    whole_s = int(days or 0) * 86_400 + int(hours or 0) * 3600 + int(minutes or 0) * 60 + int(seconds or 0)
-    return whole_s * 1000 + int((fraction or "").ljust(3, "0") or 0)
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpec:
     """`[cluster]`: the brokers. The partition counts are for the internal topics."""
 
-    brokers: int = 3
+    brokers: Annotated[int, values.count(1, BROKERS_MAX)] = 3
     """The number of brokers; they lead the log partitions in turns."""
     racks: tuple[str, ...] = ()
     """broker.rack of each broker, in turns; without it, brokers have no rack."""
-    consumer_offsets_partitions: int = 5
+    consumer_offsets_partitions: Annotated[int, values.count(1, PARTITIONS_MAX)] = 5
     """offsets.topic.num.partitions: of `__consumer_offsets`."""
-    share_group_state_partitions: int = 5
+    share_group_state_partitions: Annotated[int, values.count(1, PARTITIONS_MAX)] = 5
     """share.coordinator.state.topic.num.partitions: of `__share_group_state`."""
-    transaction_state_partitions: int = 5
+    transaction_state_partitions: Annotated[int, values.count(1, PARTITIONS_MAX)] = 5
     """transaction.state.log.num.partitions: of `__transaction_state`."""
     new_cluster: bool = False
     """No client has used the cluster before: each internal topic is created when the first FindCoordinator needs it,
     which is answered with COORDINATOR_NOT_AVAILABLE. Otherwise the topics that the groups need exist from the start."""
-    latency_ms: tuple[int, int] = (1, 5)
+    latency_ms: Annotated[tuple[int, int], values.latency] = (1, 5)
     """`latency = ["1ms", "5ms"]`: the one-way latency between client and broker; each client draws its own from this
     range.
     """
-    append_linger_ms: int | None = None
+    append_linger_ms: Annotated[int | None, values.linger] = None
     """group.coordinator.append.linger.ms: how long a coordinator collects records for one batch; without it, requests
     that arrive at one time share a batch, as with Kafka's default of -1. Below 5 s, after which brokers time out a
     write."""
-    segment_bytes: int = 104_857_600
+    segment_bytes: Annotated[int, values.count(10_000, 2**31 - 1)] = 104_857_600
     """The size at which a log partition begins a new segment."""
-    compression: str = "none"
+    compression: Annotated[str, values.one_of("none", "gzip", "snappy", "lz4", "zstd")] = "none"
     """offsets.topic.compression.codec: none, gzip, snappy, lz4 or zstd."""
-    retention_check_interval_ms: int = 300_000
+    retention_check_interval_ms: Annotated[int, values.positive_duration] = 300_000
     """log.retention.check.interval.ms: how often brokers delete data beyond its retention."""
-    transaction_version: int = 2
+    transaction_version: Annotated[int, values.count(0, 2)] = 2
     """2: the producer epoch increases with every transaction (KIP-890)."""
-    share_record_lock_duration_ms: int = 30_000
+    share_record_lock_duration_ms: Annotated[int, values.lock_duration] = 30_000
     """group.share.record.lock.duration.ms: how long a member may hold a record that it acquired."""
-    share_delivery_count_limit: int = 5
+    share_delivery_count_limit: Annotated[int, values.count(2, 25)] = 5
     """group.share.delivery.count.limit: how often a record may be delivered; after that it is archived."""
-    share_snapshot_update_records_per_snapshot: int = 500
+    share_snapshot_update_records_per_snapshot: Annotated[int, values.count(0, 500)] = 500
     """share.coordinator.snapshot.update.records.per.snapshot."""
-    share_sessions_max: int = 2000
+    share_sessions_max: Annotated[int, values.count(1, 2**31 - 1)] = 2000
     """group.share.max.share.sessions: the most share sessions of one broker."""
-    share_fetch_read_ms: int = 0
+    share_fetch_read_ms: Annotated[int, values.within_request_timeout] = 0
     """How long a broker reads the log of one partition for a ShareFetch, to model slow disks. During that time the
     fetch has the fetch lock of the share partition (maybeAcquireFetchLock), and other fetches wait for it."""
-    kafka_version: KafkaVersion = DEFAULT_VERSION
+    kafka_version: Annotated[KafkaVersion, values.release] = DEFAULT_VERSION
     """`kafka_version = "4.4"`: the release whose behaviour the coordinators have."""
-    settings: GroupCoordinatorConfig = field(default_factory=GroupCoordinatorConfig)
+    settings: Annotated[GroupCoordinatorConfig, values.settings] = field(default_factory=GroupCoordinatorConfig)
     """`[cluster.settings]`: settings of the group coordinator under Kafka's names, each in quotes."""
 
 
@@ -122,22 +81,22 @@ class ClusterSpec:
 class TopicSpec:
     """`[[topic]]`: a data topic. Producers write to it at a steady rate, in batches, evenly over its partitions."""
 
-    name: str
+    name: Annotated[str, values.topic_name]
     """Its name in groups and faults."""
-    partitions: int = 1
+    partitions: Annotated[int, values.count(1, PARTITIONS_MAX)] = 1
     """Its number of partitions at the start; see also the fault `add_partitions`."""
     rate: float = 0.0
     """Records per second, all partitions together."""
-    batch_records: int = 1
+    batch_records: Annotated[int, values.count(1, 1_000_000)] = 1
     """Records per batch; a batch is appended at once."""
-    transaction_records: int = 0
+    transaction_records: Annotated[int, values.count(0, 1_000_000)] = 0
     """The number of records of one transaction in a partition; a marker of one offset follows them. 0: producers are
     not transactional. A multiple of `batch_records`."""
-    abort_every: int = 0
+    abort_every: Annotated[int, values.count(0, 2**31 - 1)] = 0
     """Every n-th of these transactions is aborted; 0: none."""
-    retention_ms: int | None = None
+    retention_ms: Annotated[int | None, values.positive_duration] = None
     """How long data is kept; without it, for ever."""
-    poison_every: int = 0
+    poison_every: Annotated[int, values.count(0, 2**31 - 1)] = 0
     """Every n-th record of a partition is poison; 0: none. See also the fault `poison`."""
     dead_letters: bool = False
     """errors.deadletterqueue.group.enable: share groups may copy the records that they give up to this topic. Since
@@ -153,20 +112,20 @@ class GroupSpec:
     """The group id."""
     topics: tuple[str, ...]
     """The topics to which its members subscribe."""
-    member_topics: tuple[tuple[str, ...], ...] = ()
+    member_topics: Annotated[tuple[tuple[str, ...], ...], values.lists_of_texts] = ()
     """`[["orders"], ["orders", "refunds"]]`: the topics to which each member subscribes, in turns; together they must
     be all of `topics`. Without it, every member subscribes to all of them."""
-    protocol: str = "classic"
+    protocol: Annotated[str, values.one_of("classic", "consumer", "share", "streams")] = "classic"
     """classic, consumer, share, or streams: each member of a streams group is a thread of a Kafka Streams application,
     and its topics are the source topics of the topology. Internal topics are created when the first member joins."""
-    count: int = 1
+    count: Annotated[int, values.count(1, GROUPS_MAX)] = 1
     """The number of identical groups."""
-    members: int = 1
+    members: Annotated[int, values.count(1, MEMBERS_MAX)] = 1
     """The number of members of each group."""
     assignors: tuple[str, ...] = ()
     """Classic: range, roundrobin, sticky, cooperative-sticky, the preferred one first; by default range and
     cooperative-sticky, as in Kafka. Consumer: one of the server-side assignors; by default the broker's own choice."""
-    member_assignors: tuple[tuple[str, ...], ...] = ()
+    member_assignors: Annotated[tuple[tuple[str, ...], ...], values.lists_of_texts] = ()
     """`[["range", "roundrobin"], ["roundrobin"]]`: the assignors of each member, in turns. The group selects one that
     all support, by vote; a member that supports none of those is refused (INCONSISTENT_GROUP_PROTOCOL), and stops."""
     racks: tuple[str, ...] = ()
@@ -180,113 +139,77 @@ class GroupSpec:
     """The application has a state store; its changelog topic is `NAME-counts-changelog`."""
     repartition: bool = False
     """The application changes the key before it counts: a second subtopology reads `NAME-counts-repartition`."""
-    threads: int = 1
+    threads: Annotated[int, values.count(1, MEMBERS_MAX)] = 1
     """num.stream.threads: so many members belong to one process, and share its process id."""
-    client_tags: tuple[tuple[tuple[str, str], ...], ...] = ()
+    client_tags: Annotated[tuple[tuple[tuple[str, str], ...], ...], values.client_tags] = ()
     """`[{ zone = "a" }, { zone = "b" }]`: client.tag.KEY of each member, in turns. Since Kafka 4.4 brokers require
     those that group.streams.rack.aware.assignment.tags names (MISSING_CLIENT_TAGS)."""
-    standby_replicas: int | None = None
+    standby_replicas: Annotated[int | None, values.count(0, STANDBY_REPLICAS_MAX)] = None
     """streams.num.standby.replicas of this group: copies of each stateful task; without it, the brokers' setting."""
-    start_after_ms: int = 0
+    start_after_ms: Annotated[int, values.duration] = 0
     """The start of its first member, after the start of the scenario."""
-    stagger_ms: int = 1000
+    stagger_ms: Annotated[int, values.duration] = 1000
     """The time between the starts of two members."""
-    session_timeout_ms: int = 45_000
+    session_timeout_ms: Annotated[int, values.config_duration] = 45_000
     """session.timeout.ms of members of classic groups; the other groups use the broker's."""
-    heartbeat_interval_ms: int = 3000
+    heartbeat_interval_ms: Annotated[int, values.config_duration] = 3000
     """heartbeat.interval.ms."""
-    max_poll_interval_ms: int = 300_000
+    max_poll_interval_ms: Annotated[int, values.config_duration] = 300_000
     """max.poll.interval.ms: a member that does not poll for this long leaves."""
-    member_max_poll_interval_ms: tuple[int, ...] = ()
+    member_max_poll_interval_ms: Annotated[tuple[int, ...], values.durations] = ()
     """`["30s", "5m"]`: max.poll.interval.ms of each member, in turns. In classic groups it is also the rebalance
     timeout: the group waits for the longest of all, and the JoinGroup of a member with a shorter one times out before
     that."""
-    request_timeout_ms: int = 30_000
+    request_timeout_ms: Annotated[int, values.config_duration] = 30_000
     """request.timeout.ms: a client gives up a SyncGroup after this long without an answer, and a JoinGroup after its
     rebalance timeout and 5 s, if that is longer; then it joins again."""
-    commit_interval_ms: int = 5000
+    commit_interval_ms: Annotated[int, values.config_duration] = 5000
     """auto.commit.interval.ms; in transactional groups, the time between two transactions."""
-    commits: str = "auto"
+    commits: Annotated[str, values.one_of("auto", "none", "transactional")] = "auto"
     """auto, none, or transactional: the producer commits the offsets in its transactions."""
-    abort_every: int = 0
+    abort_every: Annotated[int, values.count(0, 2**31 - 1)] = 0
     """Transactional: every n-th transaction is aborted; 0: none."""
     rate: float = 1000.0
     """Records per second that one member can process."""
-    on_poison: str = "skip"
+    on_poison: Annotated[str, values.one_of("skip", "stuck", "reject", "release", "time_out")] = "skip"
     """Classic and consumer: skip, or stuck (the partition makes no progress any more). Share: reject, release or
     time_out (the member lets the lock expire)."""
-    acknowledge: str = "implicit"
+    acknowledge: Annotated[str, values.one_of("implicit", "explicit")] = "implicit"
     """Share: implicit or explicit."""
-    max_poll_records: int = 500
+    max_poll_records: Annotated[int, values.count(1, 1_000_000)] = 500
     """max.poll.records: the most records that a poll returns."""
-    acquire_mode: str = "batch_optimized"
+    acquire_mode: Annotated[str, values.one_of("batch_optimized", "record_limit")] = "batch_optimized"
     """share.acquire.mode: batch_optimized, which acquires whole batches of the log, so that a poll may return more, or
     record_limit."""
-    fetch_max_wait_ms: int = 500
+    fetch_max_wait_ms: Annotated[int, values.within_request_timeout] = 500
     """fetch.max.wait.ms: how long a ShareFetch that finds nothing is parked on the broker (DelayedShareFetch)."""
-    poll_interval_ms: int = 1000
+    poll_interval_ms: Annotated[int, values.config_duration] = 1000
     """Share: the time between two polls of a member."""
-    release_every: int = 0
+    release_every: Annotated[int, values.count(0, 2**31 - 1)] = 0
     """Share, explicit: every n-th record is released once; 0: none."""
-    renew_every: int = 0
+    renew_every: Annotated[int, values.count(0, 2**31 - 1)] = 0
     """Every n-th record takes two polls: at the first the member renews its lock (RENEW), in a separate
     ShareAcknowledge; 0: none."""
     renew_acknowledge: bool = True
     """share.renew.acknowledge.enable: if false, the broker refuses RENEW."""
-    max_record_locks: int = 2000
+    max_record_locks: Annotated[int, values.count(*values.RECORD_LOCKS)] = 2000
     """share.partition.max.record.locks: the most records in flight of one share partition."""
-    record_lock_duration_ms: int | None = None
+    record_lock_duration_ms: Annotated[int | None, values.lock_duration] = None
     """share.record.lock.duration.ms of this group; without it, the brokers' setting."""
-    delivery_count_limit: int | None = None
+    delivery_count_limit: Annotated[int | None, values.count(2, 25)] = None
     """share.delivery.count.limit of this group; without it, the brokers' setting."""
-    dead_letter_topic: str | None = None
+    dead_letter_topic: Annotated[str | None, values.dead_letter_topic] = None
     """errors.deadletterqueue.topic.name: a topic without other records, to which brokers of Kafka 4.4 copy the records
     that the group gives up. They refuse this if the topic has no `dead_letters`."""
-    isolation_level: str = "read_uncommitted"
+    isolation_level: Annotated[str, values.one_of("read_uncommitted", "read_committed")] = "read_uncommitted"
     """share.isolation.level: read_uncommitted, or read_committed: only records up to the last stable offset, and none
     of aborted transactions."""
-    offset_reset: str = "earliest"
+    offset_reset: Annotated[str, values.offset_reset] = "earliest"
     """Where a group without a committed offset begins (auto.offset.reset, share.auto.offset.reset): earliest, latest,
     or in share groups by_duration with an ISO 8601 duration, as "by_duration:PT5M"."""
 
     def group_ids(self) -> tuple[str, ...]:
         return (self.name,) if self.count == 1 else tuple(f"{self.name}-{index}" for index in range(self.count))
-
-
-@dataclass(frozen=True, slots=True)
-class FaultSpec:
-    """`[[fault]]`: what goes wrong, and when. `FAULT_KEYS` has the keys that each kind needs."""
-
-    kind: str
-    """See the list below."""
-    at_ms: int
-    """The time since the start."""
-    every_ms: int | None = None
-    """The time between repetitions; without it, the fault happens once. Not for alter_config, delete_records and
-    poison, which change nothing the second time."""
-    group: str | None = None
-    """The name of a `[[group]]`: with `count`, the id of one of its groups, or the name of the table for all of
-    them."""
-    member: int | None = None
-    """The index of the member, from 0; without it, all members."""
-    topic: str | None = None
-    """The name of a `[[topic]]`."""
-    partition: int | None = None
-    """The number of a partition that this topic has at that time."""
-    broker: int | None = None
-    """The id of the broker, from 1."""
-    duration_ms: int | None = None
-    """How long the fault lasts, or the time until recovery."""
-    offset: int | None = None
-    """An offset of this partition."""
-    partitions: int | None = None
-    """The new number of partitions of the topic."""
-    topics: tuple[str, ...] | None = None
-    """The new subscription of the members."""
-    config: str | None = None
-    """The name of a group config, such as share.record.lock.duration.ms."""
-    value: int | None = None
-    """The new value of the config."""
 
 
 FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -325,6 +248,49 @@ delete_share_offsets: an admin deletes the group's offsets of a topic (DeleteSha
 deletes the group (DeleteGroups). A group with members refuses this, alter_share_offsets and delete_share_offsets; the
 truth has the `error`.
 """
+
+ALTERABLE: Final[Mapping[str, tuple[str, int, int]]] = {
+    "share.record.lock.duration.ms": ("record_lock_duration_ms", *values.LOCK_DURATION_MS),
+    "share.delivery.count.limit": ("delivery_count_limit", 2, 25),
+    "share.partition.max.record.locks": ("max_record_locks", *values.RECORD_LOCKS),
+}
+"""Config of a share group that may change during a scenario -> its field, least and most value."""
+
+
+@dataclass(frozen=True, slots=True)
+class FaultSpec:
+    """`[[fault]]`: what goes wrong, and when. `FAULT_KEYS` has the keys that each kind needs."""
+
+    kind: Annotated[str, values.one_of(*FAULT_KEYS)]
+    """See the list below."""
+    at_ms: Annotated[int, values.duration]
+    """The time since the start."""
+    every_ms: Annotated[int | None, values.positive_duration] = None
+    """The time between repetitions; without it, the fault happens once. Not for alter_config, delete_records and
+    poison, which change nothing the second time."""
+    group: str | None = None
+    """The name of a `[[group]]`: with `count`, the id of one of its groups, or the name of the table for all of
+    them."""
+    member: Annotated[int | None, values.count(0, MEMBERS_MAX)] = None
+    """The index of the member, from 0; without it, all members."""
+    topic: str | None = None
+    """The name of a `[[topic]]`."""
+    partition: Annotated[int | None, values.count(0, PARTITIONS_MAX)] = None
+    """The number of a partition that this topic has at that time."""
+    broker: Annotated[int | None, values.count(1, BROKERS_MAX)] = None
+    """The id of the broker, from 1."""
+    duration_ms: Annotated[int | None, values.positive_duration] = None
+    """How long the fault lasts, or the time until recovery."""
+    offset: Annotated[int | None, values.count(0, 2**62)] = None
+    """An offset of this partition."""
+    partitions: Annotated[int | None, values.count(1, PARTITIONS_MAX)] = None
+    """The new number of partitions of the topic."""
+    topics: tuple[str, ...] | None = None
+    """The new subscription of the members."""
+    config: Annotated[str | None, values.one_of(*ALTERABLE)] = None
+    """The name of a group config, such as share.record.lock.duration.ms."""
+    value: Annotated[int | None, values.count(0, 2**31 - 1)] = None
+    """The new value of the config."""
 
 
 FAULT_KEYS_MORE: Final[Mapping[str, tuple[str, ...]]] = {
@@ -378,14 +344,6 @@ def group_settings(groups: Iterable[GroupSpec]) -> dict[str, dict[str, int]]:
     }
 
 
-ALTERABLE: Final[Mapping[str, tuple[str, int, int]]] = {
-    "share.record.lock.duration.ms": ("record_lock_duration_ms", *LOCK_DURATION_MS),
-    "share.delivery.count.limit": ("delivery_count_limit", 2, 25),
-    "share.partition.max.record.locks": ("max_record_locks", *RECORD_LOCKS),
-}
-"""Config of a share group that may change during a scenario -> its field, least and most value."""
-
-
 def with_config(group: GroupSpec, name: str, value: int) -> GroupSpec:
     """The group with one of its configs changed."""
     changed: dict[str, Any] = {ALTERABLE[name][0]: value}
@@ -431,31 +389,6 @@ GROUP_KEYS: Final[Mapping[str, Use]] = {
 }
 """Key of `[[group]]` -> where it has an effect; the other keys have one in every group."""
 
-LEAST: Final[Mapping[str, int]] = {
-    "group_consumer_assignment_interval_ms": 0,
-    "group_consumer_regex_refresh_interval_ms": 10_000,
-    "group_initial_rebalance_delay_ms": 0,
-    "group_share_assignment_interval_ms": 0,
-    "group_streams_acceptable_recovery_lag": 0,
-    "group_streams_assignment_interval_ms": 0,
-    "group_streams_initial_rebalance_delay_ms": 0,
-    "group_streams_num_standby_replicas": 0,
-    "group_streams_num_warmup_replicas": 0,
-    "offset_metadata_max_bytes": 0,
-}
-"""Setting of the group coordinator -> its least value; that of every other number is 1."""
-MOST: Final[Mapping[str, int]] = {"group_share_max_size": 1000}
-"""Setting -> its most value; that of every other number is what fits into 31 bits."""
-SERVER_ASSIGNORS: Final = ("uniform", "range")
-MIGRATION_POLICIES: Final = ("disabled", "downgrade", "upgrade", "bidirectional")
-BELOW: Final = (
-    ("group_consumer_heartbeat_interval_ms", "group_consumer_session_timeout_ms"),
-    ("group_share_heartbeat_interval_ms", "group_share_session_timeout_ms"),
-    ("group_streams_heartbeat_interval_ms", "group_streams_session_timeout_ms"),
-    ("group_min_session_timeout_ms", "group_max_session_timeout_ms"),
-)
-"""Pairs of settings of which the first must be below the second (GroupCoordinatorConfig of Kafka)."""
-
 
 @dataclass(frozen=True, slots=True)
 class Scenario:
@@ -463,13 +396,13 @@ class Scenario:
 
     name: str
     """The name of the scenario, in the truth as well."""
-    start_ms: int
+    start_ms: Annotated[int, values.time]
     """The time on the clock of its brokers at its start, from 1970 on."""
-    duration_ms: int
+    duration_ms: Annotated[int, values.positive_duration]
     """The length of the scenario: ten years at most."""
-    seed: int = 0
+    seed: Annotated[int, values.count(0, 2**63 - 1)] = 0
     """The seed of all randomness: one file with one seed always gives the same bytes. `--seed` takes precedence."""
-    about: str = ""
+    about: Annotated[str, values.any_text] = ""
     """A description for readers."""
     cluster: ClusterSpec = field(default_factory=ClusterSpec)
     """See below."""
@@ -486,4 +419,8 @@ class Scenario:
         return self.start_ms + self.duration_ms
 
 
-# --- reading ---
+def key_of(kind: type, name: str) -> str:
+    """The key of a field: durations have no unit in their key, lists of tables have the singular."""
+    if kind is Scenario and name in {"topics", "groups", "faults"}:
+        return name[:-1]
+    return name.removesuffix("_ms")

@@ -1,7 +1,7 @@
 """Checks whether the tables of a scenario are consistent with one another, once all are read."""
 
 import heapq
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import fields
 from typing import Final
 
@@ -15,17 +15,16 @@ from coordinator_core.simulate.scenario import (
     FAULT_KEYS_MORE,
     ONCE,
     STRIKES_MAX,
-    TIME_MS,
-    TOPIC_NAME,
     FaultSpec,
     GroupSpec,
     Scenario,
     TopicSpec,
+    key_of,
     occurrences,
-    reset_duration_ms,
     topics_made_later,
 )
-from coordinator_core.simulate.scenario_place import Place, key_of, near, shown
+from coordinator_core.simulate.scenario_place import Place, near, shown
+from coordinator_core.simulate.values import TIME_MS, TOPIC_NAME, reset_duration_ms
 
 CLASSIC_ASSIGNORS: Final = ("range", "roundrobin", "sticky", "cooperative-sticky")
 POISON_OF: Final[Mapping[str, tuple[str, ...]]] = {
@@ -81,6 +80,17 @@ def check(scenario: Scenario, place: Place) -> None:
     _check_lives_of_topics(scenario, topics, place.key("fault"))
 
 
+def _check_made(names: Iterable[str], topics: Mapping[str, TopicSpec], place: Place) -> None:
+    for name in names:
+        if name not in topics:
+            raise place.error(f"names {shown(name)}, which no [[topic]] makes: add it{near(name, topics)}")
+
+
+def _check_unique(names: Collection[str], place: Place) -> None:
+    if len(set(names)) < len(names):
+        raise place.error("has a name twice: name each once")
+
+
 def _check_dead_letters(scenario: Scenario, topics: Mapping[str, TopicSpec], place: Place) -> None:
     has_dead_letters = Since.ARCHIVING_IS_A_STATE.holds_in(scenario.cluster.kafka_version)
     needed = (
@@ -95,8 +105,7 @@ def _check_dead_letters(scenario: Scenario, topics: Mapping[str, TopicSpec], pla
         written.add(name)
         if not has_dead_letters:
             raise key.error(needed)
-        if name not in topics:
-            raise key.error(f"names {shown(name)}, which no [[topic]] makes: add it{near(name, topics)}")
+        _check_made([name], topics, key)
         if name in group.topics:
             raise key.error("is among topics: the group would copy its own dead letters again; name another one")
     for index, topic in enumerate(scenario.topics):
@@ -121,11 +130,7 @@ def _check_size(scenario: Scenario, place: Place) -> None:
 
 
 def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
-    for topic in group.topics:
-        if topic not in topics:
-            raise place.key("topics").error(
-                f"names {shown(topic)}, which no [[topic]] makes: add it{near(topic, topics)}"
-            )
+    _check_made(group.topics, topics, place.key("topics"))
     if group.start_after_ms >= scenario.duration_ms:
         raise place.key("start_after").error("is not before the end of the scenario: the group would never start")
     _check_member_topics(group, place.key("member_topics"))
@@ -144,9 +149,8 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
             raise place.key("assignors").error(f"must be among {text}")
     if group.protocol == "consumer" and len(group.assignors) > 1:
         raise place.key("assignors").error("takes one in a consumer group (group.remote.assignor): name one")
-    if len(set(group.assignors)) < len(group.assignors) or len(set(group.topics)) < len(group.topics):
-        key = "topics" if len(set(group.topics)) < len(group.topics) else "assignors"
-        raise place.key(key).error("has a name twice: name each once")
+    _check_unique(group.topics, place.key("topics"))
+    _check_unique(group.assignors, place.key("assignors"))
     if group.on_poison not in POISON_OF[group.protocol]:
         raise place.key("on_poison").error(
             f"must be one of {', '.join(POISON_OF[group.protocol])} in a {group.protocol} group"
@@ -212,8 +216,7 @@ def _check_member_assignors(group: GroupSpec, place: Place) -> None:
         for assignor in assignors:
             if assignor not in CLASSIC_ASSIGNORS:
                 raise place.item(index).error(f"must be among {', '.join(CLASSIC_ASSIGNORS)}")
-        if len(set(assignors)) < len(assignors):
-            raise place.item(index).error("has a name twice: name each once")
+        _check_unique(assignors, place.item(index))
 
 
 def _check_member_topics(group: GroupSpec, place: Place) -> None:
@@ -223,8 +226,7 @@ def _check_member_topics(group: GroupSpec, place: Place) -> None:
         for topic in topics:
             if topic not in group.topics:
                 raise place.item(index).error(f"names {shown(topic)}, which is not among topics: add it there")
-        if len(set(topics)) < len(topics):
-            raise place.item(index).error("has a name twice: name each once")
+        _check_unique(topics, place.item(index))
     if len(group.member_topics) > group.members:
         raise place.error(f"has more lists than the group has members ({group.members}): the last would do nothing")
     unused = sorted(set(group.topics).difference(*group.member_topics))
@@ -277,14 +279,9 @@ def _check_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, Topi
 
 
 def _check_topics_of_fault(scenario: Scenario, fault: FaultSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
-    for topic in fault.topics or ():
-        if topic not in topics:
-            raise place.key("topics").error(
-                f"names {shown(topic)}, which no [[topic]] makes: add it{near(topic, topics)}"
-            )
+    _check_made(fault.topics or (), topics, place.key("topics"))
     _check_admin(scenario, fault, place)
-    if fault.topics is not None and len(set(fault.topics)) < len(fault.topics):
-        raise place.key("topics").error("has a name twice: name each once")
+    _check_unique(fault.topics or (), place.key("topics"))
     if fault.topic is not None and fault.topic not in topics:
         raise place.key("topic").error(
             f"there is no topic {shown(fault.topic)}: name one that a [[topic]] makes{near(fault.topic, topics)}"

@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from typing import Final
 
 from coordinator_core.simulate.errors import ScenarioError
-from coordinator_core.simulate.scenario import Scenario
 
 SHOWN_MAX: Final = 60
 """The number of characters of a name that an error shows."""
@@ -35,10 +34,3 @@ class Place(str):
 
     def error(self, what: str) -> ScenarioError:
         return ScenarioError(f"{self}: {what}")
-
-
-def key_of(kind: type, name: str) -> str:
-    """The key of a field: durations have no unit in their key, lists of tables have the singular."""
-    if kind is Scenario and name in {"topics", "groups", "faults"}:
-        return name[:-1]
-    return name.removesuffix("_ms")

@@ -53,9 +53,10 @@ from coordinator_core.simulate.delayed_share_fetch import Acquired, DelayedShare
 from coordinator_core.simulate.internal_topic import REPLICATION_MS
 from coordinator_core.simulate.process import Process
 from coordinator_core.simulate.random_streams import stream
-from coordinator_core.simulate.scenario import GroupSpec, reset_duration_ms
+from coordinator_core.simulate.scenario import GroupSpec
 from coordinator_core.simulate.topics import Topics
 from coordinator_core.simulate.truth import Truth
+from coordinator_core.simulate.values import reset_duration_ms
 
 GIVEN_UP_STATES: Final = frozenset({RecordState.ARCHIVING, RecordState.ARCHIVED})
 GIVEN_UP: Final = {(int(AcknowledgeType.REJECT),): "REJECTED", (int(AcknowledgeType.GAP),): "GAP"}

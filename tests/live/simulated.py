@@ -14,7 +14,7 @@ from typing import Any, Final, Self
 
 from coordinator_core.client_protocols import decode_assignment
 from coordinator_core.lookup import SharePartitionKey
-from coordinator_core.simulate.scenario import DURATION, UNIT_MS
+from coordinator_core.simulate.values import DURATION, UNIT_MS
 from jobs.operations.simulate import Written, simulate
 from tests.conformance.dump import DumpBatch, parse_dump
 from tests.conformance.truth import CONSUMER_OFFSETS, OPEN_ROWS, SHARE_GROUP_STATE, Facts, Snapshot, TopicLife, Truth

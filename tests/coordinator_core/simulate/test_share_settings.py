@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_core.simulate.errors import ScenarioError
-from coordinator_core.simulate.scenario import reset_duration_ms
+from coordinator_core.simulate.values import reset_duration_ms
 from tests.coordinator_core.simulate.simulations import Run, run_text
 
 GROUP = """
