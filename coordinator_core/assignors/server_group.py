@@ -59,12 +59,6 @@ class GroupSpec:
         return self.assignable is None or partition in self.assignable.get(topic_id, ())
 
 
-def subscription_type_of(members: Mapping[str, MemberSpec]) -> SubscriptionType:
-    """HOMOGENEOUS if all members are subscribed to the same set of topics (ModernGroup.subscriptionType)."""
-    subscriptions = {frozenset(member.subscribed_topic_ids) for member in members.values()}
-    return SubscriptionType.HETEROGENEOUS if len(subscriptions) > 1 else SubscriptionType.HOMOGENEOUS
-
-
 def group_assignment(assigned: Mapping[str, Mapping[str, set[int]]]) -> GroupAssignment:
     return {
         member_id: {topic_id: tuple(sorted(partitions)) for topic_id, partitions in topics.items()}

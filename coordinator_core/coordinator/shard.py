@@ -16,7 +16,7 @@ from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode, Refused, UnknownOperation, answer_for_append_error
 from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage
-from coordinator_core.coordinator.log import CountingLog, Log
+from coordinator_core.coordinator.log import Log
 from coordinator_core.coordinator.operation import (
     Client,
     Command,
@@ -54,9 +54,9 @@ class GroupCoordinator:
         modules: Iterable[GroupModule],
         *,
         now_ms: int,
+        log: Log,
         config: GroupCoordinatorConfig | None = None,
         image: MetadataImage | None = None,
-        log: Log | None = None,
         shard: CoordinatorShard | None = None,
         is_deferring: bool = False,
     ) -> None:
@@ -68,7 +68,7 @@ class GroupCoordinator:
         self.group_settings: dict[str, Mapping[str, int]] = {}
         """Group id -> dynamic settings of the group (GroupConfig), named as the broker's without `group_`."""
         self.image = image or MetadataImage()
-        self.log: Log = log or CountingLog()
+        self.log = log
         self.shard = shard or CoordinatorShard()
         self.now_ms = now_ms
         """The latest time of any call: an overdue timer runs at that time, not in the past."""

@@ -53,7 +53,7 @@ from coordinator_core.inference.evidence import (
     given_up,
     offset_counts,
 )
-from coordinator_core.inference.redeliveries import CERTAIN, GUESS, LIKELY
+from coordinator_core.inference.redeliveries import CERTAIN, GUESS, LIKELY, Rule, by_first_rule
 from coordinator_core.inference.share_log import ARCHIVED, ARCHIVING, AVAILABLE, NONE, ShareLog
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 
@@ -80,13 +80,6 @@ DEAD_LETTER_STATES: Final = ("TRIED", "REFUSED", "NOT_TRIED")
 """What the log says about the copy on a dead letter topic. TRIED: the broker tried to write one, and then archived the
 record whether or not it succeeded. REFUSED: it tried, and the topic is not enabled for groups, or lacks the brokers'
 prefix. NOT_TRIED: the group has a dead letter topic, and the record was given up without a copy."""
-
-_CAUSE: Final = {name: index for index, name in enumerate(CAUSES)}
-_LIKELY_CAUSE: Final = {name: index for index, name in enumerate(LIKELY_CAUSES)}
-_METHOD: Final = {name: index for index, name in enumerate(METHODS)}
-
-_Rule = tuple[BoolArray, str, str | None, int | I64]
-"""(where it holds, method, likely cause, confidence)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,17 +117,12 @@ def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> Arc
     is_archived, is_passed = given_up(log.transitions), _is_passed(log) & ~evidence.is_behind_hole
     within = _is_within_complete_count(log, configs)
     causes = (is_archived & evidence.is_below_limit, is_archived, is_passed & within, is_passed)
-    cause = code_of((*(_CAUSE[name] for name in CAUSES), NONE), first_that_holds(causes))
+    cause = code_of((*range(len(CAUSES)), NONE), first_that_holds(causes))
     rules = (
         *_rules_of_archived(log, evidence, configs, is_archived),
         *_rules_of_passed(log, configs, is_passed, within),
     )
-    holds = [rule[0] for rule in rules]
-    rule = first_that_holds(holds)
-    method = code_of((*(_METHOD[it[1]] for it in rules), NONE), rule)
-    likely_causes = (NONE if it[2] is None else _LIKELY_CAUSE[it[2]] for it in rules)
-    likely_cause = code_of((*likely_causes, NONE), rule)
-    confidence = np.select(holds, [it[3] for it in rules], GUESS).astype(np.int8)
+    method, likely_cause, confidence = by_first_rule(rules, (None, None, GUESS), METHODS, LIKELY_CAUSES)
     changes = log.transitions
     count = np.where(is_passed, changes.from_delivery_count, changes.to_delivery_count)
     found = np.flatnonzero(cause >= 0)
@@ -167,9 +155,7 @@ def _dead_letter(log: ShareLog, evidence: Evidence, configs: Configs) -> I8:
     return code_of(codes, first_that_holds(states))
 
 
-def _rules_of_archived(
-    log: ShareLog, evidence: Evidence, configs: Configs, is_archived: BoolArray
-) -> tuple[_Rule, ...]:
+def _rules_of_archived(log: ShareLog, evidence: Evidence, configs: Configs, is_archived: BoolArray) -> tuple[Rule, ...]:
     changes, records = log.transitions, evidence.records
     states, row = log.states, log.state_of_transition
     # it uses only the record itself, so that later records do not change earlier results
@@ -215,7 +201,7 @@ def _rules_of_archived(
     )
 
 
-def _rules_of_passed(log: ShareLog, configs: Configs, is_passed: BoolArray, within: BoolArray) -> tuple[_Rule, ...]:
+def _rules_of_passed(log: ShareLog, configs: Configs, is_passed: BoolArray, within: BoolArray) -> tuple[Rule, ...]:
     changes, states, row = log.transitions, log.states, log.state_of_transition
     before = np.maximum(row - 1, 0)
     hidden = states.delivery_complete_count[before] - states.terminal_count[before]

@@ -23,6 +23,7 @@ first rule that holds gives the `method`:
 | LEADER_RELOAD | rule L | COUNT_LOST, LIKELY |
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -48,9 +49,10 @@ METHODS: Final = (
 )
 CERTAIN, LIKELY, GUESS = range(len(CONFIDENCES))
 
-_CAUSE: Final = {name: index for index, name in enumerate(CAUSES)}
-_LIKELY_CAUSE: Final = {name: index for index, name in enumerate(LIKELY_CAUSES)}
-_METHOD: Final = {name: index for index, name in enumerate(METHODS)}
+Reason = tuple[str | None, str | None, int | I64]
+"""Method, likely cause and confidence."""
+Rule = tuple[BoolArray, *Reason]
+"""Where it holds, and the reason it gives."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +91,7 @@ def redeliveries(log: ShareLog, evidence: Evidence) -> RedeliveryColumns:
     is_retried = tells & ~is_handed_back & (changes.to_delivery_count > floor)
     is_lost = tells & ~is_handed_back & ~is_retried & (changes.to_state == ACKNOWLEDGED)
     is_lost &= evidence.lost_to >= changes.first_offset
-    cause = code_of((*(_CAUSE[name] for name in CAUSES), NONE), first_that_holds((is_handed_back, is_retried, is_lost)))
+    cause = code_of((*range(len(CAUSES)), NONE), first_that_holds((is_handed_back, is_retried, is_lost)))
     method, likely_cause, confidence = _how(changes, evidence, is_lost)
     chosen = np.flatnonzero(cause >= 0)
     last_offset = np.where(is_lost, evidence.lost_to, changes.last_offset)
@@ -121,7 +123,7 @@ def _how(changes: ShareTransitions, evidence: Evidence, is_lost: BoolArray) -> t
     has_timed_out |= is_alone
     is_early = is_alone & evidence.is_too_soon_for_lock
     is_in_session = is_early & evidence.is_settled
-    rules: tuple[tuple[BoolArray, str, str | None, int], ...] = (
+    rules = (
         (is_lost, "LEADER_RELOAD", None, LIKELY),
         (is_first_seen, "FIRST_SNAPSHOT", None, CERTAIN),
         (is_returned & records.is_request & records.is_update, "ACKNOWLEDGED_TOGETHER", "RELEASED", CERTAIN),
@@ -131,10 +133,19 @@ def _how(changes: ShareTransitions, evidence: Evidence, is_lost: BoolArray) -> t
         (is_in_session & evidence.is_session_known, "NOBODY_LEFT_FOR_CONFIGURED_SESSION", "RELEASED", LIKELY),
         (is_in_session, "NOBODY_LEFT", "RELEASED", LIKELY),
     )
-    rule = first_that_holds([it[0] for it in rules])
-    likely_causes = (NONE if it[2] is None else _LIKELY_CAUSE[it[2]] for it in rules)
+    return by_first_rule(rules, ("DELIVERY_COUNT", None, CERTAIN), METHODS, LIKELY_CAUSES)
+
+
+def by_first_rule(
+    rules: Sequence[Rule], otherwise: Reason, methods: Sequence[str], likely_causes: Sequence[str]
+) -> tuple[I8, I8, I8]:
+    """For each row, the reason of the first rule that holds: indexes of method and likely cause, -1 for none, and the
+    confidence."""
+    holds = [it[0] for it in rules]
+    rule = first_that_holds(holds)
+    reasons = [*(it[1:] for it in rules), otherwise]
     return (
-        code_of((*(_METHOD[it[1]] for it in rules), _METHOD["DELIVERY_COUNT"]), rule),
-        code_of((*likely_causes, NONE), rule),
-        code_of((*(it[3] for it in rules), CERTAIN), rule),
+        code_of([NONE if it[0] is None else methods.index(it[0]) for it in reasons], rule),
+        code_of([NONE if it[1] is None else likely_causes.index(it[1]) for it in reasons], rule),
+        np.select(holds, [it[3] for it in rules], otherwise[2]).astype(np.int8),
     )

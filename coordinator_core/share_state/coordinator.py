@@ -39,26 +39,6 @@ class Log(Protocol):
     def append(self, records: Sequence[ShareStateRecord], timestamp_ms: int) -> int: ...
 
 
-class MemoryLog:
-    """A log in memory. `next_offset` is the offset of the next record, `start_offset` where the log begins."""
-
-    def __init__(self, next_offset: int = 0) -> None:
-        self.start_offset = next_offset
-        self.next_offset = next_offset
-        self.entries: list[AppendedRecord] = []
-
-    def append(self, records: Sequence[ShareStateRecord], timestamp_ms: int) -> int:
-        first_offset = self.next_offset
-        for offset, record in enumerate(records, first_offset):
-            self.entries.append(AppendedRecord(offset, timestamp_ms, record))
-        self.next_offset += len(records)
-        return first_offset
-
-    def delete_records(self, before_offset: int) -> None:
-        self.start_offset = max(self.start_offset, min(before_offset, self.next_offset))
-        self.entries = [entry for entry in self.entries if entry.offset >= self.start_offset]
-
-
 @dataclass(frozen=True, slots=True)
 class Outcome:
     """The result of one call: the response, if it was a request, and the records."""
@@ -82,14 +62,14 @@ class ShareCoordinator:
         self,
         *,
         now_ms: int,
+        log: Log,
         config: ShareCoordinatorConfig | None = None,
         image: MetadataImage | None = None,
-        log: Log | None = None,
         shard: ShareShard | None = None,
     ) -> None:
         self.config = config or ShareCoordinatorConfig()
         self.image = image or MetadataImage()
-        self.log: Log = log or MemoryLog()
+        self.log = log
         self.shard = shard or empty_shard(self.config)
         self._pruned_offset: int | None = None
         self._jobs = Timers()

@@ -13,8 +13,7 @@ A pure state machine: no sockets, no clock, no random numbers of its own.
   `ATTEMPTS_MAX` the error is the result. So calls for one share partition may overtake one another, as in Kafka.
 
 The owner of a persister takes `requests()` and sends them, and passes responses to `on_lookup` and `on_response`; it
-calls `advance` at `next_deadline_ms`. `exchange` does all of that where responses are available immediately. Source:
-PersisterStateManager.
+calls `advance` at `next_deadline_ms`. Source: PersisterStateManager.
 """
 
 import math
@@ -290,22 +289,6 @@ class Persister:
         if pending is None:
             raise UnknownRequest(f"request {request_id} is not under way")
         return pending
-
-
-def exchange(
-    persister: Persister,
-    find: Callable[[SharePartitionKey], int | ErrorCode],
-    serve: Callable[[Send], Response | ErrorCode],
-    now_ms: int,
-) -> None:
-    """Send everything that the persister has to send, with immediate responses, until nothing is left. Back-offs
-    stay."""
-    while sent := persister.requests():
-        for request in sent:
-            if isinstance(request, Lookup):
-                persister.on_lookup(request.request_id, find(request.key), now_ms)
-            else:
-                persister.on_response(request.request_id, serve(request), now_ms)
 
 
 def backoff_ms(attempts: int, random: float) -> int:

@@ -1,6 +1,7 @@
 """Answers as rows of one type: for the table, for JSON and CSV, and for the report."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -19,7 +20,7 @@ from coordinator_core.whatif.settings import Question
 from coordinator_core.whatif.share_groups import SHARE_MEMBER_ASSUMPTIONS, EpochAnswer, answer_share_members
 from coordinator_core.whatif.shares import SHARE_ASSUMPTIONS, InForce, RecordAnswer, Transition, answer_shares
 from coordinator_core.whatif.timeline import timeline_of
-from coordinator_core.whatif.verdicts import ASSUMPTIONS, Range, RebalanceAnswer, Totals, Verdict
+from coordinator_core.whatif.verdicts import ASSUMPTIONS, Measures, Range, RebalanceAnswer, Totals, Verdict
 from schemas.group_types import GroupType
 
 ALL_ASSUMPTIONS: Final[Mapping[str, str]] = {**ASSUMPTIONS, **SHARE_ASSUMPTIONS, **SHARE_MEMBER_ASSUMPTIONS}
@@ -84,8 +85,8 @@ class WhatIfRow(NamedTuple):
     """ASKED FEATURE_LEVEL RECORDS DEFAULT: see `release`."""
 
 
-MEASURED: Final = ("rebalances", "moved", "unowned_ms", "not_served_ms")
-"""The measures, as their columns and the fields of answers begin."""
+MEASURED: Final = tuple(field.name for field in fields(Measures))
+"""The measures, as their columns begin."""
 
 WOULD_BE: Final[Mapping[Verdict, str]] = {
     Verdict.KEPT: "the same",
@@ -153,7 +154,7 @@ def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer, 
     would_be = WOULD_BE.get(answer.verdict) or "one of: " + ", ".join(answer.possible)
     if answer.verdict is Verdict.NOT_REPRODUCED and gold is not None and gold.cause != UNKNOWN:
         would_be = "left out: its cause is in the log, but no reading of the log plays it"
-    if answer.verdict in {Verdict.KEPT, Verdict.MOVED} and answer.rebalances != answer.recorded_rebalances:
+    if answer.verdict in {Verdict.KEPT, Verdict.MOVED} and answer.after.rebalances != answer.before.rebalances:
         # A cooperative member revokes partitions first, and joins again so that another member can get them.
         would_be += ", with other follow-ups"
     return WhatIfRow(
@@ -185,9 +186,9 @@ def _range(name: str, found: Range | None) -> dict[str, Any]:
 def _measures(of: RebalanceAnswer | Totals) -> dict[str, Any]:
     """The columns of the measures, before (under the recorded settings) and after."""
     ranges = {
-        f"{name}_{when}": getattr(of, f"{prefix}{name}")
+        f"{name}_{when}": getattr(measures, name)
         for name in MEASURED
-        for when, prefix in (("before", "recorded_"), ("after", ""))
+        for when, measures in (("before", of.before), ("after", of.after))
     }
     return {column: value for name, found in ranges.items() for column, value in _range(name, found).items()}
 

@@ -120,19 +120,20 @@ class Bands:
         count = sum(self._timeline.topics.values())
         open_count = sum(len(one.open) for one in self._firsts.values())
         late_count = sum(one.late_count for one in self._firsts.values())
-        rebalances = Range(
-            max(totals.rebalances.least - open_count, 0),
-            max(totals.rebalances.most, min(totals.rebalances.least + late_count, totals.rebalances.most + 1))
-            + open_count,
+        least, most = totals.after.rebalances
+        rebalances = Range(max(least - open_count, 0), max(most, min(least + late_count, most + 1)) + open_count)
+        wider_before, wider_after = (
+            replace(
+                measures,
+                unowned_ms=_wider(measures.unowned_ms, _spread(owner_ms, [_moved(one, count) for one in plays])),
+                not_served_ms=_wider(measures.not_served_ms, _spread(gap_ms, map(_gaps, plays))),
+            )
+            for measures, plays in ((totals.before, before), (totals.after, after))
         )
-        unowned_ms = [_spread(owner_ms, [_moved(one, count) for one in plays]) for plays in (before, after)]
         return replace(
             totals,
-            rebalances=rebalances,
-            recorded_unowned_ms=_wider(totals.recorded_unowned_ms, unowned_ms[0]),
-            unowned_ms=_wider(totals.unowned_ms, unowned_ms[1]),
-            recorded_not_served_ms=_wider(totals.recorded_not_served_ms, _spread(gap_ms, map(_gaps, before))),
-            not_served_ms=_wider(totals.not_served_ms, _spread(gap_ms, map(_gaps, after))),
+            before=wider_before,
+            after=replace(wider_after, rebalances=rebalances),
             is_whole=self._is_whole(totals, answers),
         )
 
@@ -145,9 +146,10 @@ class Bands:
 def _of_first(answer: RebalanceAnswer, first: FirstGeneration) -> RebalanceAnswer:
     """A first generation: its time follows from when its members may have joined, not from the plays."""
     shift_ms = Range(first.earliest_ms - answer.at_ms, first.latest_ms - answer.at_ms)
-    most = max(answer.rebalances.most, 1 + first.late_count)
-    least = answer.rebalances.least if first.is_late_certain else 1
-    return replace(answer, shift_ms=_union(shift_ms, answer.shift_ms), rebalances=Range(least, most))
+    most = max(answer.after.rebalances.most, 1 + first.late_count)
+    least = answer.after.rebalances.least if first.is_late_certain else 1
+    after = replace(answer.after, rebalances=Range(least, most))
+    return replace(answer, shift_ms=_union(shift_ms, answer.shift_ms), after=after)
 
 
 def _of_merged(answer: RebalanceAnswer, first: FirstGeneration, *, is_open: bool) -> RebalanceAnswer:
@@ -161,7 +163,7 @@ def _of_merged(answer: RebalanceAnswer, first: FirstGeneration, *, is_open: bool
         verdict=Verdict.CANNOT_TELL,
         possible=possible,
         shift_ms=_union(shift_ms, answer.shift_ms),
-        rebalances=Range(0, max(answer.rebalances.most, 1)),
+        after=replace(answer.after, rebalances=Range(0, max(answer.after.rebalances.most, 1))),
         confidence=None,
         assumptions=tuple(sorted({*answer.assumptions, "JOINS_WITHIN_DELAY"})),
     )

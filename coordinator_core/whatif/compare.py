@@ -1,6 +1,7 @@
 """Compares the recorded rebalances with those of the plays."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Final
 
@@ -13,7 +14,7 @@ from coordinator_core.whatif.lifetimes import POLL_MS, End, Lifetime
 from coordinator_core.whatif.runner import Played, play
 from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Changes
 from coordinator_core.whatif.timeline import ENDED, Mark, Rebalance, Timeline
-from coordinator_core.whatif.verdicts import ALWAYS, Range, RebalanceAnswer, Totals, Verdict, range_of
+from coordinator_core.whatif.verdicts import ALWAYS, Measures, Range, RebalanceAnswer, Totals, Verdict, range_of
 from schemas.group_types import GroupType
 
 
@@ -46,7 +47,7 @@ def compare(timeline: Timeline, changes: Changes) -> tuple[list[RebalanceAnswer]
     answers += _added(timeline, changes, pairs)
     may_be_added = _may_be_added(timeline, changes)
     answers = sorted([*answers, *may_be_added], key=lambda answer: (answer.at_ms, answer.generation or 0))
-    totals = _totals(timeline, pairs, reproduced_count, sum(one.rebalances.most for one in may_be_added))
+    totals = _totals(timeline, pairs, reproduced_count, sum(one.after.rebalances.most for one in may_be_added))
     return answers, bands.of_totals(totals, pairs, answers)
 
 
@@ -123,14 +124,8 @@ def _answer(timeline: Timeline, changes: Changes, rebalance: Rebalance, ways: Se
         causes_of(timeline, rebalance.marks),
         possible,
         range_of(shifts) if len(shifts) == len(ways) else None,
-        range_of([_count(way.after) for way in ways]),
-        range_of([1 + way.before.follow_up_count for way in ways]),
-        range_of([sum(one.moved_count for one in way.after) for way in ways]),
-        range_of([way.before.moved_count for way in ways]),
-        range_of([sum(one.unowned_ms for one in way.after) for way in ways]),
-        range_of([way.before.unowned_ms for way in ways]),
-        range_of([sum(one.not_served_ms for one in way.after) for way in ways]),
-        range_of([way.before.not_served_ms for way in ways]),
+        _measures([[way.before] for way in ways]),
+        _measures([way.after for way in ways]),
         confidence,
         _assumptions(timeline, changes, facts, rebalance.is_first),
     )
@@ -165,7 +160,7 @@ def _joined(possible: frozenset[str]) -> Verdict:
 def _not_reproduced(rebalance: Rebalance, timeline: Timeline | None = None) -> RebalanceAnswer:
     causes = () if timeline is None else causes_of(timeline, rebalance.marks)
     return RebalanceAnswer(
-        Verdict.NOT_REPRODUCED, rebalance.at_ms, rebalance.generation, causes, recorded_rebalances=Range(1, 1)
+        Verdict.NOT_REPRODUCED, rebalance.at_ms, rebalance.generation, causes, before=Measures(Range(1, 1))
     )
 
 
@@ -190,10 +185,7 @@ def _added(timeline: Timeline, changes: Changes, pairs: Sequence[Pair]) -> list[
                 None,
                 causes_of(timeline, marks),
                 (Verdict.ADDED.value,) if is_in_all else (Verdict.ADDED.value, Verdict.KEPT.value),
-                rebalances=count,
-                moved=range_of([one.moved_count for one in found]),
-                unowned_ms=range_of([one.unowned_ms for one in found]),
-                not_served_ms=range_of([one.not_served_ms for one in found]),
+                after=replace(_measures([[one] for one in found]), rebalances=count),
                 confidence=_confidence(facts) if is_in_all else None,
                 assumptions=_assumptions(timeline, changes, facts, is_first=False),
             )
@@ -219,7 +211,7 @@ def _silent(
             None,
             (f"{cause} of {life.member.client_id}",),
             (Verdict.ADDED.value, Verdict.KEPT.value),
-            rebalances=Range(0, ADDED_MAX[timeline.protocol_name == COOPERATIVE]),
+            after=Measures(Range(0, ADDED_MAX[timeline.protocol_name == COOPERATIVE])),
             assumptions=tuple(sorted(ALWAYS)),
         )
         for life in timeline.lifetimes
@@ -299,23 +291,22 @@ def _assumptions(timeline: Timeline, changes: Changes, facts: frozenset[str], is
 
 
 def _totals(timeline: Timeline, pairs: Sequence[Pair], reproduced_count: int, may_be_added_count: int) -> Totals:
-    before, after = [pair.baseline for pair in pairs], [pair.changed for pair in pairs]
-    rebalances = range_of([_count(one.rebalances) for one in after])
-    return Totals(
-        len(timeline.rebalances),
-        reproduced_count,
-        range_of([_count(one.rebalances) for one in before]),
-        rebalances._replace(most=rebalances.most + may_be_added_count),
-        range_of([one.moved_count for one in before]),
-        range_of([one.moved_count for one in after]),
-        range_of([one.unowned_ms for one in before]),
-        range_of([one.unowned_ms for one in after]),
-        range_of([one.not_served_ms for one in before]),
-        range_of([one.not_served_ms for one in after]),
-        len(pairs),
+    before, after = (
+        replace(
+            _measures([one.rebalances for one in plays]), not_served_ms=range_of([one.not_served_ms for one in plays])
+        )
+        for plays in ([pair.baseline for pair in pairs], [pair.changed for pair in pairs])
     )
+    rebalances = after.rebalances._replace(most=after.rebalances.most + may_be_added_count)
+    after = replace(after, rebalances=rebalances)
+    return Totals(len(timeline.rebalances), reproduced_count, before, after, len(pairs))
 
 
-def _count(played: Iterable[Played]) -> int:
-    """Number of generations, including follow-ups."""
-    return sum(1 + one.follow_up_count for one in played)
+def _measures(hypotheses: Sequence[Sequence[Played]]) -> Measures:
+    """The measures of some rebalances of each hypothesis."""
+    return Measures(
+        range_of([sum(1 + one.follow_up_count for one in played) for played in hypotheses]),
+        range_of([sum(one.moved_count for one in played) for played in hypotheses]),
+        range_of([sum(one.unowned_ms for one in played) for played in hypotheses]),
+        range_of([sum(one.not_served_ms for one in played) for played in hypotheses]),
+    )

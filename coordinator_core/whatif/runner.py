@@ -78,16 +78,6 @@ class Play:
     gap_count: int
     """How often a partition was not served."""
 
-    @property
-    def moved_count(self) -> int:
-        """Partitions that changed owner."""
-        return sum(one.moved_count for one in self.rebalances)
-
-    @property
-    def unowned_ms(self) -> int:
-        """Total time of partitions without an owner."""
-        return sum(one.unowned_ms for one in self.rebalances)
-
 
 @dataclass(frozen=True, slots=True)
 class Cast:

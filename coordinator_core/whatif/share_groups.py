@@ -9,6 +9,7 @@ Sources: GroupMetadataManager (share group heartbeat, session timers), ShareGrou
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, NamedTuple
 
 from coordinator_core.confidence import GUESS, LIKELY
@@ -117,12 +118,10 @@ class _Sessions:
         began = [one for one in self._members if one.from_log_offset == row.from_log_offset]
         causes = tuple(f"LEFT_OR_EXPIRED of {one.client_id}" for one in ended)
         causes += tuple(f"MEMBER_JOINED of {one.client_id}" for one in began)
+        answer = partial(EpochAnswer, row.valid_from, row.generation, causes)
         may_be_paused = any(self._is_within(one, later) for one in ended for later in self._members)
         if may_be_paused or any(self._is_within(earlier, one) for one in began for earlier in self._members):
-            return EpochAnswer(
-                row.valid_from,
-                row.generation,
-                causes,
+            return answer(
                 Verdict.CANNOT_TELL,
                 "one of: AVOIDED, KEPT, MOVED",
                 None,
@@ -132,10 +131,7 @@ class _Sessions:
             )
         if ended:
             low_ms, high_ms = min(self._later_ms, 0) - self._phase_ms, max(self._later_ms, 0) + self._phase_ms
-            return EpochAnswer(
-                row.valid_from,
-                row.generation,
-                causes,
+            return answer(
                 Verdict.CANNOT_TELL if self._later_ms else Verdict.KEPT,
                 "the same if it left; else when its session runs out",
                 Range(low_ms - LATENCY_MS, high_ms + LATENCY_MS),
@@ -147,17 +143,8 @@ class _Sessions:
         # were initialized.
         phase_ms = 0 if began else self._phase_ms
         width_ms = phase_ms + LATENCY_MS if phase_ms else 0
-        return EpochAnswer(
-            row.valid_from,
-            row.generation,
-            causes,
-            Verdict.KEPT,
-            "the same",
-            Range(-width_ms, width_ms),
-            Range(1, 1),
-            LIKELY if began else GUESS,
-            assumptions,
-        )
+        confidence = LIKELY if began else GUESS
+        return answer(Verdict.KEPT, "the same", Range(-width_ms, width_ms), Range(1, 1), confidence, assumptions)
 
     def _is_within(self, ended: MemberRow, began: MemberRow) -> bool:
         """Whether a member, if it was paused, was back before its session would have expired under the changed

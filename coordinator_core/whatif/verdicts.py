@@ -58,6 +58,22 @@ NOTHING: Final = Range(0, 0)
 
 
 @dataclass(frozen=True, slots=True)
+class Measures:
+    """What plays did in place of a recorded rebalance, or in all."""
+
+    rebalances: Range = NOTHING
+    """Number of generations, including follow-ups."""
+    moved: Range = NOTHING
+    """Partitions that changed owner, as gold.rebalances counts them."""
+    unowned_ms: Range = NOTHING
+    """Sum over partitions of the time without an owner, as gold.rebalances counts it."""
+    not_served_ms: Range = NOTHING
+    """Sum over partitions of the time without a living owner, including the time until the coordinator noticed that one
+    died.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class RebalanceAnswer:
     """A recorded rebalance, or one that would have been added. Times in epoch ms, ranges over the hypotheses."""
 
@@ -70,40 +86,23 @@ class RebalanceAnswer:
     """All verdicts of the hypotheses that reproduce it."""
     shift_ms: Range | None = None
     """How much later it would have happened; None if it would not, or may not, have happened."""
-    rebalances: Range = NOTHING
-    """Number of generations in its place, including follow-ups."""
-    recorded_rebalances: Range = NOTHING
-    """Number of these generations under the recorded settings."""
-    moved: Range = NOTHING
-    recorded_moved: Range = NOTHING
-    """Partitions that changed owner, as gold.rebalances counts them."""
-    unowned_ms: Range = NOTHING
-    recorded_unowned_ms: Range = NOTHING
-    """Sum over partitions of the time without an owner, as gold.rebalances counts it."""
-    not_served_ms: Range = NOTHING
-    recorded_not_served_ms: Range = NOTHING
-    """Sum over partitions of the time without a living owner, including the time until the coordinator noticed that one
-    died.
-    """
+    before: Measures = Measures()
+    """Under the recorded settings."""
+    after: Measures = Measures()
     confidence: str | None = None
     assumptions: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over the window, from plays under the recorded settings (`recorded_`) and under the changed ones."""
+    """Sums over the window."""
 
     recorded_count: int
     """Generations or epochs in the log."""
     reproduced_count: int
-    recorded_rebalances: Range
-    rebalances: Range
-    recorded_moved: Range
-    moved: Range
-    recorded_unowned_ms: Range
-    unowned_ms: Range
-    recorded_not_served_ms: Range
-    not_served_ms: Range
+    before: Measures
+    """Under the recorded settings."""
+    after: Measures
     hypotheses: int
     is_whole: bool = False
     """Nothing was left out or open."""

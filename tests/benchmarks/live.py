@@ -35,7 +35,9 @@ from coordinator_core.share_partition.state import (
 from coordinator_core.share_partition.window import next_fetch_offset
 from coordinator_core.share_state.coordinator import ShareCoordinator
 from coordinator_core.share_state.messages import InitializePartition, StateRequest, StateTopic
-from coordinator_core.share_state.persister import Persister, Send, exchange
+from coordinator_core.share_state.persister import Persister, Send
+from tests.coordinator_core.logs import CountingLog
+from tests.coordinator_core.share_state.exchange import exchange
 
 HEARTBEAT_COUNT: Final = 60_000
 ACKNOWLEDGEMENT_COUNT: Final = 30_000
@@ -72,6 +74,7 @@ def heartbeat_rate(start: Callable[[GroupCoordinator, int], Beat], member_count:
         now_ms=0,
         config=GroupCoordinatorConfig(group_share_max_size=1000, group_consumer_assignment_interval_ms=0),
         image=image_of([Topic("t", TOPIC_ID, PARTITION_COUNT)]),
+        log=CountingLog(),
     )
     heartbeat = start(coordinator, member_count)
     for number in range(4 * member_count):

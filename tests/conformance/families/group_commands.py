@@ -24,7 +24,6 @@ from coordinator_core.coordinator.config import config_of
 from coordinator_core.coordinator.errors import UnknownOperation
 from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.coordinator.log import CountingLog
 from coordinator_core.coordinator.modules import MODULES
 from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.coordinator.records import AppendedRecord, Producer, encode_record
@@ -43,6 +42,7 @@ from coordinator_core.share.messages import CleanedUpTopic, ShareGroupHeartbeatR
 from coordinator_core.streams.messages import StreamsGroupHeartbeatRequest
 from schemas.consumer_offsets import TOPIC, RecordType
 from tests.conformance.families.group_replay import differs, fold
+from tests.coordinator_core.logs import CountingLog
 from tests.message_json import json_of, message_of
 
 Json = dict[str, Any]

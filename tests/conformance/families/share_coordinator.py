@@ -15,7 +15,7 @@ from typing import Any, Final, NamedTuple
 from coordinator_core.coordinator.image import Topic, image_of
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.share_state.config import ShareCoordinatorConfig
-from coordinator_core.share_state.coordinator import MemoryLog, Outcome, ShareCoordinator
+from coordinator_core.share_state.coordinator import Outcome, ShareCoordinator
 from coordinator_core.share_state.messages import (
     DeletePartition,
     InitializePartition,
@@ -26,6 +26,7 @@ from coordinator_core.share_state.messages import (
 )
 from coordinator_core.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
 from coordinator_core.share_state.state import ShareShard
+from tests.coordinator_core.logs import MemoryLog
 from tests.message_json import json_of, message_of
 
 Json = Mapping[str, Any]

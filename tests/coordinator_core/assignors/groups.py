@@ -6,17 +6,18 @@ from collections.abc import Mapping
 from hypothesis import strategies as st
 
 from coordinator_core.assignors.client_group import Assignment, Subscription, Topic, TopicPartition
-from coordinator_core.assignors.server_group import (
-    GroupAssignment,
-    GroupSpec,
-    MemberSpec,
-    subscription_type_of,
-)
+from coordinator_core.assignors.server_group import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
 from coordinator_core.java.ordered import partitions_of_record
 from tests.strategies import uuids
 
 member_ids = st.lists(st.integers(0, 99).map("m{}".format), min_size=1, max_size=8, unique=True)
 racks = st.sampled_from(["r0", "r1", "r2"])
+
+
+def subscription_type_of(members: Mapping[str, MemberSpec]) -> SubscriptionType:
+    """HOMOGENEOUS if all members are subscribed to the same set of topics (ModernGroup.subscriptionType)."""
+    subscriptions = {frozenset(member.subscribed_topic_ids) for member in members.values()}
+    return SubscriptionType.HETEROGENEOUS if len(subscriptions) > 1 else SubscriptionType.HOMOGENEOUS
 
 
 @st.composite

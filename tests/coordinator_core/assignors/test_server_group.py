@@ -1,7 +1,7 @@
 """What server assignors are given."""
 
-from coordinator_core.assignors.server_group import MemberSpec, SubscriptionType, subscription_type_of
-from tests.coordinator_core.assignors.groups import A, B
+from coordinator_core.assignors.server_group import MemberSpec, SubscriptionType
+from tests.coordinator_core.assignors.groups import A, B, subscription_type_of
 
 
 def test_subscription_type_of() -> None:

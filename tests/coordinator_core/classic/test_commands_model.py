@@ -10,11 +10,11 @@ from hypothesis import strategies as st
 from coordinator_core.classic.live import EMPTY, PREPARING_REBALANCE, STABLE, LiveClassicGroup
 from coordinator_core.classic.messages import LeaveGroupRequest, MemberIdentity
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.coordinator.log import CountingLog
 from coordinator_core.replay import CoordinatorShard, replay_record
 from coordinator_core.state_dump import dump_shard
 from tests.coordinator_core.coordinator.clients import REBALANCE_TIMEOUT_MS, Clients
 from tests.coordinator_core.group_records import no_anomaly
+from tests.coordinator_core.logs import CountingLog
 
 MEMBERS = 6
 """Requests name one of so many of the ids which were handed out, or one that nobody has."""

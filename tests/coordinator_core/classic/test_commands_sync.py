@@ -35,6 +35,7 @@ from coordinator_core.share.state import ShareGroup
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.consumer import CONSUMER_GROUP_METADATA_KEY
 from tests.coordinator_core.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, Clients, state_of
+from tests.coordinator_core.logs import CountingLog
 
 
 def joined(count: int = 2) -> tuple[Clients, list[str]]:
@@ -340,7 +341,7 @@ def test_timers_of_members_that_are_gone_do_nothing() -> None:
 def test_groups_of_other_types() -> None:
     """Members of the classic protocol in a consumer group are its module's; share groups take none."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
-    clients.coordinator = GroupCoordinator((classic.MODULE,), now_ms=clients.now_ms)
+    clients.coordinator = GroupCoordinator((classic.MODULE,), now_ms=clients.now_ms, log=CountingLog())
     groups = clients.coordinator.shard.groups
     consumer = ConsumerGroup("g", members=Map({"m": ConsumerMember("m")}))
     clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": consumer})))

@@ -22,6 +22,7 @@ from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.shard import GroupCoordinator
 from tests.coordinator_core.consumer.members import A, B, C
+from tests.coordinator_core.logs import CountingLog
 
 STABLE, UNREVOKED, UNRELEASED, UNKNOWN = MemberState
 TOPICS = {"a": A, "b": B, "c": C}
@@ -128,7 +129,7 @@ def run(case: Case, **fields: object) -> tuple[ConsumerMember, ConsumerMember, l
         "g", members=Map({"m": member}), owners=Map({**dict.fromkeys(places, "other"), **dict.fromkeys(mine, "m")})
     )
     image = image_of([Topic(name, topic_id, 9) for name, topic_id in TOPICS.items()])
-    context = Context(GroupCoordinator((), now_ms=0, image=image), 0)
+    context = Context(GroupCoordinator((), now_ms=0, image=image, log=CountingLog()), 0)
     owned = None if case.owned is None else [TopicPartitions(t, n) for t, n in partitions(case.owned).items()]
     records: list[CoordinatorRecord] = []
     target = Target(case.target_epoch, partitions(case.target))
@@ -175,7 +176,7 @@ def test_a_pattern_counts_as_it_is_resolved() -> None:
     member = ConsumerMember("m", member_epoch=1, subscribed_topic_regex="r")
     for regexes, expected in (({}, ""), ({"r": ResolvedRegex(("b",), 0, 0)}, "b0@2")):
         group = ConsumerGroup("g", resolved_regexes=Map(regexes))
-        context = Context(GroupCoordinator((), now_ms=0, image=image), 0)
+        context = Context(GroupCoordinator((), now_ms=0, image=image, log=CountingLog()), 0)
         target = Target(2, partitions("a0 b0"))
         after = reconcile(context, group, member, target, (), [], subscription_changed=False)
         assert text_of(after.assigned) == expected
@@ -183,7 +184,7 @@ def test_a_pattern_counts_as_it_is_resolved() -> None:
 
 def test_who_just_came_and_reads_nothing_has_nothing_to_give_up() -> None:
     """At epoch 0, which only a group has that was classic and never had a generation."""
-    context = Context(GroupCoordinator((), now_ms=0), 0)
+    context = Context(GroupCoordinator((), now_ms=0, log=CountingLog()), 0)
     member = ConsumerMember("m")
     group = ConsumerGroup("g", assignment_epoch=0)
     records: list[CoordinatorRecord] = []

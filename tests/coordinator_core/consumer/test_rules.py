@@ -12,6 +12,7 @@ from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.rules import OffsetCommitter
 from coordinator_core.coordinator.shard import GroupCoordinator
 from coordinator_core.offsets.replay import ZERO_UUID
+from tests.coordinator_core.logs import CountingLog
 
 ORDERS, PAYMENTS = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 MEMBER = ConsumerMember("m", member_epoch=5, assigned={ORDERS: {0: 3}}, pending_revocation={PAYMENTS: {1: 5}})
@@ -22,7 +23,7 @@ def check(
 ) -> str:
     """Text of the refusal; empty where the commit is fine."""
     image = image_of([Topic("Orders", ORDERS, 1), Topic("Payments", PAYMENTS, 2)])
-    context = Context(GroupCoordinator((), now_ms=0, image=image), 0)
+    context = Context(GroupCoordinator((), now_ms=0, image=image, log=CountingLog()), 0)
     group = ConsumerGroup("g", members=Map({"m": member}))
     committer = OffsetCommitter("m", None, epoch, is_transactional, 10)
     try:

@@ -21,6 +21,7 @@ from coordinator_core.coordinator.image import Topic, image_of
 from coordinator_core.coordinator.modern_rules import can_update_target
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.shard import GroupCoordinator
+from tests.coordinator_core.logs import CountingLog
 
 A, B = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
 IMAGE = image_of([Topic("a", A, 3), Topic("b", B, 2)])
@@ -34,7 +35,7 @@ def group_of(*members: ConsumerMember, **fields: object) -> ConsumerGroup:
 
 
 def context() -> Context:
-    return Context(GroupCoordinator((), now_ms=5000, image=IMAGE), 5000)
+    return Context(GroupCoordinator((), now_ms=5000, image=IMAGE, log=CountingLog()), 5000)
 
 
 @pytest.mark.parametrize(

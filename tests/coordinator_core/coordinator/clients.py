@@ -17,12 +17,12 @@ from coordinator_core.classic.state import ClassicGroupState
 from coordinator_core.client_protocols import Subscription, encode_subscription
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.coordinator.log import CountingLog
 from coordinator_core.coordinator.modules import MODULES
 from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.coordinator.records import AppendedRecord, CoordinatorRecord, Producer
 from coordinator_core.coordinator.shard import GroupCoordinator
 from coordinator_core.offsets.messages import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
+from tests.coordinator_core.logs import CountingLog
 
 GROUP = "g"
 SESSION_TIMEOUT_MS = 10_000

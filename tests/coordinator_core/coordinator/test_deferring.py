@@ -7,13 +7,13 @@ import pytest
 from coordinator_core.codec import make
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.group_module import GroupModule
-from coordinator_core.coordinator.log import CountingLog
 from coordinator_core.coordinator.operation import Context, Outcome, Result
 from coordinator_core.coordinator.records import CoordinatorRecord, Producer
 from coordinator_core.coordinator.shard import GroupCoordinator
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE, MEMBER_METADATA
 from schemas.consumer_offsets.consumer import CONSUMER_GROUP_METADATA_KEY, CONSUMER_GROUP_METADATA_VALUE
+from tests.coordinator_core.logs import CountingLog
 
 NOW_MS = 1000
 LOST = Refused(ErrorCode.NOT_ENOUGH_REPLICAS)
@@ -71,7 +71,7 @@ MODULE = GroupModule("test", {"write": write, "write_each": write_each, "set_tim
 
 def coordinator(log: CountingLog | None = None) -> GroupCoordinator:
     """A coordinator which defers."""
-    return GroupCoordinator((MODULE,), now_ms=NOW_MS, log=log, is_deferring=True)
+    return GroupCoordinator((MODULE,), now_ms=NOW_MS, log=log or CountingLog(), is_deferring=True)
 
 
 def handle(under_test: GroupCoordinator, operation: str, request: object, now_ms: int = NOW_MS) -> Outcome:
@@ -102,7 +102,7 @@ def test_a_loss_is_reported_in_a_coordinators_words() -> None:
 
 def test_without_deferring_nothing_is_parked() -> None:
     """`on_append` is called at once."""
-    under_test = GroupCoordinator((MODULE,), now_ms=NOW_MS)
+    under_test = GroupCoordinator((MODULE,), now_ms=NOW_MS, log=CountingLog())
     outcome = handle(under_test, "write", [classic("g")])
     assert outcome.parked == ()
     assert under_test.live(Reported).lines == [(NOW_MS, None)]

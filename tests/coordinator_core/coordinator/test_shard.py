@@ -9,7 +9,6 @@ from coordinator_core.codec import make
 from coordinator_core.coordinator.errors import ErrorCode, Refused, UnknownOperation
 from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage, Topic
-from coordinator_core.coordinator.log import CountingLog
 from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord, Producer
 from coordinator_core.coordinator.shard import GroupCoordinator
@@ -17,6 +16,7 @@ from coordinator_core.errors import ContradictoryRecord
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE
 from schemas.consumer_offsets.consumer import CONSUMER_GROUP_METADATA_KEY, CONSUMER_GROUP_METADATA_VALUE
+from tests.coordinator_core.logs import CountingLog
 
 
 def classic_record(group_id: str, *, tombstone: bool = False) -> CoordinatorRecord:
@@ -124,7 +124,7 @@ def test_records_get_offsets_and_change_the_shard() -> None:
 
 def test_a_refused_request_changes_nothing() -> None:
     """The error is in the outcome; shard and log are what they were."""
-    coordinator = GroupCoordinator([MODULE], now_ms=10)
+    coordinator = GroupCoordinator([MODULE], now_ms=10, log=CountingLog())
     before = coordinator.shard
     outcome = coordinator.handle("refuse", None, now_ms=20)
     assert outcome.error is not None
@@ -146,7 +146,7 @@ def test_a_refused_append_is_reported_and_answered() -> None:
 
 def test_timers_run_at_their_deadlines() -> None:
     """One after the other, at their own time, with the place of their records."""
-    coordinator = GroupCoordinator([MODULE], now_ms=0)
+    coordinator = GroupCoordinator([MODULE], now_ms=0, log=CountingLog())
     coordinator.handle("schedule", (30, 10, 99), now_ms=100)
     outcome = coordinator.advance(150)
     assert [(fired.key, fired.at_ms, fired.first_record) for fired in outcome.fired] == [
@@ -168,7 +168,7 @@ def test_a_timer_whose_write_fails_runs_again() -> None:
 
 def test_tasks_run_once_in_order() -> None:
     """A key that is queued is not queued again."""
-    coordinator = GroupCoordinator([MODULE], now_ms=0)
+    coordinator = GroupCoordinator([MODULE], now_ms=0, log=CountingLog())
     queued = [coordinator.handle("queue", key, now_ms=1).response for key in ("b", "a", "b")]
     assert queued == [True, True, False]
     assert coordinator.run_tasks(5).tasks == ("b", "a")
@@ -197,7 +197,7 @@ def test_a_timer_without_back_off_is_dropped_when_it_fails() -> None:
 
 def test_an_overdue_timer_does_not_run_in_the_past() -> None:
     """Time goes on with requests; a timer that became due meanwhile runs at the time of the last one."""
-    coordinator = GroupCoordinator([MODULE], now_ms=0)
+    coordinator = GroupCoordinator([MODULE], now_ms=0, log=CountingLog())
     coordinator.handle("schedule", (10,), now_ms=0)
     coordinator.handle("queue", "a", now_ms=15)
     outcome = coordinator.advance(20)
@@ -209,7 +209,7 @@ def test_an_unloaded_coordinator_does_nothing_more() -> None:
     """Its modules are called first; then timers and tasks are gone."""
     reported = []
     module = GroupModule("other", on_unloaded=lambda context: reported.append(context.now_ms))
-    coordinator = GroupCoordinator([MODULE, module], now_ms=0)
+    coordinator = GroupCoordinator([MODULE, module], now_ms=0, log=CountingLog())
     coordinator.handle("schedule", (10,), now_ms=0)
     coordinator.handle("queue", "a", now_ms=0)
     coordinator.unload(now_ms=5)
@@ -220,7 +220,7 @@ def test_an_unloaded_coordinator_does_nothing_more() -> None:
 
 def test_a_module_may_bring_very_little() -> None:
     """Neither loading nor metadata concern everybody; operations are those of all modules."""
-    coordinator = GroupCoordinator([GroupModule("nothing"), MODULE], now_ms=0)
+    coordinator = GroupCoordinator([GroupModule("nothing"), MODULE], now_ms=0, log=CountingLog())
     coordinator.update_metadata(MetadataImage(), [], now_ms=1)
     assert coordinator.operations == {"write", "refuse", "schedule", "queue"}
     assert coordinator.unload(now_ms=2).completed == ()
@@ -245,7 +245,7 @@ def test_a_command_without_response_answers_a_failed_append_itself() -> None:
 
 def test_live_classic_groups_follow_the_records() -> None:
     """A group that is deleted, or becomes one of another type, is live no more."""
-    coordinator = GroupCoordinator([MODULE], now_ms=0)
+    coordinator = GroupCoordinator([MODULE], now_ms=0, log=CountingLog())
     coordinator.handle("write", (classic_record("a"), classic_record("b")), now_ms=1)
     tombstones = (classic_record("a", tombstone=True), classic_record("b", tombstone=True), consumer_record("b"))
     coordinator.handle("write", tombstones, now_ms=2)
@@ -256,7 +256,7 @@ def test_live_classic_groups_follow_the_records() -> None:
 
 def test_a_reload_loses_what_no_record_tells() -> None:
     """Timers, tasks and live objects are gone; groups are what the records say; the modules are called."""
-    coordinator = GroupCoordinator([MODULE], now_ms=0)
+    coordinator = GroupCoordinator([MODULE], now_ms=0, log=CountingLog())
     coordinator.handle("write", (classic_record("a"),), now_ms=1)
     coordinator.handle("schedule", (10,), now_ms=1)
     coordinator.handle("queue", "b", now_ms=1)
@@ -270,7 +270,7 @@ def test_a_reload_loses_what_no_record_tells() -> None:
 
 def test_a_new_image_is_reported() -> None:
     """Modules learn which topics changed, and see the new image."""
-    coordinator = GroupCoordinator([MODULE], now_ms=0)
+    coordinator = GroupCoordinator([MODULE], now_ms=0, log=CountingLog())
     image = MetadataImage().with_topic(Topic("t", "B" * 22, 3))
     coordinator.update_metadata(image, ["t"], now_ms=5)
     assert coordinator.live(Memory).seen[-1] == ["t"]
@@ -280,13 +280,13 @@ def test_a_new_image_is_reported() -> None:
 
 def test_mistakes_of_who_writes_commands_are_raised() -> None:
     """An operation nobody serves, one that two serve, and a record which contradicts the state."""
-    coordinator = GroupCoordinator([MODULE], now_ms=0)
+    coordinator = GroupCoordinator([MODULE], now_ms=0, log=CountingLog())
     with pytest.raises(UnknownOperation):
         coordinator.handle("fly", None, now_ms=1)
     with pytest.raises(UnknownOperation):
         coordinator.rules_of(object())
     with pytest.raises(ValueError, match="queue"):
-        GroupCoordinator([MODULE, MODULE], now_ms=0)
+        GroupCoordinator([MODULE, MODULE], now_ms=0, log=CountingLog())
     coordinator.handle("write", (classic_record("a"),), now_ms=1)
     before = coordinator.shard
     with pytest.raises(ContradictoryRecord):

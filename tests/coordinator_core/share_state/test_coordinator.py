@@ -10,11 +10,7 @@ from coordinator_core.coordinator.image import MetadataImage, Topic, image_of
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.share_state.combine import StateBatch
 from coordinator_core.share_state.config import ShareCoordinatorConfig
-from coordinator_core.share_state.coordinator import (
-    MemoryLog,
-    ShareCoordinator,
-    empty_shard,
-)
+from coordinator_core.share_state.coordinator import ShareCoordinator, empty_shard
 from coordinator_core.share_state.messages import (
     DeletePartition,
     InitializePartition,
@@ -30,6 +26,7 @@ from coordinator_core.share_state.messages import (
 )
 from coordinator_core.share_state.records import ShareStateRecord, replay_record
 from coordinator_core.share_state.state import SharePartitionKey, ShareSnapshot, ShareUpdate
+from tests.coordinator_core.logs import MemoryLog
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 OTHER_ID = "AAAAAAAAAAAAAAAAAAAAAg"

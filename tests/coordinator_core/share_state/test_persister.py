@@ -32,8 +32,10 @@ from coordinator_core.share_state.messages import (
     TopicResult,
     WritePartition,
 )
-from coordinator_core.share_state.persister import ATTEMPTS_MAX, Lookup, Persister, Send, backoff_ms, exchange
+from coordinator_core.share_state.persister import ATTEMPTS_MAX, Lookup, Persister, Send, backoff_ms
 from coordinator_core.share_state.state import SharePartitionKey
+from tests.coordinator_core.logs import MemoryLog
+from tests.coordinator_core.share_state.exchange import exchange
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
 KEY = SharePartitionKey("sg", TOPIC_ID, 0)
@@ -52,7 +54,7 @@ class Cluster:
         self.is_silent = False
         """The fault is that no response comes."""
         self.requests: list[Send] = []
-        self.coordinator = ShareCoordinator(now_ms=0, image=image_of([Topic("orders", TOPIC_ID, 4)]))
+        self.coordinator = ShareCoordinator(now_ms=0, image=image_of([Topic("orders", TOPIC_ID, 4)]), log=MemoryLog())
         self.coordinator.run("initialize_state", KEY, InitializePartition(0, 3, 0), now_ms=0)
         self.persister = Persister(lambda key: NODE if knows_coordinator else None, lambda: MIDDLE)
         self.partition = SharePartition(SharePartitionConfig(leader_epoch))

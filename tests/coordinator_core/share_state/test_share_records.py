@@ -11,7 +11,7 @@ from coordinator_core.coordinator.image import Topic, image_of
 from coordinator_core.errors import DecodeError, InvalidRecord
 from coordinator_core.share_state.combine import StateBatch
 from coordinator_core.share_state.config import ShareCoordinatorConfig
-from coordinator_core.share_state.coordinator import MemoryLog, ShareCoordinator, empty_shard
+from coordinator_core.share_state.coordinator import ShareCoordinator, empty_shard
 from coordinator_core.share_state.messages import (
     DeletePartition,
     InitializePartition,
@@ -21,6 +21,7 @@ from coordinator_core.share_state.messages import (
 )
 from coordinator_core.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
 from coordinator_core.share_state.state import SharePartitionKey, ShareSnapshot, ShareUpdate
+from tests.coordinator_core.logs import MemoryLog
 
 KEY = SharePartitionKey("sg", "AAAAAAAAAAAAAAAAAAAAAQ", 0)
 IMAGE = image_of([Topic("orders", KEY.topic_id, 4)])

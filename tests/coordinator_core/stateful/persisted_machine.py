@@ -23,12 +23,13 @@ from coordinator_core.share_partition.initialize import begin_initialization, co
 from coordinator_core.share_partition.state import PersisterError, ReadState, SharePartition, WriteState
 from coordinator_core.share_partition.states import TERMINAL, RecordState
 from coordinator_core.share_state.config import ShareCoordinatorConfig
-from coordinator_core.share_state.coordinator import MemoryLog, ShareCoordinator, empty_shard
+from coordinator_core.share_state.coordinator import ShareCoordinator, empty_shard
 from coordinator_core.share_state.messages import InitializePartition, PartitionResult, ReadPartition, WritePartition
 from coordinator_core.share_state.messages import ReadResult as ReadAnswer
 from coordinator_core.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
 from coordinator_core.share_state.state import SharePartition as PersistedState
 from coordinator_core.share_state.state import SharePartitionKey
+from tests.coordinator_core.logs import MemoryLog
 from tests.coordinator_core.share_partition.machine import SharePartitionMachine
 
 TOPIC = Topic("t", "T" * 21 + "A", 1)

@@ -164,7 +164,7 @@ def test_what_would_have_been_is_what_the_simulator_shows(case: Case, asked: str
 
     assert totals.reproduced_count == totals.recorded_count
     assert {answer.verdict for answer in answers}.isdisjoint({Verdict.CANNOT_TELL, Verdict.NOT_REPRODUCED})
-    assert totals.rebalances.least <= len(truth) <= totals.rebalances.most
+    assert totals.after.rebalances.least <= len(truth) <= totals.after.rebalances.most
     expected = []
     for answer in answers:
         if answer.verdict is Verdict.AVOIDED:
@@ -185,9 +185,9 @@ def test_the_recorded_settings_change_nothing() -> None:
     answers, totals = _compared(Case(MIXED), "session.timeout.ms=30000")
     assert {answer.verdict for answer in answers} == {Verdict.KEPT}
     assert all(answer.shift_ms == (0, 0) for answer in answers)
-    assert totals.rebalances == totals.recorded_rebalances
-    assert totals.unowned_ms == totals.recorded_unowned_ms
-    assert totals.not_served_ms == totals.recorded_not_served_ms
+    assert totals.after.rebalances == totals.before.rebalances
+    assert totals.after.unowned_ms == totals.before.unowned_ms
+    assert totals.after.not_served_ms == totals.before.not_served_ms
 
 
 @pytest.mark.parametrize("version", [KafkaVersion(4, 0), KafkaVersion(4, 4)], ids=str)
@@ -216,11 +216,11 @@ def test_a_static_deploy_saves_all_its_rebalances() -> None:
     answers, totals = _compared(Case(DEPLOY), "group.instance.id=static")
     avoided = [answer for answer in answers if answer.verdict is Verdict.AVOIDED]
     assert len(avoided) == 6
-    assert all(answer.rebalances == (0, 0) and answer.confidence == "LIKELY" for answer in avoided)
+    assert all(answer.after.rebalances == (0, 0) and answer.confidence == "LIKELY" for answer in avoided)
     assert "SAME_CLIENT" in avoided[0].assumptions
-    assert totals.moved == (0, 0) != totals.recorded_moved
-    assert 3 * 2 * 10_000 * 0.7 < totals.not_served_ms.least < 3 * 2 * 10_000 < totals.not_served_ms.most
-    assert totals.unowned_ms == (0, 0)
+    assert totals.after.moved == (0, 0) != totals.before.moved
+    assert 3 * 2 * 10_000 * 0.7 < totals.after.not_served_ms.least < 3 * 2 * 10_000 < totals.after.not_served_ms.most
+    assert totals.after.unowned_ms == (0, 0)
 
 
 def test_a_longer_session_costs_time_without_an_owner() -> None:
@@ -228,10 +228,10 @@ def test_a_longer_session_costs_time_without_an_owner() -> None:
     answers, totals = _compared(Case(CRASH), "session.timeout.ms=60000")
     moved = next(answer for answer in answers if answer.verdict is Verdict.MOVED)
     assert moved.shift_ms is not None and abs(moved.shift_ms.least - 30_000) < 6000
-    middle_ms = [sum(band) / 2 for band in (totals.recorded_not_served_ms, totals.not_served_ms)]
+    middle_ms = [sum(band) / 2 for band in (totals.before.not_served_ms, totals.after.not_served_ms)]
     longer_ms = middle_ms[1] - middle_ms[0]
     assert longer_ms == pytest.approx(2 * 30_000, rel=0.2)
-    assert totals.unowned_ms == totals.recorded_unowned_ms
+    assert totals.after.unowned_ms == totals.before.unowned_ms
 
 
 LONG_SESSION = Case(CRASH, protocol="consumer", assignor="", consumer_session_ms=60_000)
@@ -288,7 +288,7 @@ def test_paused_or_crashed_the_log_does_not_say(fault: str) -> None:
         assert "PAUSED_OR_CRASHED" in answer.assumptions
         assert Verdict.AVOIDED.value in answer.possible and len(answer.possible) > 1
     truth = Case(((fault, 100, 0, 50),), session_s=90).run().generations("g")
-    assert totals.rebalances.least <= len(truth) <= totals.rebalances.most
+    assert totals.after.rebalances.least <= len(truth) <= totals.after.rebalances.most
 
 
 def test_a_pause_which_the_session_bore_may_have_cost_it() -> None:
@@ -297,7 +297,7 @@ def test_a_pause_which_the_session_bore_may_have_cost_it() -> None:
     (may_be,) = [answer for answer in answers if answer.verdict is Verdict.MAY_BE_ADDED]
     truth = [line["ts_ms"] for line in Case(SHORT_PAUSE, session_s=10).run().generations("g")]
     assert any(abs(at - may_be.at_ms) <= TOLERANCE_MS for at in truth)
-    assert totals.rebalances.least < len(truth) <= totals.rebalances.most
+    assert totals.after.rebalances.least < len(truth) <= totals.after.rebalances.most
 
 
 def test_a_consumer_group_tells_a_pause_from_a_crash() -> None:
