@@ -7,7 +7,7 @@ strings as in all JSON.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
 from coordinator_core.classic.state import ClassicGroup
@@ -84,7 +84,9 @@ def _classic_group(group: ClassicGroup) -> Json:
         member.member_id: classic_member(member, [(group.protocol_name, member.subscription)])
         for member in group.members.values()
     }
-    return classic_group(group, members, (), _subscribed_topics(group))
+    subscriptions = [member.subscription for member in group.members.values()]
+    topics = subscribed_topics(group.protocol_type, group.protocol_name, subscriptions)
+    return classic_group(group, members, (), topics)
 
 
 def classic_group(group: Any, members: Json, pending_join: Iterable[str], topics: Iterable[str] | None) -> Json:
@@ -119,23 +121,24 @@ def classic_member(
     }
 
 
-def _subscribed_topics(group: ClassicGroup) -> list[str] | None:
-    """Topics of all members, or None if they are unknown (ClassicGroup.computeSubscribedTopics)."""
-    if group.protocol_type != CONSUMER_PROTOCOL_TYPE:
+def subscribed_topics(
+    protocol_type: str | None, protocol_name: str | None, subscriptions: Collection[bytes]
+) -> frozenset[str] | None:
+    """Topics of all members of a classic group, or None if they are unknown (ClassicGroup.computeSubscribedTopics)."""
+    if protocol_type != CONSUMER_PROTOCOL_TYPE:
         return None
-    if not group.members:
-        return []
-    if group.protocol_name is None:
+    if not subscriptions:
+        return frozenset()
+    if protocol_name is None:
         return None
     topics: set[str] = set()
     try:
-        for member in group.members.values():
+        for subscription in subscriptions:
             # Kafka reads every version as 0: later versions only append fields.
-            fields = decode(CONSUMER_PROTOCOL_SUBSCRIPTION, member.subscription, 0, position=VERSION_BYTES)
-            topics.update(fields.topics)
+            topics.update(decode(CONSUMER_PROTOCOL_SUBSCRIPTION, subscription, 0, position=VERSION_BYTES).topics)
     except DecodeError:
         return None
-    return sorted(topics)
+    return frozenset(topics)
 
 
 def _modern_group(group: ConsumerGroup | ShareGroup, group_type: str, subscription_type: str) -> Json:

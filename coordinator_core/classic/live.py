@@ -11,13 +11,11 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_core.classic.state import ClassicGroup, ClassicGroupState
-from coordinator_core.codec import decode
 from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.errors import DecodeError, IllegalTransition
+from coordinator_core.errors import IllegalTransition
 from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.java.hash_map import TABLE_SIZE_DEFAULT, grown, in_bucket_order
-from coordinator_core.state_dump import CONSUMER_PROTOCOL_TYPE, VERSION_BYTES, Json, classic_group, classic_member
-from schemas.client_protocols import CONSUMER_PROTOCOL_SUBSCRIPTION
+from coordinator_core.state_dump import CONSUMER_PROTOCOL_TYPE, Json, classic_group, classic_member, subscribed_topics
 
 EMPTY: Final = ClassicGroupState.EMPTY
 PREPARING_REBALANCE: Final = ClassicGroupState.PREPARING_REBALANCE
@@ -257,22 +255,9 @@ class LiveClassicGroup:
         return max(in_bucket_order(votes, string_hash_code), key=votes.__getitem__)
 
     def compute_subscribed_topics(self) -> frozenset[str] | None:
-        """Topics of all members, or None if they are unknown (ClassicGroup.computeSubscribedTopics)."""
-        if not self.uses_consumer_protocol:
-            return None
-        if not self.members:
-            return frozenset()
-        if self.protocol_name is None:
-            return None
-        topics: set[str] = set()
-        try:
-            for member in self.members.values():
-                # Any version is read as 0: later versions only append fields.
-                subscription = member.metadata(self.protocol_name)
-                topics.update(decode(CONSUMER_PROTOCOL_SUBSCRIPTION, subscription, 0, position=VERSION_BYTES).topics)
-        except DecodeError:
-            return None
-        return frozenset(topics)
+        """Topics of all members, or None if they are unknown."""
+        subscriptions = [member.metadata(self.protocol_name) for member in self.members.values()]
+        return subscribed_topics(self.protocol_type, self.protocol_name, subscriptions)
 
     def is_subscribed_to(self, topic: str) -> bool:
         """Whether members read the topic; true if the topics of consumers are unknown."""

@@ -153,14 +153,8 @@ def member_fields(group: Group, member: Member) -> MemberFields:
                 uses_classic_protocol=classic is not None,
             )
         case ShareMember():
-            return MemberFields(
-                instance_id=None,
-                client_id=member.client_id,
-                client_host=member.client_host,
-                rack_id=member.rack_id,
-                subscribed_topics=tuple(sorted(member.subscribed_topic_names)),
-                member_epoch=member.member_epoch,
-            )
+            names, epoch = tuple(sorted(member.subscribed_topic_names)), member.member_epoch
+            return MemberFields(None, member.client_id, member.client_host, member.rack_id, names, member_epoch=epoch)
         case StreamsMember():
             return MemberFields(
                 instance_id=member.instance_id,
