@@ -7,7 +7,7 @@ it.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from coordinator_core.classic.state import ClassicGroup, ClassicGroupState
@@ -160,17 +160,7 @@ class LiveClassicGroup:
     def replace_static_member(self, group_instance_id: str, member_id: str, new_member_id: str) -> LiveMember:
         """Give a static member a new id. Requests waiting under the old id must have been answered before."""
         old = self.members.pop(member_id)
-        member = LiveMember(
-            new_member_id,
-            old.group_instance_id,
-            old.client_id,
-            old.client_host,
-            old.rebalance_timeout_ms,
-            old.session_timeout_ms,
-            old.protocol_type,
-            old.protocols,
-            old.assignment,
-        )
+        member = replace(old, member_id=new_member_id, is_new=False, awaiting_join=None, awaiting_sync=None)
         self.members[new_member_id] = member
         if self.leader == member_id:
             self.leader = new_member_id

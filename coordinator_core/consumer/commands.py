@@ -34,8 +34,6 @@ from coordinator_core.consumer.messages import (
     CLASSIC_MEMBER_TYPE,
     CONSUMER_MEMBER_TYPE,
     ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-    DescribedConsumerGroup,
     DescribedConsumerMember,
 )
 from coordinator_core.consumer.reconciliation import PartitionEpochs, reconcile
@@ -59,7 +57,9 @@ from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.modern_messages import (
     Assignment,
     DescribedAssignment,
+    DescribedGroup,
     DescribedTopicPartitions,
+    HeartbeatResponse,
     TopicPartitions,
 )
 from coordinator_core.coordinator.modern_rules import group_of, member_of, other_type, static_member_of
@@ -82,7 +82,7 @@ NO_REBALANCE_TIMEOUT_MS: Final = -1
 
 
 def heartbeat(context: Context, request: ConsumerGroupHeartbeatRequest) -> Result:
-    """ConsumerGroupHeartbeat: a ConsumerGroupHeartbeatResponse."""
+    """ConsumerGroupHeartbeat: a HeartbeatResponse."""
     if request.member_epoch in {LEAVE_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH}:
         return _leave(context, request)
     records: list[CoordinatorRecord] = []
@@ -196,12 +196,12 @@ def _rebalance_timeout_ms(request: ConsumerGroupHeartbeatRequest) -> int | None:
 
 def _response(
     context: Context, request: ConsumerGroupHeartbeatRequest, member: ConsumerMember, updated: ConsumerMember
-) -> ConsumerGroupHeartbeatResponse:
+) -> HeartbeatResponse:
     """The response; it has the assignment if that changed, or if the request has all fields of the member."""
     has_subscription = request.subscribed_topic_names is not None or request.subscribed_topic_regex is not None
     is_full = _rebalance_timeout_ms(request) is not None and request.topic_partitions is not None and has_subscription
     is_sent = request.member_epoch == JOIN_GROUP_MEMBER_EPOCH or is_full or member.assigned != updated.assigned
-    return ConsumerGroupHeartbeatResponse(
+    return HeartbeatResponse(
         member_id=updated.member_id,
         member_epoch=updated.member_epoch,
         heartbeat_interval_ms=context.group_setting(request.group_id, "consumer_heartbeat_interval_ms"),
@@ -216,7 +216,7 @@ def _assignment(assigned: PartitionEpochs) -> Assignment:
 def _leave(context: Context, request: ConsumerGroupHeartbeatRequest) -> Result:
     """Remove a member; a static one may leave temporarily instead (consumerGroupLeave)."""
     group = group_of(context, request.group_id, ConsumerGroup, "consumer")
-    response = ConsumerGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
+    response = HeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
     if request.instance_id is None:
         return fence_members(context, group, (member_of(group, request.member_id),), response)
     member = static_member_of(group, request.member_id, request.instance_id)
@@ -229,17 +229,17 @@ def _leave(context: Context, request: ConsumerGroupHeartbeatRequest) -> Result:
 
 
 def describe(context: Context, group_ids: tuple[str, ...]) -> Result:
-    """ConsumerGroupDescribe: a tuple of DescribedConsumerGroup."""
+    """ConsumerGroupDescribe: a tuple of DescribedGroup."""
     return Result(response=tuple(_described(context, group_id) for group_id in group_ids))
 
 
-def _described(context: Context, group_id: str) -> DescribedConsumerGroup:
+def _described(context: Context, group_id: str) -> DescribedGroup:
     try:
         group = group_of(context, group_id, ConsumerGroup, "consumer")
     except Refused as refused:
-        return DescribedConsumerGroup(group_id, error_code=refused.code, error_message=refused.message)
+        return DescribedGroup(group_id, error_code=refused.code, error_message=refused.message)
     default = context.config.group_consumer_assignors[0]
-    return DescribedConsumerGroup(
+    return DescribedGroup(
         group_id,
         group_state=group.state.value,
         group_epoch=group.group_epoch,

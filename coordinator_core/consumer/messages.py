@@ -5,12 +5,7 @@ Field names and defaults are Kafka's (ConsumerGroupHeartbeatRequest.json and sim
 
 from dataclasses import dataclass
 
-from coordinator_core.coordinator.modern_messages import (
-    DescribedAssignment,
-    DescribedGroup,
-    HeartbeatResponse,
-    TopicPartitions,
-)
+from coordinator_core.coordinator.modern_messages import DescribedAssignment, TopicPartitions
 
 CLASSIC_MEMBER_TYPE = 0
 CONSUMER_MEMBER_TYPE = 1
@@ -38,11 +33,6 @@ class ConsumerGroupHeartbeatRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class ConsumerGroupHeartbeatResponse(HeartbeatResponse):
-    """See HeartbeatResponse."""
-
-
-@dataclass(frozen=True, slots=True)
 class DescribedConsumerMember:
     """A member. `assignment` includes partitions that it still has to revoke."""
 
@@ -57,8 +47,3 @@ class DescribedConsumerMember:
     assignment: DescribedAssignment
     target_assignment: DescribedAssignment
     member_type: int
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedConsumerGroup(DescribedGroup):
-    """Its members are DescribedConsumerMember."""

@@ -6,9 +6,9 @@ Problems are checked in Kafka's order; the first one is reported.
 from collections.abc import Iterator
 from typing import Final
 
-from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest, ConsumerGroupHeartbeatResponse
+from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.coordinator.modern_messages import Problem, empty_ids, first_text
+from coordinator_core.coordinator.modern_messages import HeartbeatResponse, Problem, empty_ids, first_text
 from coordinator_core.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -21,7 +21,7 @@ MEMBER_ID_REQUIRED_FROM_VERSION: Final = 1
 
 def refused_heartbeat(
     request: ConsumerGroupHeartbeatRequest, assignors: tuple[str, ...], api_version: int
-) -> ConsumerGroupHeartbeatResponse | None:
+) -> HeartbeatResponse | None:
     """The response to an invalid heartbeat, or None (throwIfConsumerGroupHeartbeatRequestIsInvalid).
 
     `assignors`: those of group.consumer.assignors. `api_version`: that of the request.
@@ -29,11 +29,11 @@ def refused_heartbeat(
     for problems in (_of_ids(request, api_version), _of_epoch(request)):
         text = first_text(problems)
         if text is not None:
-            return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=text)
+            return HeartbeatResponse(error_code=ErrorCode.INVALID_REQUEST, error_message=text)
     if request.server_assignor is None or request.server_assignor in assignors:
         return None
     text = f"ServerAssignor {request.server_assignor} is not supported. Supported assignors: {', '.join(assignors)}."
-    return ConsumerGroupHeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_ASSIGNOR, error_message=text)
+    return HeartbeatResponse(error_code=ErrorCode.UNSUPPORTED_ASSIGNOR, error_message=text)
 
 
 def _of_ids(request: ConsumerGroupHeartbeatRequest, api_version: int) -> Iterator[Problem]:

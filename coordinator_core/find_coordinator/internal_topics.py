@@ -4,9 +4,8 @@ Names, partition counts and settings are those of Kafka 4.3.1: GroupCoordinatorS
 TransactionStateManager.transactionTopicConfigs, ShareCoordinatorService.shareGroupStateTopicConfigs.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
 from coordinator_core.errors import NoInternalTopic
@@ -44,62 +43,34 @@ class CreatableTopic:
 
 def creatable_topic(name: str, config: InternalTopicsConfig) -> CreatableTopic:
     """How this topic is created; raises NoInternalTopic for any but the three."""
-    make = _MAKERS.get(name)
-    if make is None:
+    if name not in _TOPICS:
         raise NoInternalTopic(f"no coordinator keeps its state in {name!r}")
-    return make(config)
-
-
-def _offsets_topic(config: InternalTopicsConfig) -> CreatableTopic:
-    return CreatableTopic(
-        OFFSETS_TOPIC,
-        config.offsets_topic_num_partitions,
-        config.offsets_topic_replication_factor,
-        (
-            ("cleanup.policy", "compact"),
-            ("compression.type", "producer"),
-            ("segment.bytes", str(config.offsets_topic_segment_bytes)),
-        ),
+    prefix, fixed = _TOPICS[name]
+    partition_count, replication_factor, segment_bytes = (
+        getattr(config, f"{prefix}_{setting}") for setting in ("num_partitions", "replication_factor", "segment_bytes")
     )
+    configs = {**fixed, "segment.bytes": str(segment_bytes)}
+    if name != OFFSETS_TOPIC:
+        configs["min.insync.replicas"] = str(getattr(config, f"{prefix}_min_isr"))
+    return CreatableTopic(name, partition_count, replication_factor, tuple(sorted(configs.items())))
 
 
-def _transaction_topic(config: InternalTopicsConfig) -> CreatableTopic:
-    return CreatableTopic(
-        TRANSACTION_TOPIC,
-        config.transaction_state_log_num_partitions,
-        config.transaction_state_log_replication_factor,
-        (
-            ("cleanup.policy", "compact"),
-            ("compression.type", "uncompressed"),
-            ("min.insync.replicas", str(config.transaction_state_log_min_isr)),
-            ("segment.bytes", str(config.transaction_state_log_segment_bytes)),
-            ("unclean.leader.election.enable", "false"),
-        ),
-    )
-
-
-def _share_state_topic(config: InternalTopicsConfig) -> CreatableTopic:
-    return CreatableTopic(
-        SHARE_STATE_TOPIC,
-        config.share_coordinator_state_topic_num_partitions,
-        config.share_coordinator_state_topic_replication_factor,
-        (
-            ("cleanup.policy", "delete"),
-            ("compression.type", "producer"),
-            ("min.insync.replicas", str(config.share_coordinator_state_topic_min_isr)),
-            ("retention.ms", "-1"),
-            ("segment.bytes", str(config.share_coordinator_state_topic_segment_bytes)),
-        ),
-    )
-
-
-_MAKERS: Final = MappingProxyType(
-    {
-        OFFSETS_TOPIC: _offsets_topic,
-        TRANSACTION_TOPIC: _transaction_topic,
-        SHARE_STATE_TOPIC: _share_state_topic,
-    }
-)
+_TOPICS: Final[Mapping[str, tuple[str, Mapping[str, str]]]] = {
+    OFFSETS_TOPIC: ("offsets_topic", {"cleanup.policy": "compact", "compression.type": "producer"}),
+    TRANSACTION_TOPIC: (
+        "transaction_state_log",
+        {
+            "cleanup.policy": "compact",
+            "compression.type": "uncompressed",
+            "unclean.leader.election.enable": "false",
+        },
+    ),
+    SHARE_STATE_TOPIC: (
+        "share_coordinator_state_topic",
+        {"cleanup.policy": "delete", "compression.type": "producer", "retention.ms": "-1"},
+    ),
+}
+"""Topic -> what its settings in `InternalTopicsConfig` begin with, and the configs that no setting changes."""
 
 
 class TopicCreation:

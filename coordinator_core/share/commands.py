@@ -5,12 +5,12 @@ from typing import Final
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage
-from coordinator_core.coordinator.modern_messages import DescribedAssignment, DescribedTopicPartitions
+from coordinator_core.coordinator.modern_messages import DescribedAssignment, DescribedGroup, DescribedTopicPartitions
 from coordinator_core.coordinator.modern_rules import group_of
 from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.share.heartbeat import FENCE_MEMBER, fence_member, on_loaded, share_group_heartbeat
 from coordinator_core.share.live import on_metadata
-from coordinator_core.share.messages import DescribedShareGroup, DescribedShareMember
+from coordinator_core.share.messages import DescribedShareMember
 from coordinator_core.share.offsets import (
     alter_share_group_offsets,
     complete_delete_share_group_offsets,
@@ -31,16 +31,16 @@ ASSIGNOR_NAME: Final = "simple"
 
 
 def share_group_describe(context: Context, group_ids: tuple[str, ...]) -> Result:
-    """ShareGroupDescribe: a tuple of DescribedShareGroup. Groups of other types are not found."""
+    """ShareGroupDescribe: a tuple of DescribedGroup. Groups of other types are not found."""
     return Result(response=tuple(_described(context, group_id) for group_id in group_ids))
 
 
-def _described(context: Context, group_id: str) -> DescribedShareGroup:
+def _described(context: Context, group_id: str) -> DescribedGroup:
     try:
         group = group_of(context, group_id, ShareGroup, "share")
     except Refused as refused:
-        return DescribedShareGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, refused.message)
-    return DescribedShareGroup(
+        return DescribedGroup(group_id, ErrorCode.GROUP_ID_NOT_FOUND, refused.message)
+    return DescribedGroup(
         group_id,
         group_state=group.state.value,
         group_epoch=group.group_epoch,

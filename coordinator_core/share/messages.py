@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordinator_core.coordinator.modern_messages import DescribedAssignment, DescribedGroup, HeartbeatResponse
+from coordinator_core.coordinator.modern_messages import DescribedAssignment, HeartbeatResponse
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH
 from coordinator_core.offsets.replay import ZERO_UUID
 
@@ -64,11 +64,6 @@ class DescribedShareMember:
     assignment: DescribedAssignment
 
 
-@dataclass(frozen=True, slots=True)
-class DescribedShareGroup(DescribedGroup):
-    """Its members are DescribedShareMember."""
-
-
 # --- state of share partitions ---
 
 
@@ -90,12 +85,6 @@ class DeleteShareState:
     group_id: str
     partitions: TopicPartitionMap = field(default_factory=dict)
     error_code: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class CleanedUpTopic:
-    topic: str
-    topic_id: str
 
 
 # --- AlterShareGroupOffsets ---

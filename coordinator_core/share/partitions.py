@@ -23,6 +23,7 @@ from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.java.ordered import computed, copy_of, map_of, partitions_of_record
 from coordinator_core.kafka_versions import Since
+from coordinator_core.offsets.messages import DeletedTopic
 from coordinator_core.share.java_maps import (
     NamedPartitions,
     combined,
@@ -33,7 +34,6 @@ from coordinator_core.share.java_maps import (
 from coordinator_core.share.live import ShareLive, are_same
 from coordinator_core.share.messages import (
     UNINITIALIZED_START_OFFSET,
-    CleanedUpTopic,
     DeleteShareState,
     InitializeShareState,
     ShareStatePartitions,
@@ -212,7 +212,7 @@ def _doomed(context: Context, state_partitions: ShareGroupStatePartitions) -> Na
     return combined(doomed, again) if again else doomed
 
 
-def maybe_cleanup_share_group_state(context: Context, topics: tuple[CleanedUpTopic, ...]) -> Result:
+def maybe_cleanup_share_group_state(context: Context, topics: tuple[DeletedTopic, ...]) -> Result:
     """Topics were deleted from the cluster: remove their partitions from all groups. No response."""
     gone = {topic.topic_id: () for topic in topics}
     records = []

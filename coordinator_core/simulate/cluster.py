@@ -43,7 +43,7 @@ from coordinator_core.runtime.messages import Answer, EndTransaction, Request
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.runtime import CoordinatorRuntime
 from coordinator_core.runtime.share_machines import ShareMachines
-from coordinator_core.share.messages import CleanedUpTopic, InitializeShareState
+from coordinator_core.share.messages import InitializeShareState
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.simulate.clients.machine import RETRY_BACKOFF_MS, Send, Service
 from coordinator_core.simulate.clients.producer import InitProducerIdRequest
@@ -457,7 +457,7 @@ class Cluster:
         Source: GroupCoordinatorService.onMetadataUpdate. A coordinator that is loading at that time misses it.
         """
         self.update_metadata([topic])
-        deleted, cleaned_up = (DeletedTopic(topic, topic_id),), (CleanedUpTopic(topic, topic_id),)
+        deleted, cleaned_up = (DeletedTopic(topic, topic_id),), (DeletedTopic(topic, topic_id),)
         self._loop.after(INTERNAL_MS, self._ask_all, "on_topics_deleted", deleted)
         self._loop.after(INTERNAL_MS, self._ask_all, "maybe_cleanup_share_group_state", cleaned_up)
 

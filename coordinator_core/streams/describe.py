@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from coordinator_core.classic.messages import AUTHORIZED_OPERATIONS_OMITTED
 from coordinator_core.coordinator.errors import Refused
 from coordinator_core.coordinator.modern_rules import group_of
 from coordinator_core.coordinator.operation import Context, Result
@@ -13,7 +14,6 @@ from coordinator_core.streams.state import InternalTopic, StreamsGroup, StreamsM
 from coordinator_core.streams.topology import ConfiguredTopology
 
 NO_TASKS = TaskAssignment()
-AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,7 @@ from coordinator_core.offsets.messages import (
     OffsetFetchRequest,
     TxnOffsetCommitRequest,
 )
-from coordinator_core.share.messages import CleanedUpTopic, ShareGroupHeartbeatRequest, ShareStatePartitions
+from coordinator_core.share.messages import ShareGroupHeartbeatRequest, ShareStatePartitions
 from coordinator_core.streams.messages import StreamsGroupHeartbeatRequest
 from schemas.consumer_offsets import TOPIC, RecordType
 from tests.conformance.families.group_replay import differs, fold
@@ -96,7 +96,7 @@ OPERATIONS: dict[str, Operation] = {
     ),
     "sharePartitionDeleteRequests": Operation("share_partition_delete_requests", lambda node: (node["groupId"],)),
     "maybeCleanupShareGroupState": Operation(
-        "maybe_cleanup_share_group_state", lambda node: (message_of(CleanedUpTopic, node),)
+        "maybe_cleanup_share_group_state", lambda node: (message_of(DeletedTopic, node),)
     ),
     "streamsGroupHeartbeat": Operation("streams_group_heartbeat", partial(message_of, StreamsGroupHeartbeatRequest)),
 }

@@ -3,15 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator_core.consumer.messages import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
+from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.coordinator.modern_messages import TopicPartitions
+from coordinator_core.coordinator.modern_messages import HeartbeatResponse, TopicPartitions
 from coordinator_core.coordinator.modules import MODULES
 from coordinator_core.coordinator.records import AppendedRecord
 from coordinator_core.coordinator.shard import GroupCoordinator
@@ -62,15 +59,13 @@ class Members:
 
     def join(
         self, member_id: str, *topics: str, regex: str | None = None, **fields: Any
-    ) -> ConsumerGroupHeartbeatResponse | ErrorCode:
+    ) -> HeartbeatResponse | ErrorCode:
         """Join by names and by pattern, owning nothing."""
         self.owned[member_id] = ()
         fields = {"rebalance_timeout_ms": 5000, "subscribed_topic_names": topics, **fields}
         return self.heartbeat(member_id, epoch=0, subscribed_topic_regex=regex, **fields)
 
-    def heartbeat(
-        self, member_id: str, *, epoch: int | None = None, **fields: Any
-    ) -> ConsumerGroupHeartbeatResponse | ErrorCode:
+    def heartbeat(self, member_id: str, *, epoch: int | None = None, **fields: Any) -> HeartbeatResponse | ErrorCode:
         """A heartbeat with what the member knows; its answer, or the error."""
         epoch = self.epochs.get(member_id, 0) if epoch is None else epoch
         fields = {"topic_partitions": self.owned.get(member_id, ()), **fields}
@@ -79,7 +74,7 @@ class Members:
         self.records = list(outcome.records)
         if outcome.error is not None:
             return outcome.error.code
-        response: ConsumerGroupHeartbeatResponse = outcome.response
+        response: HeartbeatResponse = outcome.response
         self.epochs[member_id] = response.member_epoch
         if response.assignment is not None:
             self.owned[member_id] = response.assignment.topic_partitions
@@ -127,9 +122,9 @@ def shown(partition_epochs: Mapping[str, Any]) -> str:
     )
 
 
-def reported(response: ConsumerGroupHeartbeatResponse | ErrorCode) -> str | None:
+def reported(response: HeartbeatResponse | ErrorCode) -> str | None:
     """The assignment of an answer on one line; None where it has none."""
-    assert isinstance(response, ConsumerGroupHeartbeatResponse)
+    assert isinstance(response, HeartbeatResponse)
     if response.assignment is None:
         return None
     return shown({topic.topic_id: topic.partitions for topic in response.assignment.topic_partitions})

@@ -4,14 +4,11 @@ import pytest
 from msgspec.structs import replace
 
 from coordinator_core.classic.live import LiveClassicGroup
-from coordinator_core.consumer.messages import (
-    ConsumerGroupHeartbeatRequest,
-    ConsumerGroupHeartbeatResponse,
-)
+from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerGroupState, MemberState
 from coordinator_core.consumer.update import METADATA_REFRESH_INTERVAL_MS, MetadataWatch
 from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.coordinator.modern_messages import TopicPartitions
+from coordinator_core.coordinator.modern_messages import HeartbeatResponse, TopicPartitions
 from coordinator_core.share.state import ShareGroup
 from tests.coordinator_core.consumer.members import (
     CURRENT,
@@ -55,7 +52,7 @@ def test_the_first_member_gets_everything() -> None:
     """A fresh group is at epoch 1; its first bump gives 2, and the member is reconciled in the same heartbeat."""
     members = Members()
     response = members.join("m0", "a", "b")
-    assert isinstance(response, ConsumerGroupHeartbeatResponse)
+    assert isinstance(response, HeartbeatResponse)
     assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("m0", 2, 5000)
     assert reported(response) == "a0 a1 a2 b0 b1"
     assert members.kinds() == JOINED
@@ -149,7 +146,7 @@ def test_a_full_group_takes_nobody_new() -> None:
     members = Members(group_consumer_max_size=1)
     members.join("m0", "a")
     assert members.join("m1", "a") == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert isinstance(members.join("m0", "a"), ConsumerGroupHeartbeatResponse)
+    assert isinstance(members.join("m0", "a"), HeartbeatResponse)
 
 
 # --- the target ---
@@ -249,7 +246,7 @@ def test_epochs(epoch: int, owned: str | None, expected: ErrorCode) -> None:
         else tuple(TopicPartitions({"a": A, "b": B}[name[0]], (int(name[1]),)) for name in owned.split())
     )
     answer = members.heartbeat("m0", epoch=epoch, topic_partitions=partitions)
-    assert (ErrorCode.NONE if isinstance(answer, ConsumerGroupHeartbeatResponse) else answer) == expected
+    assert (ErrorCode.NONE if isinstance(answer, HeartbeatResponse) else answer) == expected
 
 
 def test_who_is_unknown_has_to_join() -> None:
@@ -284,7 +281,7 @@ def test_who_leaves_is_forgotten_and_the_others_take_over() -> None:
     """Tombstones from the leaves up, then the epoch."""
     members = two_members()
     response = members.heartbeat("m0", epoch=-1)
-    assert isinstance(response, ConsumerGroupHeartbeatResponse) and response.member_epoch == -1
+    assert isinstance(response, HeartbeatResponse) and response.member_epoch == -1
     assert members.kinds() == [CURRENT, TARGET, MEMBER, GROUP]
     assert reported(members.heartbeat("m1")) == "a0 a1 a2 b0 b1"
     members.wait(SESSION_MS)
@@ -508,7 +505,7 @@ def test_settings_of_the_group_come_before_the_brokers() -> None:
         "consumer_assignment_interval_ms": 100,
     }
     first = members.join("m1", "a")
-    assert isinstance(first, ConsumerGroupHeartbeatResponse)
+    assert isinstance(first, HeartbeatResponse)
     assert first.heartbeat_interval_ms == 7
     members.join("m2", "a")
     assert members.group.assignment_epoch < members.group.group_epoch, "the next target may not be computed yet"

@@ -8,12 +8,12 @@ from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic, image_of
 from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.kafka_versions import KafkaVersion
+from coordinator_core.offsets.messages import DeletedTopic
 from coordinator_core.share.live import ShareLive
 from coordinator_core.share.messages import (
     AlterOffsetsPartition,
     AlterOffsetsTopic,
     AlterShareGroupOffsetsRequest,
-    CleanedUpTopic,
     CompleteOffsetDeletion,
     DeleteOffsetsTopic,
     DeleteShareGroupOffsetsRequest,
@@ -244,11 +244,11 @@ def test_topics_which_are_gone_leave_every_column() -> None:
     alter(clients, "baz", {0: 1})
     clients.written()
     for topic, topic_id, count in (("x", "X" * 22, 0), ("foo", FOO, 1), ("baz", BAZ, 1)):
-        clients.ask("maybe_cleanup_share_group_state", (CleanedUpTopic(topic, topic_id),))
+        clients.ask("maybe_cleanup_share_group_state", (DeletedTopic(topic, topic_id),))
         assert clients.written() == [STATE_RECORD] * count
     assert columns(clients) == ({}, {BAR: ("bar", (0, 1))}, {})
     delete(clients, "bar")
-    clients.ask("maybe_cleanup_share_group_state", (CleanedUpTopic("bar", BAR),))
+    clients.ask("maybe_cleanup_share_group_state", (DeletedTopic("bar", BAR),))
     assert columns(clients) == ({}, {}, {})
 
 

@@ -22,7 +22,8 @@ from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.image import Topic
 from coordinator_core.coordinator.member_timers import session_key
 from coordinator_core.coordinator.metadata_hash import metadata_hash
-from coordinator_core.share.messages import CleanedUpTopic, ShareGroupHeartbeatRequest, ShareStatePartitions
+from coordinator_core.offsets.messages import DeletedTopic
+from coordinator_core.share.messages import ShareGroupHeartbeatRequest, ShareStatePartitions
 from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
 from tests.coordinator_core.coordinator.clients import GROUP, Clients
 from tests.coordinator_core.stateful.group_machine import GroupMachine
@@ -116,7 +117,7 @@ class ShareMachine(GroupMachine):
         elif partition_count == topic.partition_count:
             self.take_image(image.without_topic(name), name)
             self.accept_appends()  # where the log refuses this, Kafka leaves the group in want of a topic for ever
-            self.clients.ask("maybe_cleanup_share_group_state", (CleanedUpTopic(name, topic.topic_id),))
+            self.clients.ask("maybe_cleanup_share_group_state", (DeletedTopic(name, topic.topic_id),))
         if is_refused:
             self.refuse_the_next_append()
             self.all_beat()
