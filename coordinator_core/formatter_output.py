@@ -86,14 +86,14 @@ def encode_formatter_json(
     if record_type not in REGISTRY[topic]:
         raise LaterKafka(f"record type {record_type} is not one of {topic}")
     key_message, value_message = REGISTRY[topic][record_type]
-    key_fields = from_json(_object(key, "data"), key_message, 0)
+    key_fields = from_json(_data_of(key), key_message, 0)
     key_bytes = encode_key(topic, record_type, key_fields)
     if value is None:
         return key_bytes, None
     version = _number(value, "version")
     if version not in wire.message_versions(value_message):
         raise LaterKafka(f"{value_message.name} has no version {version}", _group_of(key_fields))
-    data = _object(value, "data")
+    data = _data_of(value)
     if topic == consumer_offsets.TOPIC and record_type == RecordType.GROUP_METADATA:
         data = _with_client_protocols(data, assignment_version)
     if topic == transaction_state.TOPIC:
@@ -148,7 +148,7 @@ def encode_metadata_json(node: Json, left_out: set[str] | None = None) -> bytes:
     version = _number(node, "version")
     if version not in wire.message_versions(message):
         raise LaterKafka(f"{message.name} has no version {version}")
-    return encode_metadata(message, from_json(_object(node, "data"), message, version, left_out=left_out), version)
+    return encode_metadata(message, from_json(_data_of(node), message, version, left_out=left_out), version)
 
 
 def formatter_record(node: Json) -> FormatterRecord:
@@ -193,8 +193,8 @@ def _number(node: Json, name: str) -> int:
 _DIGITS: Final = re.compile(r"[0-9]{1,5}", re.ASCII)
 
 
-def _object(node: Json, name: str) -> Mapping[str, Json]:
-    value = node.get(name) if isinstance(node, dict) else None
+def _data_of(node: Json) -> Mapping[str, Json]:
+    value = node.get("data") if isinstance(node, dict) else None
     if not isinstance(value, dict):
         raise EncodeError(NOT_JSON)
     return value

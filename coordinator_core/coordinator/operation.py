@@ -83,7 +83,8 @@ class Outcome:
     completed: tuple[Completed, ...] = ()
     fired: tuple[Fired, ...] = ()
     tasks: tuple[str, ...] = ()
-    parked: tuple[Parked, ...] = ()
+    parked: tuple[Any, ...] = ()
+    """Of a group coordinator: `Parked`."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -146,7 +146,6 @@ class ReplayedOperation:
         generation: int | None = None,
         member_id: str | None = None,
         topic: str | None = None,
-        partition: int | None = None,
         details: dict[str, str] | None = None,
     ) -> None:
         """Record an event. Event indexes are assigned when the operation is done."""
@@ -165,7 +164,7 @@ class ReplayedOperation:
                     generation,
                     member_id,
                     topic,
-                    partition,
+                    None,  # only deletions of offsets have a partition
                     details or _NO_DETAILS,
                 )
             )

@@ -15,7 +15,7 @@ import numpy as np
 
 from coordinator_core.coordinator.errors import Refused
 from coordinator_core.coordinator.records import NO_PRODUCER, Producer
-from coordinator_core.log.batch import Record, build_batch, build_marker
+from coordinator_core.log.batch import Record, build_batch, build_marker, encode_record
 from coordinator_core.log.compression import Codec
 from coordinator_core.log.kernels import HEADER_BYTES_V2
 
@@ -29,17 +29,9 @@ COMPRESSION_ESTIMATION_FACTOR: Final = np.float32(1.05)
 """MemoryRecordsBuilder.COMPRESSION_RATE_ESTIMATION_FACTOR, with its estimated ratio of 1."""
 
 
-def _varint_size(value: int) -> int:
-    """Bytes of a zigzag varint (ByteUtils.sizeOfVarint)."""
-    return max(1, -(-((value << 1) ^ (value >> 63)).bit_length() // 7))
-
-
 def record_size(key: bytes, value: bytes | None, offset_delta: int, timestamp_delta_ms: int) -> int:
     """Bytes of a record without headers inside a batch (DefaultRecord.sizeInBytes)."""
-    body = 2 + _varint_size(offset_delta) + _varint_size(timestamp_delta_ms)  # attributes and the count of headers
-    body += _varint_size(len(key)) + len(key)
-    body += _varint_size(-1) if value is None else _varint_size(len(value)) + len(value)
-    return _varint_size(body) + body
+    return len(encode_record(Record(offset_delta, timestamp_delta_ms, key, value), 0, 0))
 
 
 @dataclass(slots=True)

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused, answer_for_append_error
 from coordinator_core.coordinator.image import MetadataImage
-from coordinator_core.coordinator.operation import Completed
+from coordinator_core.coordinator.operation import Completed, Outcome
 from coordinator_core.errors import CoreError
 from coordinator_core.log.compression import Codec
 from coordinator_core.runtime.batching import Batcher, PendingBatch
 from coordinator_core.runtime.deferred import DeferredQueue, Waiting, WriteTimeouts
 from coordinator_core.runtime.loader import Loaded, Snapshot, load
-from coordinator_core.runtime.machines import MachineKind, StateMachine, StepOutcome
+from coordinator_core.runtime.machines import MachineKind, StateMachine
 from coordinator_core.runtime.messages import NO_REQUEST, Answer, EndTransaction, Request
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.states import REFUSAL, CoordinatorState, check_transition
@@ -313,7 +313,7 @@ class PartitionCoordinator:
 
     # --- batches ---
 
-    def _settle(self, request_id: int, outcome: StepOutcome) -> None:
+    def _settle(self, request_id: int, outcome: Outcome) -> None:
         """An operation ran: answer it now, or once its records, or earlier ones, are committed."""
         is_answered = request_id == NO_REQUEST
         for completed in outcome.completed:

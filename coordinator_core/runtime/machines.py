@@ -1,7 +1,8 @@
 """The state machines that the runtime drives: their interface, and the group coordinator as one of them."""
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from coordinator_core.anomalies import Anomaly
 from coordinator_core.classic.messages import HeartbeatResponse
@@ -11,7 +12,7 @@ from coordinator_core.coordinator.errors import Refused
 from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.modules import MODULES
-from coordinator_core.coordinator.operation import Completed, Outcome, Parked
+from coordinator_core.coordinator.operation import Outcome, Parked
 from coordinator_core.coordinator.records import Producer, encode_record
 from coordinator_core.coordinator.service import refusal
 from coordinator_core.coordinator.shard import GroupCoordinator
@@ -24,104 +25,96 @@ from coordinator_core.runtime.messages import Request
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 
 
-class StepOutcome(Protocol):
-    """The results of one step of a machine (such as `coordinator.operation.Outcome`)."""
+class StateMachine(ABC):
+    """One live coordinator: commands return records and a response, and only replay changes `state`.
+
+    `Outcome.parked` is what it continues (`resume`) once the records are committed, or lost.
+    """
 
     @property
-    def response(self) -> Any: ...
-    @property
-    def error(self) -> Refused | None: ...
-    @property
-    def completed(self) -> tuple[Completed, ...]:
-        """Responses that became available, to any request."""
-        ...
+    def has_tasks(self) -> bool:
+        """Whether background tasks are queued."""
+        return False
 
     @property
-    def parked(self) -> tuple[Any, ...]:
-        """What the machine continues (`StateMachine.resume`) once the records are committed, or lost."""
-        ...
-
-
-class StateMachine(Protocol):
-    """One live coordinator: commands return records and a response, and only replay changes `state`."""
-
-    @property
+    @abstractmethod
     def state(self) -> Any:
         """The immutable state after all records so far: a reference to it is a snapshot."""
-        ...
 
+    @abstractmethod
     def revert(self, state: Any) -> None:
         """Restore an earlier state."""
-        ...
 
-    def handle(self, request: Request, now_ms: int) -> StepOutcome:
+    @abstractmethod
+    def handle(self, request: Request, now_ms: int) -> Outcome:
         """Run a write operation; its records go to the machine's batcher."""
-        ...
 
-    def read(self, request: Request, state: Any, now_ms: int) -> StepOutcome:
+    def read(self, request: Request, state: Any, now_ms: int) -> Outcome:
         """Run a read operation on `state`, which may be older than the latest one."""
-        ...
+        return self.handle(request, now_ms)
 
-    def run_next_timer(self, now_ms: int) -> StepOutcome: ...
+    @abstractmethod
+    def run_next_timer(self, now_ms: int) -> Outcome: ...
 
-    def run_tasks(self, now_ms: int) -> StepOutcome: ...
+    def run_tasks(self, now_ms: int) -> Outcome:
+        return Outcome()
 
-    def resume(self, parked: Any, error: Refused | None, now_ms: int) -> StepOutcome:
+    @abstractmethod
+    def resume(self, parked: Any, error: Refused | None, now_ms: int) -> Outcome:
         """Continue an operation once its records are committed, or lost (error)."""
-        ...
 
+    @abstractmethod
     def end_transaction(self, producer: Producer, *, is_commit: bool, now_ms: int) -> None:
         """Write a transaction marker and replay it. Raises Refused if the log does."""
-        ...
 
-    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> StepOutcome:
+    @abstractmethod
+    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> Outcome:
         """Topics were created, enlarged or deleted."""
-        ...
 
-    def unload(self, now_ms: int) -> StepOutcome:
+    def unload(self, now_ms: int) -> Outcome:
         """Answer waiting requests and stop."""
-        ...
+        return Outcome()
 
+    @abstractmethod
     def next_deadline_ms(self) -> int | None: ...
 
-    @property
-    def has_tasks(self) -> bool: ...
 
-
-class MachineKind(Protocol):
+class MachineKind(ABC):
     """What the runtime needs to know about a type of coordinator."""
 
     topic: str
 
+    @abstractmethod
     def empty_state(self) -> Any: ...
 
+    @abstractmethod
     def replay(self, state: Any, record: Record, producer_id: int) -> Any:
-        """The state after a record of the log. Raises CoreError if Kafka's loader fails."""
-        ...
+        """The state after a record of the log; unknown types are skipped, as in CoordinatorLoaderImpl. Raises CoreError
+        if Kafka's loader fails: DecodeError for unreadable bytes, ContradictoryLog if its replay would throw."""
 
     def replay_marker(self, state: Any, producer_id: int, *, is_commit: bool) -> Any:
         """The state after a transaction marker of the log."""
-        ...
+        return state
 
+    @abstractmethod
     def start(self, state: Any, batcher: Batcher, image: MetadataImage, now_ms: int) -> StateMachine:
         """The live coordinator with a loaded state and its timers."""
-        ...
 
+    @abstractmethod
     def encode(self, record: Any) -> tuple[bytes, bytes | None]:
         """Key and value of a record that the machine wrote."""
-        ...
 
     def refusal(self, request: Request) -> Any:
         """The response to an invalid request, which must not reach a coordinator, or None."""
-        ...
+        return None
 
     def answer_while_loading(self, request: Request) -> Any:
         """The response during loading, instead of COORDINATOR_LOAD_IN_PROGRESS, or None."""
-        ...
+        return None
 
     def is_read(self, request: Request) -> bool:
         """Whether the operation reads the committed state and writes nothing."""
-        ...
+        return False
 
 
 READ_OPERATIONS: Final = frozenset(
@@ -138,7 +131,7 @@ READ_OPERATIONS: Final = frozenset(
 offsets."""
 
 
-class GroupMachine:
+class GroupMachine(StateMachine):
     """A `GroupCoordinator` as a state machine."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
@@ -201,7 +194,7 @@ class GroupMachine:
         return self.coordinator.timers.next_deadline_ms()
 
 
-class GroupMachines:
+class GroupMachines(MachineKind):
     """Group coordinators for `__consumer_offsets`."""
 
     topic = OFFSETS_TOPIC
@@ -214,10 +207,6 @@ class GroupMachines:
         return CoordinatorShard()
 
     def replay(self, state: CoordinatorShard, record: Record, producer_id: int) -> CoordinatorShard:
-        """Replay a record; unknown types are skipped, as in CoordinatorLoaderImpl.
-
-        Raises DecodeError for bytes that Kafka's loader cannot read, ContradictoryLog if its replay would throw.
-        """
         try:
             key = decode_key(OFFSETS_TOPIC, record.key or b"")
         except UnknownRecordType:

@@ -6,17 +6,17 @@ runtime's answer to its result in the response.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 from coordinator_core.coordinator.errors import Refused
 from coordinator_core.coordinator.image import MetadataImage
-from coordinator_core.coordinator.operation import Completed
+from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.coordinator.records import NO_PRODUCER, Producer
 from coordinator_core.errors import UnknownRecordType
 from coordinator_core.log.batch import Record
 from coordinator_core.lookup import SharePartitionKey, share_partition_partition
 from coordinator_core.runtime.batching import Batcher
+from coordinator_core.runtime.machines import MachineKind, StateMachine
 from coordinator_core.runtime.messages import NO_REQUEST, Answer, Request
 from coordinator_core.share_state.commands import OPERATIONS
 from coordinator_core.share_state.config import ShareCoordinatorConfig
@@ -58,16 +58,6 @@ def result_of(request: Request, answer: Answer) -> Result:
     return operation.refused(request.message.key.partition, answer.error.code, message)
 
 
-@dataclass(frozen=True, slots=True)
-class ShareOutcome:
-    """The results of one step of a share coordinator. `parked` run once the log is committed."""
-
-    response: Any = None
-    error: Refused | None = None
-    completed: tuple[Completed, ...] = ()
-    parked: tuple[Callable[[], None], ...] = ()
-
-
 class _RecordLog:
     """The batcher as a share coordinator's log: there are no transactions."""
 
@@ -78,10 +68,8 @@ class _RecordLog:
         return self._batcher.append(records, NO_PRODUCER, timestamp_ms)
 
 
-class ShareMachine:
-    """A `ShareCoordinator` as a state machine."""
-
-    has_tasks: Final = False
+class ShareMachine(StateMachine):
+    """A `ShareCoordinator` as a state machine. It has no tasks, and its requests wait only for the log."""
 
     def __init__(self, coordinator: ShareCoordinator, delete_records: Callable[[int], int]) -> None:
         self.coordinator = coordinator
@@ -94,44 +82,32 @@ class ShareMachine:
     def revert(self, state: ShareShard) -> None:
         self.coordinator.revert(state)
 
-    def handle(self, request: Request, now_ms: int) -> ShareOutcome:
+    def handle(self, request: Request, now_ms: int) -> Outcome:
         """Serve the part of a request for one share partition."""
         key, data = request.message
         result, _ = self.coordinator.run(request.operation, key, data, now_ms=now_ms)
-        return ShareOutcome(result)
+        return Outcome(result)
 
-    def read(self, request: Request, state: ShareShard, now_ms: int) -> ShareOutcome:
-        """Kafka schedules no reads here, so `state` is the latest one."""
-        return self.handle(request, now_ms)
-
-    def run_next_timer(self, now_ms: int) -> ShareOutcome:
+    def run_next_timer(self, now_ms: int) -> Outcome:
         """Run the jobs of the next deadline. The log is pruned once earlier records are committed."""
         deadline_ms = self.coordinator.next_deadline_ms()
         outcome = self.coordinator.advance(now_ms if deadline_ms is None else min(now_ms, deadline_ms))
         before_offset = outcome.delete_before_offset
-        return ShareOutcome(parked=() if before_offset is None else (lambda: self._prune(before_offset),))
+        return Outcome(parked=() if before_offset is None else (lambda: self._prune(before_offset),))
 
-    def run_tasks(self, now_ms: int) -> ShareOutcome:
-        """Nothing: there are no tasks."""
-        return ShareOutcome()
-
-    def resume(self, parked: Callable[[], None], error: Refused | None, now_ms: int) -> ShareOutcome:
+    def resume(self, parked: Callable[[], None], error: Refused | None, now_ms: int) -> Outcome:
         """Prune, unless earlier records are lost."""
         if error is None:
             parked()
-        return ShareOutcome()
+        return Outcome()
 
     def end_transaction(self, producer: Producer, *, is_commit: bool, now_ms: int) -> None:
         """Nothing: there are no transactions here, and a marker changes nothing."""
 
-    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> ShareOutcome:
+    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> Outcome:
         """Clean up after deleted topics."""
         self.coordinator.update_metadata(image, now_ms=now_ms)
-        return ShareOutcome()
-
-    def unload(self, now_ms: int) -> ShareOutcome:
-        """Nothing: requests wait only for the log."""
-        return ShareOutcome()
+        return Outcome()
 
     def next_deadline_ms(self) -> int | None:
         return self.coordinator.next_deadline_ms()
@@ -141,8 +117,9 @@ class ShareMachine:
         self.coordinator.records_deleted(before_offset)
 
 
-class ShareMachines:
-    """Share coordinators for `__share_group_state`."""
+class ShareMachines(MachineKind):
+    """Share coordinators for `__share_group_state`. No request is a read: Kafka schedules even the summary as a
+    write."""
 
     topic = TOPIC
 
@@ -153,16 +130,11 @@ class ShareMachines:
         return empty_shard(self.config)
 
     def replay(self, state: ShareShard, record: Record, producer_id: int) -> ShareShard:
-        """Replay a record; unknown types are skipped. Raises DecodeError for unreadable records."""
         try:
             decoded = decode_record(record.key or b"", record.value)
         except UnknownRecordType:
             return state
         return replay_record(state, decoded, record.offset)
-
-    def replay_marker(self, state: ShareShard, producer_id: int, *, is_commit: bool) -> ShareShard:
-        """A marker changes nothing."""
-        return state
 
     def start(self, state: ShareShard, batcher: Batcher, image: MetadataImage, now_ms: int) -> ShareMachine:
         coordinator = ShareCoordinator(
@@ -173,15 +145,3 @@ class ShareMachines:
     def encode(self, record: Any) -> tuple[bytes, bytes | None]:
         """Key and value of a ShareStateRecord."""
         return encode_record(record)
-
-    def refusal(self, request: Request) -> Any:
-        """None: the coordinator answers every request for one share partition."""
-        return None
-
-    def answer_while_loading(self, request: Request) -> Any:
-        """None: the error is the only response."""
-        return None
-
-    def is_read(self, request: Request) -> bool:
-        """False: Kafka schedules even the summary as a write."""
-        return False

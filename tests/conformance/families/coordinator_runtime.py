@@ -10,15 +10,14 @@ A case: `linger` (ms, or null: adaptive), `max` (max.message.bytes), `codec`, `s
 
 import gzip
 import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused, answer_for_append_error
 from coordinator_core.coordinator.image import MetadataImage
-from coordinator_core.coordinator.operation import Completed
+from coordinator_core.coordinator.operation import Outcome
 from coordinator_core.coordinator.records import NO_PRODUCER, Producer
 from coordinator_core.coordinator.timers import Timer, Timers
 from coordinator_core.errors import CoreError
@@ -27,6 +26,7 @@ from coordinator_core.log.compression import Codec
 from coordinator_core.log.records import iter_records
 from coordinator_core.runtime.batching import Batcher
 from coordinator_core.runtime.coordinator import MARKER_ANSWERS, RuntimeConfig
+from coordinator_core.runtime.machines import MachineKind, StateMachine
 from coordinator_core.runtime.messages import Answer, EndTransaction, Request
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.runtime import CoordinatorRuntime
@@ -59,31 +59,23 @@ def marker_of(producer_id: int, *, is_commit: bool) -> str:
     return f"{'COMMIT' if is_commit else 'ABORT'}{producer_id},"
 
 
-@dataclass(frozen=True, slots=True)
-class ToyOutcome:
-    """What a step gave. `parked` get the error with which its records were lost, or none."""
-
-    response: Any = None
-    error: Refused | None = None
-    completed: tuple[Completed, ...] = ()
-    parked: tuple[Callable[[Refused | None], None], ...] = ()
-
-
-class ToyMachine:
+class ToyMachine(StateMachine):
     """The state machine. `events` gets a line for every operation that is committed or lost, and every timer."""
 
-    has_tasks = False
-
     def __init__(self, state: str, batcher: Batcher, events: list[str]) -> None:
-        self.state = state
+        self._state = state
         self._batcher = batcher
         self._events = events
         self._timers = Timers()
 
-    def revert(self, state: str) -> None:
-        self.state = state
+    @property
+    def state(self) -> str:
+        return self._state
 
-    def handle(self, request: Request, now_ms: int) -> ToyOutcome:
+    def revert(self, state: str) -> None:
+        self._state = state
+
+    def handle(self, request: Request, now_ms: int) -> Outcome:
         step: Json = request.message
         producer = Producer(step["pid"], PRODUCER_EPOCH) if step["op"] == "txn" else NO_PRODUCER
         timer = step.get("timer")
@@ -95,13 +87,13 @@ class ToyMachine:
         except Refused as refused:
             if is_parked:
                 self._tell(step["id"], refused)
-            return ToyOutcome(error=Refused(answer_for_append_error(refused.code)))
-        return ToyOutcome(f"r{step['id']}", parked=(partial(self._tell, step["id"]),) if is_parked else ())
+            return Outcome(error=Refused(answer_for_append_error(refused.code)))
+        return Outcome(f"r{step['id']}", parked=(partial(self._tell, step["id"]),) if is_parked else ())
 
-    def read(self, request: Request, state: str, now_ms: int) -> ToyOutcome:
-        return ToyOutcome(state)
+    def read(self, request: Request, state: str, now_ms: int) -> Outcome:
+        return Outcome(state)
 
-    def run_next_timer(self, now_ms: int) -> ToyOutcome:
+    def run_next_timer(self, now_ms: int) -> Outcome:
         timer = self._timers.pop_due(now_ms)
         assert timer is not None
         self._events.append(f"timer {timer.key}")
@@ -110,29 +102,23 @@ class ToyMachine:
             self._append(details["records"], NO_PRODUCER, now_ms, is_atomic=True)  # type: ignore[index]
         except Refused as refused:
             self._retry(timer, refused, now_ms)
-            return ToyOutcome()
-        return ToyOutcome(parked=(partial(self._retry_now, timer),))
+            return Outcome()
+        return Outcome(parked=(partial(self._retry_now, timer),))
 
     def _retry_now(self, timer: Timer, error: Refused | None) -> None:
         self._retry(timer, error, self._now_ms)
 
-    def run_tasks(self, now_ms: int) -> ToyOutcome:
-        return ToyOutcome()
-
-    def resume(self, parked: Any, error: Refused | None, now_ms: int) -> ToyOutcome:
+    def resume(self, parked: Any, error: Refused | None, now_ms: int) -> Outcome:
         self._now_ms = now_ms
         parked(error)
-        return ToyOutcome()
+        return Outcome()
 
     def end_transaction(self, producer: Producer, *, is_commit: bool, now_ms: int) -> None:
         self._batcher.append_marker(producer, now_ms, committed=is_commit)
-        self.state += marker_of(producer.producer_id, is_commit=is_commit)
+        self._state += marker_of(producer.producer_id, is_commit=is_commit)
 
-    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> ToyOutcome:
-        return ToyOutcome()
-
-    def unload(self, now_ms: int) -> ToyOutcome:
-        return ToyOutcome()
+    def update_metadata(self, image: MetadataImage, changed_topics: Iterable[str], now_ms: int) -> Outcome:
+        return Outcome()
 
     def next_deadline_ms(self) -> int | None:
         return self._timers.next_deadline_ms()
@@ -144,10 +130,10 @@ class ToyMachine:
         if is_atomic or producer != NO_PRODUCER:
             first_offset = self._batcher.append(records, producer, now_ms)
             for offset, record in enumerate(records, first_offset):
-                self.state += entry_of(record.key, offset, producer.producer_id)
+                self._state += entry_of(record.key, offset, producer.producer_id)
             return
         for record in records:
-            self.state += entry_of(record.key, self._batcher.append_one(record, now_ms), -1)
+            self._state += entry_of(record.key, self._batcher.append_one(record, now_ms), -1)
 
     def _tell(self, number: int, error: Refused | None) -> None:
         outcome = "ok" if error is None else answer_for_append_error(error.code).name
@@ -163,7 +149,7 @@ class ToyMachine:
             self._schedule(timer.arguments[0], now_ms + timer.retry_backoff_ms)  # type: ignore[arg-type]
 
 
-class ToyMachines:
+class ToyMachines(MachineKind):
     """The kind of the toy. While `fails_to_load`, no log can be loaded."""
 
     topic = "__consumer_offsets"
@@ -189,12 +175,6 @@ class ToyMachines:
 
     def encode(self, record: ToyRecord) -> tuple[bytes, bytes | None]:
         return record.key.encode(), None if record.size < 0 else bytes(record.size)
-
-    def refusal(self, request: Request) -> None:
-        return None
-
-    def answer_while_loading(self, request: Request) -> None:
-        return None
 
     def is_read(self, request: Request) -> bool:
         return request.operation == "read"
