@@ -71,10 +71,14 @@ try:
 except Exception as error:
     print(type(error).__name__, error)
 records = spark.read.parquet(f"{folder}/raw")
-topics, configs = read("silver.topics"), read("silver.configs")
+topics, configs, counts = read("silver.topics"), read("silver.configs"), read("silver.partition_counts")
 groups = groupledger.replay_groups(records, cluster_id=cluster_id, topics=topics)
 shares = groupledger.replay_share_partitions(records, cluster_id=cluster_id, topics=topics)
-groupledger.audit_groups(groups, topics=topics, configs=configs).rebalances.write.parquet(f"{folder}/gold.rebalances")
+batches = spark.read.format("delta").load(f"{warehouse}/bronze/record_batches")
+of_groups = groupledger.audit_groups(
+    groups, topics=topics, configs=configs, partition_counts=counts, batches=batches
+)
+of_groups.rebalances.write.parquet(f"{folder}/gold.rebalances")
 of_shares = groupledger.audit_share_partitions(shares, groups=groups, configs=configs)
 of_shares.redeliveries.write.parquet(f"{folder}/gold.redeliveries")
 groupledger.register(spark)
