@@ -76,6 +76,14 @@ def read_logs(directory: Path, topics: Sequence[str] = TOPICS) -> Mapping[Place,
     return logs
 
 
+def log_starts(directory: Path) -> Mapping[Place, int]:
+    """Log start offsets inside a log's first segment, as a broker that has ended left them. What is below them is
+    deleted: no fetch returns it, though the file of the segment holds it until the whole segment goes."""
+    lines = (directory / "log-start-offset-checkpoint").read_text().splitlines()[2:]  # after the version and the count
+    entries = (line.split() for line in lines)
+    return {(topic, int(partition)): int(offset) for topic, partition, offset in entries}
+
+
 def _folders(directory: Path, topics: Sequence[str]) -> Iterator[Path]:
     for topic in topics:
         yield from (path for path in directory.glob(f"{topic}-*") if path.name.removeprefix(f"{topic}-").isdigit())

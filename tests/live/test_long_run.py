@@ -17,7 +17,7 @@ import pytest
 from tests.conftest import IS_TEST_LIVE
 from tests.live.broker import CLIENT_SETTINGS, PRUNING_SETTINGS, LiveBroker
 from tests.live.clients import LiveClients, PlayedGroup
-from tests.live.disk import DiskBatch, DiskWatch, Place, read_logs
+from tests.live.disk import DiskBatch, DiskWatch, Place, log_starts, read_logs
 from tests.live.job import Job, capture_words
 from tests.live.kafka_home import KafkaHome
 from tests.live.ledger import rows_in
@@ -48,6 +48,8 @@ class Run:
     """Every batch that was ever in a segment file, in every form."""
     disk: Mapping[Place, list[DiskBatch]]
     """The segment files at the end."""
+    starts: Mapping[Place, int]
+    """Log start offsets that the files alone do not show."""
     captures_said: str
     verify_said: str
     verify_code: int
@@ -97,8 +99,8 @@ def run(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Run:
             verify_said = verify.said
         broker.stop()
         watch.stop()
-        disk = read_logs(broker.data)
-    return Run(groups, root / "warehouse", watch.seen, disk, captures_said, verify_said, verify_code)
+        disk, starts = read_logs(broker.data), log_starts(broker.data)
+    return Run(groups, root / "warehouse", watch.seen, disk, starts, captures_said, verify_said, verify_code)
 
 
 def test_it_was_a_busy_life(run: Run) -> None:
@@ -123,11 +125,11 @@ def test_bronze_is_what_was_on_disk(run: Run) -> None:
 
 
 def test_nothing_that_was_there_to_read_is_missing(run: Run) -> None:
-    """Every record of the segment files at the end, up to where capture ended, is in bronze."""
+    """Every record of the segment files at the end, from the log start offset to where capture ended, is in bronze."""
     bronze, coverage = run.rows("bronze.record_batches"), run.rows("bronze.coverage")
     for place, batches in run.disk.items():
-        end = coverage[place][-1]["to_offset"] + 1 if place in coverage else 0
-        on_disk = {offset for batch in batches for offset in batch.offsets() if offset < end}
+        start, end = run.starts.get(place, 0), coverage[place][-1]["to_offset"] + 1 if place in coverage else 0
+        on_disk = {offset for batch in batches for offset in batch.offsets() if start <= offset < end}
         assert on_disk <= offsets_of(bronze.get(place, ())), place
 
 
