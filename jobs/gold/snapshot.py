@@ -221,12 +221,29 @@ class LogsSeen:
             {log: tuple(sorted(offsets)) for log, offsets in changes.items()},
             {log: tuple(sorted(offsets)) for log, offsets in missing.items()},
             {
-                log: (((0, min(offsets) - 1),) if min(offsets) else ()) + tuple(sorted(dumped.get(log, ())))
+                log: tuple(sorted([*dumped.get(log, ()), *leaderless_places(files.get(log, ()), min(offsets))]))
                 for log, offsets in changes.items()
             },
             frozenset(deleted_ranges(warehouse, cluster_id)),
             _unread(warehouse, of_cluster),
         )
+
+
+def leaderless_places(files: Sequence[TableFile], first_epoch_at: int) -> list[tuple[int, int]]:
+    """Ranges of offsets of a log partition whose batches have no leader epoch: those before the first one that has, and
+    others in message formats before 2, which brokers write again if `log.message.format.version` is lowered.
+    """
+    places = [(0, first_epoch_at - 1)] if first_epoch_at else []
+    later = [file for file in files if file.maximum.get("last_offset", first_epoch_at) >= first_epoch_at]
+    if all(file.minimum.get("magic", 0) >= FIRST_WITH_EPOCHS for file in later):
+        return places
+    columns = ["base_offset", "last_offset", "magic"]
+    rows = pa.concat_tables(read_file(file, RECORD_BATCHES, columns) for file in later).sort_by("base_offset")
+    rows = rows.filter(pc.greater_equal(rows["last_offset"], first_epoch_at))
+    has_none = np.concatenate([[False], numbers_of(rows["magic"]) < FIRST_WITH_EPOCHS, [False]])
+    edges = np.flatnonzero(has_none[1:] != has_none[:-1])
+    firsts, lasts = numbers_of(rows["base_offset"])[edges[::2]], numbers_of(rows["last_offset"])[edges[1::2] - 1]
+    return [*places, *zip(firsts.tolist(), lasts.tolist(), strict=True)]
 
 
 def erasure_places(files: Sequence[TableFile]) -> list[int]:
@@ -253,6 +270,8 @@ def _unread(warehouse: Warehouse, of_cluster: Mapping[str, str]) -> dict[LogPart
     return found
 
 
+FIRST_WITH_EPOCHS: Final = 2
+"""The first message format whose batches have a leader epoch."""
 _GAP_KINDS: Final = frozenset({CoverageKind.MISSING.name, CoverageKind.CORRUPT.name})
 """Compaction is not among them: it keeps the newest record of each key."""
 

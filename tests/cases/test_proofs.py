@@ -172,6 +172,26 @@ def test_records_without_a_leader_epoch(ledger: Ledger, tmp_path: Path, magic: i
     assert last_rebalance(ledger) == ("MEMBER_LEFT", confidence)
 
 
+@pytest.mark.parametrize("nights", [1, 2])
+def test_a_leader_that_writes_an_older_format_again(ledger: Ledger, tmp_path: Path, nights: int) -> None:
+    """With a lowered log.message.format.version the second generation has no epoch, behind records that have one; a
+    later epoch shows who wrote the third and the fourth."""
+    log = SmallLog()
+    log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS)
+    log.generation("g", 2, {"a": (0, 1)}, NOON_MS + 20_000, magic=1)
+    if nights == 2:
+        ledger.night(log.write(tmp_path / "first"), number=1)
+    log.leader_epoch = 1
+    log.generation("g", 3, {"a": (0,), "b": (1,)}, NOON_MS + 30_000)
+    log.generation("g", 4, {"a": (0, 1)}, NOON_MS + 40_000)
+    ledger.night(log.write(tmp_path / "logs"), number=2)
+    rows = sorted(ledger.rows("gold.rebalances"), key=lambda row: int(row["to_generation"]))
+    assert [(row["cause"], row["confidence"]) for row in rows if row["to_generation"] in (2, 4)] == [
+        ("MEMBER_LEFT", "LIKELY"),
+        ("MEMBER_LEFT", "CERTAIN"),
+    ]
+
+
 def test_a_group_that_is_deleted_just_after_its_topic(ledger: Ledger, tmp_path: Path) -> None:
     """Its deletion may come before the coordinator knows of the topic's: both write these records."""
     log = SmallLog()
