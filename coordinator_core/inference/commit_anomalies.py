@@ -142,6 +142,7 @@ class GenerationsAt:
         self._is_empty = empty & is_followed
         # generations in between are missing, and may have had members
         self._is_unknown = empty & ~is_followed
+        self._is_followed = is_followed
         self._had_members = np.array([row.generation > 0 for row in self._rows], np.bool_)
 
     def at(self, log_offset: int) -> GenerationRow | None:
@@ -152,6 +153,11 @@ class GenerationsAt:
         """Where the generation at a log offset begins; -1 if there is none."""
         index = bisect_right(self._begins, log_offset) - 1
         return self._begins[index] if index >= 0 else -1
+
+    def are_missing_behind(self, log_offset: int) -> bool:
+        """Whether generations between the one at a log offset and the next are not in the log."""
+        index = bisect_right(self._begins, log_offset) - 1
+        return index >= 0 and not self._is_followed[index]
 
     def type_at(self, log_offset: int) -> str | None:
         """The group's type at a log offset; that of the nearest generation if there is none."""
@@ -277,7 +283,9 @@ def _anomaly(
 ) -> AnomalyRow:
     owner = owners.at(commit.topic, commit.partition, commit.log_offset)
     is_empty = groups.is_empty_at(commit.log_offset)
-    if life.has_gap(groups.begin_at(commit.log_offset), commit.log_offset):
+    begin = groups.begin_at(commit.log_offset)
+    is_compacted = groups.are_missing_behind(commit.log_offset) and life.has_hole(begin, commit.log_offset)
+    if is_compacted or life.has_gap(begin, commit.log_offset):
         # members may have come, or gone, in the missing part
         owner = is_empty = None
     before, after = _offsets_of(commit, in_force)

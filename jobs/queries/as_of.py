@@ -157,7 +157,7 @@ class SilverAt:
         those._group_ids = pa.array(sorted(set(group_ids)), pa.string())
         return those
 
-    def at(self, at_ms: int) -> Self:
+    def at(self, at_ms: int | None) -> Self:
         """The same runs and groups, as of another time."""
         then = copy(self)
         then.at_ms = at_ms

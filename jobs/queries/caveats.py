@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from coordinator_core.coverage import CoverageKind
 from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import key_partition
+from coordinator_core.plurals import counted
 from jobs.bronze.coverage import LOG_START
 from jobs.console.names import names_of, short, some_of
 from jobs.console.output import Value, time_text
@@ -49,13 +50,19 @@ def caveats_of(
 
     `with_offsets`: the answer shows committed offsets. `share_groups`: those of which it shows share state.
     """
-    found = [*moved(silver, groups), *_untimed(silver, groups), *_gaps(silver, groups), *_failed(silver, groups)]
+    found = [*moved(silver, groups), *_untimed(silver, groups), *holes_before(silver, groups), *_failed(silver, groups)]
     found += _moved_shares(silver, share_groups)
     found += _share_gaps(silver, share_groups)
     found += (Caveat((it.group_id,), unread_records_text(it)) for it in unread_records(silver, groups))
     if with_offsets:
         found += _undecided(silver, groups)
     return found
+
+
+def holes_before(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
+    """Only the caveats about what is missing of the log before the time."""
+    yield from _gaps(silver, groups)
+    yield from _compacted(silver, groups)
 
 
 def log_remarks(
@@ -190,6 +197,34 @@ def _gaps(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
     for log_partition, text in _holes(silver, GROUPS_LOG):
         if log_partition in by_log:
             yield Caveat(tuple(sorted(by_log[log_partition])), text)
+
+
+def _compacted(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
+    """Records before the time that compaction had removed when the log was read. Later records replaced them, perhaps
+    not before the time. What was replaced after the log was read is in bronze."""
+    if silver.at_ms is None:
+        return
+    by_log = _by_log(groups)
+    found: dict[int, list[tuple[int, int]]] = {}
+    after: dict[int, int | None] = {}
+    for row in sorted(silver.coverage(GROUPS_LOG), key=lambda row: (row["partition"], row["from_offset"])):
+        log_partition, first = row["partition"], row["from_offset"]
+        if row["last_timestamp"] is not None:
+            after[log_partition] = epoch_ms(row["last_timestamp"])
+        if row["kind"] != CoverageKind.COMPACTED.name or log_partition not in by_log:
+            continue
+        if epoch_ms(row["observed_at"]) > silver.at_ms and _may_be_before(
+            silver, (GROUPS_LOG, log_partition), first, after.get(log_partition)
+        ):
+            found.setdefault(log_partition, []).append((first, row["to_offset"]))
+    for log_partition, ranges in sorted(found.items()):
+        count = sum(last - first + 1 for first, last in ranges)
+        yield Caveat(
+            tuple(sorted(by_log[log_partition])),
+            f"{counted(count, 'record')} of {GROUPS_LOG}-{log_partition} between offsets {min(ranges)[0]} and "
+            f"{max(ranges)[1]} had been compacted when it was read: if one of them was in force at that time, an older "
+            "one or none is shown in its place",
+        )
 
 
 def _share_gaps(silver: SilverAt, group_ids: Collection[str]) -> Iterator[Caveat]:

@@ -24,7 +24,7 @@ from jobs.console.output import Column, Value, printable, table_lines, write_csv
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import NoSuchGroupError
 from jobs.queries.as_of import GROUPS_LOG, SAMPLE_AGE_MAX_MS, SilverAt
-from jobs.queries.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, lines_of, notes_by_group, twice
+from jobs.queries.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, holes_before, lines_of, notes_by_group, twice
 from jobs.queries.group_model import Group, Member, SampledEnd, TopicPartition
 from jobs.queries.in_log import share_remarks
 from jobs.queries.logged_coordinators import logged_coordinators
@@ -199,11 +199,13 @@ class Description:
 
 def _not_there(silver: SilverAt, missing: Sequence[str]) -> str:
     """A sentence: which groups do not exist, and which of them may have existed."""
+    later = {it.group_id: it.log_partition for it in silver.at(None).of_groups(missing).groups()}
     unread = unread_records(silver, missing)
     remarks = [f"; {printable(it.group_id)[:100]}: {unread_records_text(it)}" for it in unread]
     failures = [failure_text(it) for it in silver.failures() if it.group_id is None or it.group_id in missing]
     if failures:
         remarks.append(f"; not all could be replayed: {'; '.join(failures)}")
+    remarks += (f"; {caveat.text}" for caveat in holes_before(silver, later))
     return f"no such group at that time: {', '.join(printable(name)[:100] for name in missing)}{''.join(remarks)}"
 
 

@@ -126,7 +126,8 @@ def find_owners(warehouse: Warehouse, cluster_id: str, *, topic: str, partition:
         for holding in known
         for it in holding
     )
-    caveats = caveats_of(newest, {it.row.group_id: it.log_partition for it in owners}, with_offsets=False)
+    # without an owner, what is missing of the logs of those that ever owned it matters
+    caveats = caveats_of(newest, {it.row.group_id: it.log_partition for it in owners or ever}, with_offsets=False)
     if several:
         caveats.append(twice(newest, several))
     unread = unread_groups(everybody, *((everybody.holds(),) if ever else ()), topic=topic)

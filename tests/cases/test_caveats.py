@@ -12,7 +12,7 @@ from coordinator_core.lookup import SharePartitionKey, key_partition
 from jobs.cli import app as cli
 from jobs.cli_enums import Listing, View
 from jobs.console.progress import Steps
-from jobs.errors import ArgumentError
+from jobs.errors import ArgumentError, NoSuchGroupError
 from jobs.operations.nightly import run_capture
 from jobs.operations.run_context import RunContext
 from jobs.queries.as_of import SilverAt
@@ -24,7 +24,7 @@ from schemas import share_group_state
 from schemas.consumer_offsets import RecordType
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
-from tests.cases.test_answers import described, restored
+from tests.cases.test_answers import described, owned, restored
 from tests.coordinator_core.group_records import T1
 from tests.jobs.dump_builders import kafka_rows, write_json_lines
 from tests.jobs.in_process import in_process
@@ -126,6 +126,59 @@ def test_a_hole_in_the_log_partition_of_a_group_is_said(ledger: Ledger, tmp_path
     assert not any("CORRUPT" in line for line in restored(ledger, "h", LATER)[1])
     assert not any("CORRUPT" in line for line in restored(ledger, "g", iso(NOON_MS))[1])
     assert any(hole in line for line in restored(ledger, "g", iso(NOON_MS + 2 * MINUTE))[1])
+
+
+def test_what_compaction_took_before_it_was_read_is_said(ledger: Ledger, tmp_path: Path) -> None:
+    """Commits and generations were in force for a while, and replaced before anybody read them: answers of that time
+    say so. Not those of a time before, of now, of a time after the log was read, and of a group elsewhere."""
+    log, other = SmallLog(0), SmallLog(1)
+    log.generation("g", 1, {"m": (0,)}, NOON_MS)
+    log.commit("g", 0, 1, NOON_MS)
+    other.commit("h", 0, 1, NOON_MS)
+    other.write(tmp_path / "logs")
+    ledger.night(log.write(tmp_path / "logs"), number=1)
+    log.skip(3)
+    log.commit("g", 1, 5, NOON_MS + 2 * MINUTE)
+    log.generation("g", 3, {"m": (0,)}, NOON_MS + 4 * MINUTE)
+    ledger.night(log.write(tmp_path / "logs"), number=2)
+    said = f"3 records of {OFFSETS}-0 between offsets 2 and 4 had been compacted when it was read"
+    for at in (NOON_MS + 2 * MINUTE, NOON_MS + 3 * MINUTE):
+        for remarks in (
+            described(ledger, "g", iso(at)),
+            restored(ledger, "g", iso(at)),
+            owned(ledger, "in", 0, iso(at)),
+        ):
+            assert any(said in line for line in remarks[1])
+    for at in (iso(NOON_MS - 1), LATER):
+        assert not any(said in line for line in owned(ledger, "in", 0, at)[1])
+    assert not any(said in line for line in described(ledger, "g")[1])
+    assert not any(said in line for line in described(ledger, "g", LATER)[1])
+    assert not any(said in line for line in restored(ledger, "h", iso(NOON_MS + 3 * MINUTE))[1])
+
+
+@pytest.mark.parametrize(
+    ("is_read_before", "hole"), [(False, "had been compacted when it was read"), (True, "are MISSING")]
+)
+def test_that_there_was_nothing_is_said_with_what_is_missing(
+    ledger: Ledger, tmp_path: Path, is_read_before: bool, hole: str
+) -> None:
+    """A group of which nothing is left from before a time may have been there, and a partition may have had an
+    owner."""
+    log = SmallLog()
+    log.commit("h", 0, 1, NOON_MS)
+    if is_read_before:
+        ledger.night(log.write(tmp_path / "first"), number=1)
+        log.batches = []
+    log.skip(3)
+    log.commit("h", 0, 5, NOON_MS + 2 * MINUTE)
+    log.generation("g", 3, {"m": (0,)}, NOON_MS + 4 * MINUTE)
+    (tmp_path / "logs" / f"{OFFSETS}-0").mkdir(parents=True)
+    ledger.night(log.write_behind(tmp_path / "logs") if is_read_before else log.write(tmp_path / "logs"), number=2)
+    at = iso(NOON_MS + 3 * MINUTE)
+    with pytest.raises(NoSuchGroupError, match=f"no such group at that time: g; .*{hole}"):
+        described(ledger, "g", at)
+    remarks = owned(ledger, "in", 0, at)[1]
+    assert remarks[0].startswith("nobody owned it then") and hole in remarks[1]
 
 
 def damaged(log: SmallLog) -> None:

@@ -73,6 +73,29 @@ def test_an_offset_whose_successors_were_compacted_between_two_nights(tmp_path: 
     assert gold(at_once) == gold(nights)
 
 
+def test_the_owner_in_a_generation_that_was_compacted_between_two_nights(ledger: Ledger, tmp_path: Path) -> None:
+    """Generation 2, of another member, was replaced before anybody read it: its commits are not of the owner of
+    generation 1. Before the hole, and in generation 3, the owner is known."""
+    log = SmallLog()
+    log.generation("g", 1, {"m": (0,)}, NOON_MS)
+    log.commit("g", 0, 100, NOON_MS + SECOND_MS)
+    log.commit("g", 0, 60, NOON_MS + 2 * SECOND_MS)
+    ledger.night(log.write(tmp_path / "before"), number=1)
+    log.skip(1)
+    log.commit("g", 0, 50, NOON_MS + MINUTE_MS)
+    log.commit("g", 0, 40, NOON_MS + 2 * MINUTE_MS)
+    log.generation("g", 3, {"m": (0,)}, NOON_MS + 3 * MINUTE_MS)
+    log.commit("g", 0, 30, NOON_MS + 4 * MINUTE_MS)
+    ledger.night(log.write(tmp_path / "after"), number=2)
+    rows = sorted(ledger.rows("gold.commit_anomalies"), key=lambda row: int(row["log_offset"]))
+    assert [(row["confidence"], row["owner_member_id"], row["was_group_empty"]) for row in rows] == [
+        ("CERTAIN", "m", False),
+        ("LIKELY", None, None),
+        ("CERTAIN", None, None),
+        ("CERTAIN", "m", False),
+    ]
+
+
 def test_whether_a_group_had_members_behind_a_gap_is_not_known(ledger: Ledger, tmp_path: Path) -> None:
     """All members left, and a tool set the offset: nobody who owned nothing committed. Nor was a group empty to which
     members may have come."""
