@@ -11,7 +11,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentat
 
 from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.deletions import Removed
-from coordinator_core.inference.life import WHOLE, PartitionCounts
+from coordinator_core.inference.life import NONE_MS, WHOLE, PartitionCounts
 from coordinator_core.inference.log_anomalies import CLOCK_STEP_MS_MIN, LogAnomalyRow
 from coordinator_core.inference.settings import InferenceSettings
 from groupledger.silver import SilverRows
@@ -33,7 +33,7 @@ BEFORE_ALL: Final = -1
 FACT_COLUMNS: Final[Columns] = {
     TOPICS: ("topic", "topic_id", "valid_to", "learned_from"),
     CONFIGS: tuple(name for name in CONFIGS.column_names if name not in ("cluster_id", "to_log_offset")),
-    COVERAGE: ("topic", "partition", "from_offset", "to_offset", "kind", "reason", "last_timestamp"),
+    COVERAGE: ("topic", "partition", "from_offset", "to_offset", "kind", "reason", "first_timestamp", "last_timestamp"),
     END_OFFSETS: ("topic", "partition", "sampled_at", "end_offset"),
     RECORD_BATCHES: ("topic", "partition", "base_offset", "last_offset", "max_timestamp", "leader_epoch", "magic"),
     QUARANTINE: ("topic", "partition", "offset", "group_id", "resolved_at"),
@@ -74,11 +74,19 @@ class LogEnd(NamedTuple):
     """The first offset of each range that was never read, or could not be read, ascending."""
     holes: Sequence[int] = ()
     """The first offset of each missing range, for any reason, ascending."""
+    hole_ends: Sequence[int | None] = ()
+    """For each of `holes`, the time (ms) of a record behind it."""
 
 
 def ends_of_coverage(coverage: DataFrame) -> DataFrame:
     is_captured = F.col("kind") == F.lit("CAPTURED")
     is_hole = F.col("kind").isin("MISSING", "CORRUPT")
+    begin_ms = F.when(is_captured, F.unix_millis("first_timestamp"))
+    behind = (
+        Window.partitionBy("cluster_id", "partition").orderBy("from_offset").rowsBetween(1, Window.unboundedFollowing)
+    )
+    coverage = coverage.withColumn("behind_ms", F.first(begin_ms, ignorenulls=True).over(behind))
+    holes = F.sort_array(F.collect_list(F.when(~is_captured, F.struct("from_offset", "behind_ms"))))
     return coverage.groupBy("cluster_id", F.col("partition").alias(LOG_PARTITION)).agg(
         F.min(F.when(~is_captured, F.col("from_offset"))).alias("first_missing"),
         F.max(F.when(is_hole, F.col("to_offset"))).alias("last_missing"),
@@ -86,7 +94,8 @@ def ends_of_coverage(coverage: DataFrame) -> DataFrame:
         F.max(F.when(is_captured, F.unix_millis("last_timestamp"))).alias("end_ms"),
         F.max(F.when(F.col("reason").isin(*CLEANED), F.col("to_offset"))).alias("last_cleaned"),
         F.sort_array(F.collect_list(F.when(is_hole, F.col("from_offset")))).alias("gaps"),
-        F.sort_array(F.collect_list(F.when(~is_captured, F.col("from_offset")))).alias("holes"),
+        holes["from_offset"].alias("holes"),
+        holes["behind_ms"].alias("hole_ends"),
     )
 
 
@@ -96,6 +105,9 @@ def ends_of_records(records: DataFrame, cluster_id: Any) -> DataFrame:
     before = F.lag("log_offset", 1, -1).over(Window.partitionBy("cluster_id", LOG_PARTITION).orderBy("log_offset"))
     rows = rows.withColumn("offset_before", before)
     is_gap = F.col("log_offset") - F.col("offset_before") > 1
+    behind_ms = F.when(F.col("timestamp_ms") >= 0, F.col("timestamp_ms"))
+    place = F.struct((F.col("offset_before") + 1).alias("from_offset"), behind_ms.alias("behind_ms"))
+    holes = F.sort_array(F.collect_list(F.when(is_gap, place)))
     return rows.groupBy("cluster_id", LOG_PARTITION).agg(
         F.min(F.when(is_gap, F.col("offset_before") + 1)).alias("first_missing"),
         F.max(F.when(is_gap, F.col("log_offset") - 1)).alias("last_missing"),
@@ -104,7 +116,8 @@ def ends_of_records(records: DataFrame, cluster_id: Any) -> DataFrame:
         F.lit(None).cast("bigint").alias("last_cleaned"),
         # for all that records show, compaction made the gaps
         F.array().cast("array<bigint>").alias("gaps"),
-        F.sort_array(F.collect_list(F.when(is_gap, F.col("offset_before") + 1))).alias("holes"),
+        holes["from_offset"].alias("holes"),
+        holes["behind_ms"].alias("hole_ends"),
     )
 
 
@@ -205,6 +218,7 @@ class Facts:
             whole_to={at: self.whole_to(cluster_id, at)},
             gaps={at: () if end is None else tuple(end.gaps)},
             holes={at: () if end is None else tuple(end.holes)},
+            hole_ends={at: () if end is None else tuple(NONE_MS if it is None else it for it in end.hole_ends)},
             unread={at: self.unread.get((cluster_id, at), {})},
             leader_changes={at: leaders.changes},
             leaderless={at: leaders.leaderless},

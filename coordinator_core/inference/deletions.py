@@ -110,14 +110,14 @@ class Deletions:
         for step in steps:
             generation = generation_at(int(self._life.commits.log_offset[step.rows[0]]))
             offsets = {row: self._deleted(taken[row], generation) for row in step.rows}
-            removals = self._removals(step, offsets)
+            removals = self._removals(step, offsets, taken)
             may_have_expired = all(offset.may_have_expired for offset in offsets.values())
             age_ms = min((offset.age_ms for offset in offsets.values() if offset.age_ms is not None), default=None)
             # within one operation and topic, only the values themselves make a difference
             alike: dict[tuple[int, int | None, bool, str | None], Why] = {}
             for row in step.rows:
                 topic, offset, removal = taken[row].topic, offsets[row], removals[row]
-                kind = topic, offset.expire_at_ms, offset.is_behind_gap, removal
+                kind = topic, offset.expire_at_ms, offset.is_behind_hole, removal
                 if kind not in alike:
                     expired = self._expired(offset, age_ms, step.at_ms) if may_have_expired else None
                     of_others = others[step.last_log_offset, topic]
@@ -137,8 +137,8 @@ class Deletions:
     ) -> Why:
         went_with_group = self._group_deleted.get(step.at_ms, -1) > step.last_log_offset
         if removal == CERTAIN and not others.are_kept and not self._life.has_clock_step(-1, step.last_log_offset):
-            # an admin or a check may have been quicker than the removal of the topic
-            is_proven = expired is None and not went_with_group
+            # an admin or a check may have been quicker than the removal, which takes all partitions at once
+            is_proven = expired is None and not went_with_group and not others.went_apart
             return Why(TOPIC_DELETED, "METADATA_LOG", CERTAIN if is_proven else LIKELY)
         if expired is not None and expired.method == EXPIRE_TIME:
             # a check deletes all offsets that have expired, and a group without others; so does who deletes the group
@@ -176,13 +176,15 @@ class Deletions:
         check_ms = 2 * settings.offsets_retention_check_interval_ms
         if offset.expire_at_ms is not None:
             is_at_check = at_ms <= offset.expire_at_ms + check_ms
-            return Why(EXPIRED, EXPIRE_TIME, CERTAIN if is_at_check and not offset.is_behind_gap else LIKELY)
+            return Why(EXPIRED, EXPIRE_TIME, CERTAIN if is_at_check and not offset.is_behind_hole else LIKELY)
         if age_ms is None:
             return None
         is_at_check = settings.offsets_retention_ms <= age_ms <= settings.offsets_retention_ms + check_ms
         return Why(EXPIRED, "AGE_AT_RETENTION", LIKELY) if is_at_check else None
 
-    def _removals(self, step: _RemovedTogether, offsets: Mapping[int, "_Deleted"]) -> Mapping[int, str | None]:
+    def _removals(
+        self, step: _RemovedTogether, offsets: Mapping[int, "_Deleted"], taken: Mapping[int, "_Taken"]
+    ) -> Mapping[int, str | None]:
         """For each row of an operation, whether its topic was removed then, according to the metadata log.
 
         An operation that deleted an offset of a topic that was not removed was not caused by the removal of another
@@ -190,22 +192,27 @@ class Deletions:
         """
         if not self._removed:
             return dict.fromkeys(step.rows)
-        found = {row: self._removal_before(row, step.at_ms, offsets[row]) for row in step.rows}
+        found = {row: self._removal_before(taken[row], step.at_ms, offsets[row]) for row in step.rows}
         if None not in found.values():
             return found
         return {row: None if removal is None else LIKELY for row, removal in found.items()}
 
-    def _removal_before(self, row: int, at_ms: int, offset: "_Deleted") -> str | None:
+    def _removal_before(self, taken: "_Taken", at_ms: int, offset: "_Deleted") -> str | None:
         """CERTAIN: the topic was removed just before, and nothing was committed in between; LIKELY: about that time."""
-        commits = self._life.commits
-        times = self._removed.get(commits.topics[commits.topic[row]], ())
+        times = self._removed.get(self._life.commits.topics[taken.topic], ())
         committed_ms = offset.committed_ms
-        if any(
-            0 <= at_ms - removed_ms <= REMOVAL_MS and (committed_ms is None or committed_ms <= removed_ms)
+        before = [
+            removed_ms
             for removed_ms in times
-        ):
+            if 0 <= at_ms - removed_ms <= REMOVAL_MS and (committed_ms is None or committed_ms <= removed_ms)
+        ]
+        if before:
             # where it is not known what was committed last, it may have been of a topic that was created again
-            return LIKELY if committed_ms is None or offset.is_behind_gap else CERTAIN
+            if committed_ms is None or offset.is_behind_gap:
+                return LIKELY
+            since_ms = before[-1] - CLOCKS_MS
+            has_hole = self._life.has_hole_since(taken.base_log_offset, taken.log_offset, since_ms)
+            return LIKELY if has_hole else CERTAIN
         is_near = any(
             -CLOCKS_MS <= at_ms - removed_ms <= REMOVAL_MS
             and (committed_ms is None or committed_ms <= removed_ms + CLOCKS_MS)
@@ -253,25 +260,26 @@ class Deletions:
         group became empty.
         """
         if not taken.is_known:
-            return _Deleted(None, None, True, None, True)
-        is_behind_gap = self._life.has_gap(taken.base_log_offset, taken.log_offset)
+            return _Deleted(None, None, True, None, True, True)
+        between = taken.base_log_offset, taken.log_offset
+        is_behind = self._life.has_gap(*between), self._life.has_hole(*between)
         at_ms, base_ms = taken.at_ms, taken.base_ms
         if base_ms == NONE_MS:
             # a record without a timestamp still has its commit time
             base_ms = taken.base_applied_ms
         committed_ms = None if base_ms == NONE_MS else base_ms
         if at_ms == NONE_MS or committed_ms is None:
-            return _Deleted(None, None, True, committed_ms, is_behind_gap)
+            return _Deleted(None, None, True, committed_ms, *is_behind)
         if taken.expire_at_ms != NO_EXPIRY:
             # the leader that wrote the tombstone used its own clock, whatever the clock of the previous leader
-            return _Deleted(None, taken.expire_at_ms, at_ms >= taken.expire_at_ms, committed_ms, is_behind_gap)
+            return _Deleted(None, taken.expire_at_ms, at_ms >= taken.expire_at_ms, committed_ms, *is_behind)
         if self._life.has_clock_step(taken.base_log_offset, taken.log_offset):
-            return _Deleted(None, None, True, committed_ms, is_behind_gap)
+            return _Deleted(None, None, True, committed_ms, *is_behind)
         if generation is not None and generation.group_type == GroupType.CLASSIC and generation.member_count == 0:
             if generation.from_log_offset in self._life.timeless:
-                return _Deleted(None, None, True, committed_ms, is_behind_gap)
+                return _Deleted(None, None, True, committed_ms, *is_behind)
             base_ms = min(base_ms, generation.valid_from)
-        return _Deleted(at_ms - base_ms, None, at_ms - base_ms >= RETENTION_MIN_MS, committed_ms, is_behind_gap)
+        return _Deleted(at_ms - base_ms, None, at_ms - base_ms >= RETENTION_MIN_MS, committed_ms, *is_behind)
 
     def _others(self, steps: Sequence[_RemovedTogether], tombstones: I64) -> Mapping[tuple[int, int], "_Others"]:
         """For each operation and topic that lost an offset in it, what happened to the topic's other partitions. An
@@ -304,12 +312,14 @@ class Deletions:
                 clock_steps, commits.log_offset[following], "right"
             )
         is_kept = has_offset & ~is_soon
+        went_apart = has_offset & is_soon & (commits.applied_at_ms[following] != at_ms)
         expire_at_ms = commits.expire_at_ms[base]
         outlived = is_kept & (expire_at_ms != NO_EXPIRY) & (expire_at_ms < at_ms)
         found = zip(
             last_log_offset.tolist(),
             topic_of_pair.tolist(),
             np.logical_or.reduceat(is_kept, starts).tolist(),
+            np.logical_or.reduceat(went_apart, starts).tolist(),
             np.logical_or.reduceat(outlived, starts).tolist(),
             strict=True,
         )
@@ -398,6 +408,8 @@ class _Deleted(NamedTuple):
     """When it was committed; None if the log does not show it."""
     is_behind_gap: bool
     """A later commit may be in a part of the log that was not read."""
+    is_behind_hole: bool
+    """The same, or compaction may have removed a later commit between two captures."""
 
 
 class _Others(NamedTuple):
@@ -405,6 +417,8 @@ class _Others(NamedTuple):
 
     are_kept: bool
     """One kept its offset: the topic exists."""
+    went_apart: bool
+    """One lost its offset in a later operation."""
     outlived_expiry: bool
     """One kept its offset although its own expiry had passed."""
 

@@ -121,6 +121,8 @@ class GroupLife(NamedTuple):
     """Where unread parts of its log partition begin (never captured, or unreadable), ascending."""
     holes: tuple[int, ...] = ()
     """Where missing parts of its log partition begin, for any reason, compaction included; ascending."""
+    hole_ends: tuple[int, ...] = ()
+    """For each of `holes`, the time (ms) of a record behind it; NONE_MS if none has one."""
     unread_from: int = WHOLE
     """The first of its records that cannot be read, such as those of early access releases: from there on it may have
     members that no other record shows."""
@@ -153,6 +155,15 @@ class GroupLife(NamedTuple):
         """
         is_missing = is_any_between(self.holes, from_log_offset, to_log_offset)
         return is_missing or self.whole_to < 0 or self.unread_from <= to_log_offset
+
+    def has_hole_since(self, from_log_offset: int, to_log_offset: int, since_ms: int) -> bool:
+        """Whether records of the group since a time may be missing between two places."""
+        if not self.has_hole(from_log_offset, to_log_offset):
+            return False
+        if self.whole_to < 0 or self.unread_from <= to_log_offset:
+            return True
+        between = slice(bisect_right(self.holes, from_log_offset), bisect_right(self.holes, to_log_offset))
+        return any(end_ms == NONE_MS or end_ms > since_ms for end_ms in self.hole_ends[between])
 
     def has_clock_step(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Whether the time went back after the first place and up to the second. Then their difference is not a

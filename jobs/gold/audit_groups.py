@@ -274,6 +274,7 @@ class _Made:
             leaderless=work.leaderless.get(log_partition, ((0, WHOLE),)),
             gaps=work.gaps.get(log_partition, ()),
             holes=work.holes.get(log_partition, ()),
+            hole_ends=work.hole_ends.get(log_partition, ()),
             topic_growth=work.topic_growth,
             partition_counts=work.partition_counts,
         )

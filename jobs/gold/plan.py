@@ -104,6 +104,7 @@ def works(
             gaps=_of_topic(snapshot.seen.gaps, topic),
             unread=_of_topic(snapshot.seen.unread, topic),
             holes=_of_topic(snapshot.seen.holes, topic),
+            hole_ends=_of_topic(snapshot.seen.hole_ends, topic),
             not_replayed=_of_topic(not_replayed, topic),
             leader_changes=_of_topic(snapshot.seen.leader_changes, topic),
             shortened=frozenset(partition for name, partition in snapshot.seen.shortened if name == topic),

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from coordinator_core.coverage import CoverageKind
 from coordinator_core.history.simple_log import CLUSTER_METADATA
 from coordinator_core.inference.configs import SESSION_TIMEOUTS
-from coordinator_core.inference.life import PartitionCounts
+from coordinator_core.inference.life import NONE_MS, PartitionCounts
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.kafka_versions import METADATA_VERSION
 from coordinator_core.log_partitions import LogPartition
@@ -44,7 +44,7 @@ from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATC
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, TOPICS
 from schemas.tables.state import AUDITED_LOGS, DUMP_OFFSETS, GROUP_CHECKPOINTS, LEADER_EPOCHS
 
-AUDIT_FORMAT: Final = 15
+AUDIT_FORMAT: Final = 16
 """Raise it when the rules of inference change, or the state kept for the next audit: gold of an older format is
 rebuilt."""
 
@@ -183,6 +183,8 @@ class LogsSeen:
     """The start offsets of leader epochs, as seen in batches."""
     holes: Mapping[LogPartition, tuple[int, ...]] = field(default_factory=dict)
     """The first offset of each missing range, for any reason, compaction included."""
+    hole_ends: Mapping[LogPartition, tuple[int, ...]] = field(default_factory=dict)
+    """For each of `holes`, the time (ms) of a record behind it; NONE_MS if none has one."""
     leaderless: Mapping[LogPartition, tuple[tuple[int, int], ...]] = field(default_factory=dict)
     """Ranges of offsets without known leader epochs, for log partitions that have any epochs."""
     shortened: frozenset[LogPartition] = frozenset()
@@ -196,13 +198,17 @@ class LogsSeen:
     ) -> "LogsSeen":
         """The state after the last capture. `files`: of bronze."""
         of_cluster = {"cluster_id": cluster_id}
-        rows = warehouse.read(COVERAGE, ["topic", "partition", "from_offset", "kind"], where=of_cluster)
-        missing: dict[LogPartition, list[int]] = {}
+        columns = ["topic", "partition", "from_offset", "kind", "first_timestamp"]
+        rows = warehouse.read(COVERAGE, columns, where=of_cluster).sort_by([("from_offset", "descending")])
+        missing: dict[LogPartition, list[tuple[int, int]]] = {}
         gaps: dict[LogPartition, list[int]] = {}
+        behind: dict[LogPartition, int] = {}
         for row in rows.to_pylist():
             place = row["topic"], row["partition"]
             if row["kind"] != CoverageKind.CAPTURED.name:
-                missing.setdefault(place, []).append(row["from_offset"])
+                missing.setdefault(place, []).append((row["from_offset"], behind.get(place, NONE_MS)))
+            elif row["first_timestamp"] is not None:
+                behind[place] = epoch_ms(row["first_timestamp"])
             if row["kind"] in _GAP_KINDS:
                 gaps.setdefault(place, []).append(row["from_offset"])
         for place, of_log in files.items():
@@ -216,10 +222,11 @@ class LogsSeen:
         for row in warehouse.read(DUMP_OFFSETS, where=of_cluster).to_pylist():
             dumped.setdefault((row["topic"], row["partition"]), []).append((row["from_offset"], row["to_offset"]))
         return cls(
-            {log: min(offsets) for log, offsets in missing.items()},
+            {log: min(places)[0] for log, places in missing.items()},
             {log: tuple(sorted(offsets)) for log, offsets in gaps.items()},
             {log: tuple(sorted(offsets)) for log, offsets in changes.items()},
-            {log: tuple(sorted(offsets)) for log, offsets in missing.items()},
+            {log: tuple(offset for offset, _ in reversed(places)) for log, places in missing.items()},
+            {log: tuple(end_ms for _, end_ms in reversed(places)) for log, places in missing.items()},
             {
                 log: tuple(sorted([*dumped.get(log, ()), *leaderless_places(files.get(log, ()), min(offsets))]))
                 for log, offsets in changes.items()

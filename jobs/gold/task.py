@@ -86,6 +86,8 @@ class AuditWork:
     """By log partition and group, the offset of its first unreadable record."""
     holes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """By log partition, the first offset of each missing range, for any reason, compaction included."""
+    hole_ends: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """For each of `holes`, the time (ms) of a record behind it; NONE_MS if none has one."""
     leader_changes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """By log partition, the start offsets of leader epochs."""
     leaderless: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)

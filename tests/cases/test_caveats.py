@@ -149,8 +149,8 @@ def test_what_compaction_took_before_it_was_read_is_said(ledger: Ledger, tmp_pat
             owned(ledger, "in", 0, iso(at)),
         ):
             assert any(said in line for line in remarks[1])
-    for at in (iso(NOON_MS - 1), LATER):
-        assert not any(said in line for line in owned(ledger, "in", 0, at)[1])
+    for other_time in (iso(NOON_MS - 1), LATER):
+        assert not any(said in line for line in owned(ledger, "in", 0, other_time)[1])
     assert not any(said in line for line in described(ledger, "g")[1])
     assert not any(said in line for line in described(ledger, "g", LATER)[1])
     assert not any(said in line for line in restored(ledger, "h", iso(NOON_MS + 3 * MINUTE))[1])

@@ -258,6 +258,48 @@ def test_an_offset_that_expires_as_its_topic_is_removed(ledger: Ledger, tmp_path
     assert deleted(ledger) == [expected]
 
 
+@pytest.mark.parametrize(("until_ms", "confidence"), [(-MINUTE_MS, "CERTAIN"), (MINUTE_MS, "LIKELY")])
+def test_a_commit_that_was_compacted_since_its_topic_was_removed(
+    ledger: Ledger, tmp_path: Path, until_ms: int, confidence: str
+) -> None:
+    """Between two nights compaction removed records. If that may be a commit to a topic that was created again, its
+    deletion is none of the topic; what was compacted from before the removal is of the same topic."""
+    log = SmallLog()
+    log.commit("g", 0, 5, NOON_MS + 1_000)
+    ledger.night(log.write(tmp_path / "before"), number=1)
+    log.skip(1)
+    if until_ms < 0:
+        log.commit("other", 0, 5, REMOVED_MS + until_ms)
+    log.commit("g", 0, None, REMOVED_MS + 20_000)
+    log.commit("other", 0, 6, REMOVED_MS + MINUTE_MS)
+    ledger.night(log.write(tmp_path / "after"), topic_removed(tmp_path / "metadata"), number=2)
+    assert deleted(ledger) == [("TOPIC_DELETED", confidence)]
+
+
+def test_partitions_of_a_removed_topic_go_in_one_operation(ledger: Ledger, tmp_path: Path) -> None:
+    """An admin deletes the offset of one partition before the coordinator knows of the removal, which then deletes the
+    other."""
+    log = SmallLog()
+    log.commit("g", 0, 5, NOON_MS + 1_000)
+    log.commit("g", 1, 5, NOON_MS + 1_000)
+    log.commit("g", 0, None, REMOVED_MS + 20)
+    log.commit("g", 1, None, REMOVED_MS + 80)
+    ledger.night(log.write(tmp_path / "logs"), topic_removed(tmp_path / "metadata"))
+    assert deleted(ledger) == [("TOPIC_DELETED", "LIKELY"), ("TOPIC_DELETED", "CERTAIN")]
+
+
+def test_a_value_that_expired_may_have_had_a_successor_that_was_compacted(ledger: Ledger, tmp_path: Path) -> None:
+    """The first night read it, and a commit that expires later was gone before the second."""
+    log = SmallLog()
+    log.expiring_commit("g", 5, NOON_MS, expire_ms=NOON_MS + MINUTE_MS)
+    ledger.night(log.write(tmp_path / "before"), number=1)
+    log.skip(1)
+    log.commit("g", 0, None, NOON_MS + MINUTE_MS + 1_000)
+    log.commit("other", 0, 6, NOON_MS + 2 * MINUTE_MS)
+    ledger.night(log.write(tmp_path / "after"), number=2)
+    assert deleted(ledger) == [("EXPIRED", "LIKELY")]
+
+
 def test_a_value_that_expired_is_not_the_last_one_behind_a_gap(ledger: Ledger, tmp_path: Path) -> None:
     """A later commit, which nobody saw, expires later: an admin deleted it."""
     first, second = SmallLog(), SmallLog()
