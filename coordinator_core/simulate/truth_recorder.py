@@ -154,9 +154,8 @@ class TruthRecorder:
             "producer_id": producer.producer_id,
             "producer_epoch": producer.producer_epoch,
             "outcome": "COMMITTED" if is_commit else "ABORTED",
-            "log": [machine.partition, offset],
         }
-        self._wait(machine, offset, "transactions", facts)
+        self._note(machine, offset, "transactions", facts)
 
     def reverted(self, machine: ObservedMachine, from_offset: int) -> None:
         """The log refused the records from an offset on."""
@@ -182,6 +181,10 @@ class TruthRecorder:
     def _wait(self, machine: ObservedMachine, last_offset: int, file: str, facts: Facts) -> None:
         self._waiting.setdefault(machine.partition, deque()).append((last_offset, self._now_ms(), file, facts))
         self.dirty[machine.partition] = None
+
+    def _note(self, machine: ObservedMachine, offset: int, file: str, facts: Facts) -> None:
+        """A line about one record, with its place in the log."""
+        self._wait(machine, offset, file, {**facts, "log": [machine.partition, offset]})
 
     # --- lines ---
 
@@ -214,9 +217,8 @@ class TruthRecorder:
 
     def _note_classic_generation(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
         key, value = entry.record.key, entry.record.value
-        log = [machine.partition, entry.offset]
         if value is None:
-            self._wait(machine, entry.offset, "deletions", _group_deletion(key.group, self._deleted_by, log))
+            self._note_deletion(machine, entry, key.group)
             return
         self._seen[key.group] = (STABLE if value.members else EMPTY, value.generation)
         facts = {
@@ -234,9 +236,8 @@ class TruthRecorder:
                 }
                 for member in value.members
             },
-            "log": log,
         }
-        self._wait(machine, entry.offset, "generations", facts)
+        self._note(machine, entry.offset, "generations", facts)
 
     def _note_offset(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
         if entry.record.value is None:
@@ -247,16 +248,18 @@ class TruthRecorder:
                 "topic": key.topic,
                 "partition": key.partition,
                 "why": self._deleted_by,
-                "log": [machine.partition, entry.offset],
             }
-            self._wait(machine, entry.offset, "deletions", facts)
+            self._note(machine, entry.offset, "deletions", facts)
+
+    def _note_deletion(self, machine: ObservedMachine, entry: AppendedRecord, group_id: str) -> None:
+        facts = {"group": group_id, "what": "GROUP", "why": self._deleted_by}
+        self._note(machine, entry.offset, "deletions", facts)
 
     def _note_epoch(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
         """Record a group epoch of a consumer, share or streams group."""
         group_id, value = entry.record.key.group_id, entry.record.value
-        log = [machine.partition, entry.offset]
         if value is None:
-            self._wait(machine, entry.offset, "deletions", _group_deletion(group_id, self._deleted_by, log))
+            self._note_deletion(machine, entry, group_id)
             return
         group = machine.coordinator.group(group_id)
         facts = {
@@ -267,9 +270,8 @@ class TruthRecorder:
             "members": {
                 member_id: {"client_id": member.client_id} for member_id, member in sorted(group.members.items())
             },
-            "log": log,
         }
-        self._wait(machine, entry.offset, "generations", facts)
+        self._note(machine, entry.offset, "generations", facts)
 
     def _note_current_assignment(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
         """Record what a member of a consumer or share group owns from now on, according to its coordinator."""
@@ -281,9 +283,8 @@ class TruthRecorder:
             "member_epoch": None if value is None else value.member_epoch,
             "assigned": [] if value is None else _by_topic_id(value.assigned_partitions),
             "pending_revocation": _by_topic_id(pending or ()),
-            "log": [machine.partition, entry.offset],
         }
-        self._wait(machine, entry.offset, "assignments", facts)
+        self._note(machine, entry.offset, "assignments", facts)
 
     def _note_tasks(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
         """Record the tasks of a member of a streams group from now on, according to its coordinator."""
@@ -297,8 +298,7 @@ class TruthRecorder:
             for what, field in ((kind, f"{kind}_tasks"), (f"{kind}_pending", f"{kind}_tasks_pending_revocation")):
                 tasks = getattr(value, field, None) or ()
                 facts[what] = [[entry.subtopology_id, list(entry.partitions)] for entry in tasks]
-        facts["log"] = [machine.partition, entry.offset]
-        self._wait(machine, entry.offset, "tasks", facts)
+        self._note(machine, entry.offset, "tasks", facts)
 
     # --- causes ---
 
@@ -331,11 +331,8 @@ class TruthRecorder:
         self, machine: ObservedMachine, group_id: str, reason: str, process: Process | None, *, wrote: bool = False
     ) -> None:
         """Record the cause if the group must rebalance since this step."""
-        (state_before, generation_before), (state, generation) = (
-            self._seen.get(group_id, ABSENT),
-            _look(machine, group_id),
-        )
-        self._seen[group_id] = (state, generation)
+        state_before, generation_before = self._seen.get(group_id, ABSENT)
+        state, generation = self._seen[group_id] = _look(machine, group_id)
         begins = state_before is not PREPARING_REBALANCE and (
             state is PREPARING_REBALANCE or generation > generation_before >= 0
         )
@@ -377,14 +374,7 @@ def _reason_of(request: Request) -> str:
     message = request.message
     if request.operation == "classic_leave":
         return REASONS.get(message.members[0].reason or "", "MEMBER_LEFT")
-    known = REASONS.get(getattr(message, "reason", None) or "")
-    if known is not None:
-        return known
-    return "MEMBER_JOINED"
-
-
-def _group_deletion(group_id: str, why: str | None, log: list[int]) -> Facts:
-    return {"group": group_id, "what": "GROUP", "why": why, "log": log}
+    return REASONS.get(getattr(message, "reason", None) or "", "MEMBER_JOINED")
 
 
 def _by_topic_id(partitions: Sequence[Any]) -> list[list[Any]]:
