@@ -11,7 +11,6 @@ from coordinator_core.runtime.coordinator import PartitionCoordinator, RuntimeCo
 from coordinator_core.runtime.machines import MachineKind
 from coordinator_core.runtime.messages import Answer, EndTransaction, Request
 from coordinator_core.runtime.partition import PartitionLog
-from coordinator_core.runtime.states import CoordinatorState
 
 DEADLINES_KEPT_MAX: Final = 64
 """How many obsolete deadlines are kept, beyond the number of partitions, before a clean-up."""
@@ -132,16 +131,6 @@ class CoordinatorRuntime:
         """A coordinator's timers or other deadlines were changed from outside: `run` will check them again."""
         if partition in self.coordinators:
             self._touched[partition] = None
-
-    def active_partitions(self) -> tuple[int, ...]:
-        """Partitions whose coordinators are ACTIVE, ascending."""
-        return tuple(
-            sorted(
-                partition
-                for partition, coordinator in self.coordinators.items()
-                if coordinator.state is CoordinatorState.ACTIVE
-            )
-        )
 
     def _touch(self, partition: int) -> None:
         self._touched[partition] = None

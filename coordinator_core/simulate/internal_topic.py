@@ -167,12 +167,9 @@ class InternalTopic:
             if not was_leader:
                 self.note_commits(log)
                 continue
-            alive = [member for member in log.isr if self._listener.is_alive(member)]
-            if not alive:
-                self._listener.elected(log)
-            else:
-                log.elect(alive[0])
-                self._listener.elected(log)
+            leader = log.elect_next([member for member in log.isr if self._listener.is_alive(member)])
+            self._listener.elected(log)
+            if leader is not None:
                 self._listener.truncated(log)
                 self.fetch_all(log)
                 self._load(log, LOADING_MS)

@@ -19,6 +19,7 @@ from coordinator_core.runtime.machines import GroupMachines
 from coordinator_core.runtime.messages import Answer, EndTransaction, Request
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.runtime import DEADLINES_KEPT_MAX, CoordinatorRuntime
+from coordinator_core.runtime.states import CoordinatorState
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY
 from tests.coordinator_core.runtime.broker import (
@@ -44,7 +45,7 @@ def test_partitions_do_not_wait_for_each_other() -> None:
     runtime.load(fast, now_ms=START_MS)
     assert runtime.handle(0, commit(1), now_ms=START_MS) == []
     assert [answer.request_id for answer in runtime.handle(1, commit(2), now_ms=START_MS)] == [2]
-    assert runtime.active_partitions() == (0, 1)
+    assert [it.state for it in runtime.coordinators.values()] == [CoordinatorState.ACTIVE] * 2
     slow.replicate()
     assert runtime.has_work
     assert [answer.request_id for answer in runtime.run(START_MS)] == [1]
