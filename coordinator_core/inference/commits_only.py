@@ -71,15 +71,9 @@ def day_of_commits(
         group_type=group_type,
         day=day,
         generation_count=generation_count,
-        rebalance_count=0,
         member_count_max=member_count,
         commit_count=commit_count,
         commit_anomaly_count=commit_anomaly_count,
-        not_stable_ms=0,
-        storm_rebalance_count=0,
-        unowned_partition_ms=0,
-        worst_topic=None,
-        worst_partition=None,
     )
 
 

@@ -83,6 +83,9 @@ class Gone(NamedTuple):
         )
 
 
+_NONE_GONE: Final[Mapping[int, Gone]] = {}
+
+
 class GroupFacts(NamedTuple):
     """What is kept of one group besides its commits."""
 
@@ -90,33 +93,33 @@ class GroupFacts(NamedTuple):
     """The log offset of its first commit; -1: it has none."""
     is_set_once: bool
     """Each commit was a plain first one to its partition."""
-    has_jumped: bool
+    has_jumped: bool = False
     """A commit may have been a skip."""
-    emptied_since: int
+    emptied_since: int = -1
     """Log offset since which it has no members, after it had some; -1: it has members, or never had any."""
-    has_committed_empty: bool
+    has_committed_empty: bool = False
     """Whether there were plain commits since then."""
-    newest_since: int
+    newest_since: int = -1
     """`from_log_offset` of its newest generation; -1: it has none."""
-    is_memberless: bool
+    is_memberless: bool = False
     """Its newest generation has no members."""
-    deleted_at: int
+    deleted_at: int = -1
     """Log offset where it was deleted last; -1: never."""
-    event_ms: int
+    event_ms: int = -1
     """The time of its last event; -1: it has none."""
-    tombstone_ms: int
+    tombstone_ms: int = NO_TOMBSTONE
     """When the last tombstone of its offsets was written; -1: unknown; NO_TOMBSTONE: there was none."""
-    changed_ms: int
+    changed_ms: int = -1
     """When a member joined or departed last; -1: never."""
-    member_count: int
+    member_count: int = 0
     """Number of members since."""
-    typed_ms: int
+    typed_ms: int = -1
     """When its newest generation began; -1: it has none."""
-    group_type: str
+    group_type: str = UNKNOWN_TYPE
     """Its type since."""
-    is_over: bool
+    is_over: bool = True
     """All of its rebalances are over, except those of a share group, which have no duration."""
-    gone: Mapping[int, Gone]
+    gone: Mapping[int, Gone] = _NONE_GONE
     """By `to_log_offset` of the members that departed with a generation."""
 
     @property

@@ -88,16 +88,16 @@ class GroupDayRow(NamedTuple):
     group_id: str
     group_type: str
     day: int
-    generation_count: int
-    rebalance_count: int
-    member_count_max: int
-    commit_count: int
-    commit_anomaly_count: int
-    not_stable_ms: int
-    storm_rebalance_count: int
-    unowned_partition_ms: int
-    worst_topic: str | None
-    worst_partition: int | None
+    generation_count: int = 0
+    rebalance_count: int = 0
+    member_count_max: int = 0
+    commit_count: int = 0
+    commit_anomaly_count: int = 0
+    not_stable_ms: int = 0
+    storm_rebalance_count: int = 0
+    unowned_partition_ms: int = 0
+    worst_topic: str | None = None
+    worst_partition: int | None = None
 
 
 class ShareGroupDayRow(NamedTuple):

@@ -19,7 +19,7 @@ from coordinator_core.inference.clock import is_time
 from coordinator_core.inference.commit_anomalies import APPLIED, FIRST, SET_ONCE, applied_by_partition
 from coordinator_core.inference.commits_only import commit_counts, day_of_commits, may_change_more
 from coordinator_core.inference.days import UNKNOWN_TYPE
-from coordinator_core.inference.group_past import NO_TOMBSTONE, GroupedCommits, GroupFacts, kept_commits
+from coordinator_core.inference.group_past import GroupedCommits, GroupFacts, kept_commits
 from coordinator_core.inference.life import NONE_MS, WHOLE
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow
 from coordinator_core.inference.settings import InferenceSettings
@@ -168,18 +168,8 @@ def _facts_of(beginning: Beginning, first_log_offset: int, is_set_once: bool) ->
     return GroupFacts(
         first_log_offset=first_log_offset,
         is_set_once=is_set_once,
-        has_jumped=False,
-        emptied_since=-1,
-        has_committed_empty=False,
         newest_since=beginning.from_log_offset,
         is_memberless=beginning is not UNKNOWN,
-        deleted_at=-1,
         event_ms=beginning.event_ms,
-        tombstone_ms=NO_TOMBSTONE,
-        changed_ms=-1,
-        member_count=0,
         typed_ms=beginning.valid_from,
-        group_type=UNKNOWN_TYPE,
-        is_over=True,
-        gone={},
     )
