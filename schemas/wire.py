@@ -155,6 +155,11 @@ def record_value(topic: str, type_: IntEnum, *fields: Field, versions: str = "0"
     return Message(name, Role.VALUE, Prefix.VERSION, versions, fields, flexible, topic, type_)
 
 
+def embedded(name: str, versions: str, *fields: Field, prefix: Prefix = Prefix.VERSION) -> Message:
+    """A message inside a bytes field of another one."""
+    return Message(name, Role.EMBEDDED, prefix, versions, fields)
+
+
 def request(api: str, api_key: int, versions: str, *fields: Field, flexible: str = "0+") -> Message:
     """The request of an API of the network protocol."""
     return Message(f"{api}Request", Role.REQUEST, Prefix.NONE, versions, fields, flexible, api_key=api_key)

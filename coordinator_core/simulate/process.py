@@ -24,7 +24,6 @@ from coordinator_core.simulate.clients.machine import (
     Stop,
     TimerFired,
     Took,
-    TruthLine,
 )
 from coordinator_core.simulate.clients.member import Member
 from coordinator_core.simulate.clock import EventLoop
@@ -263,7 +262,6 @@ PERFORM: dict[type[Action], Callable[[Process, Any], object]] = {
     Gave: lambda process, gave: process.truth.gave(
         process.group_id, process.client_id, gave.positions, gave.ended_by, process.loop.now_ms
     ),
-    TruthLine: lambda process, line: process.truth.record(line.file, process.loop.now_ms, line.facts),
     Closed: Process._closed,
 }
 """Action of the client -> how its process performs it."""

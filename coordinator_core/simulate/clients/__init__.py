@@ -12,7 +12,7 @@ no event: the process drops the client. While a process is paused, it keeps even
 Actions (`machine.Action`): `Send(service, key, operation, request, tag, api_version)`; `SetTimer(name, delay_ms)`,
 which replaces the timer of that name; `CancelTimer(name)`; `Heartbeat(interval_ms)`: from now on `client.heartbeat()`
 is sent once per interval, unless it is left out because the group is quiet; `Took` and `Gave`: the partitions that the
-client believes it owns; `TruthLine`: another line of the truth; `Closed`.
+client believes it owns; `Closed`.
 
 Every request is answered once: if the broker is down, with the error REQUEST_TIMED_OUT. The client must ignore answers
 to requests of an older generation.

@@ -168,21 +168,13 @@ class Gave:
 
 
 @dataclass(frozen=True, slots=True)
-class TruthLine:
-    """A line of the truth that only the client knows: `file` without its extension."""
-
-    file: str
-    facts: dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
 class Closed:
     """The client has ended: after `Stop`, or because of an error from which clients do not recover."""
 
     reason: str = "STOPPED"
 
 
-Action = Send | SetTimer | CancelTimer | Heartbeat | Took | Gave | TruthLine | Closed
+Action = Send | SetTimer | CancelTimer | Heartbeat | Took | Gave | Closed
 Actions = list[Action]
 
 
