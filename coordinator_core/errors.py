@@ -24,14 +24,6 @@ class DecodeError(CoreError):
         self.message = message
         self.byte_position = byte_position
 
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle with the keyword argument, so that the position survives pickling in a Spark worker."""
-        return _rebuild, (type(self), self.message, self.byte_position)
-
-
-def _rebuild(kind: type[DecodeError], message: str, byte_position: int | None) -> DecodeError:
-    return kind(message, byte_position=byte_position)
-
 
 class BufferUnderflow(DecodeError):
     """The buffer ends inside a value."""
@@ -147,10 +139,6 @@ class UnprintedRecord(EncodeError):
     def __init__(self, message: str, group_id: str | None = None) -> None:
         super().__init__(message)
         self.group_id = group_id
-
-    def __reduce__(self) -> tuple[object, ...]:
-        """Pickle with both arguments."""
-        return type(self), (str(self), self.group_id)
 
 
 class UnprintedFields(UnprintedRecord):
