@@ -19,7 +19,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from coordinator_core.codec import Buffer, Struct, decode, encode, make
+from coordinator_core.codec import Buffer, Struct, decode, encode, make, make_from
 from coordinator_core.errors import BufferUnderflow, DecodeError, UnknownValueVersion
 from schemas import wire
 from schemas.client_protocols import (
@@ -112,15 +112,8 @@ def decode_subscription(data: Buffer) -> Subscription:
 
 def encode_subscription(subscription: Subscription) -> bytes:
     """ConsumerProtocol.serializeSubscription, in the subscription's version (0..3)."""
-    return _encode_versioned(
-        CONSUMER_PROTOCOL_SUBSCRIPTION,
-        subscription.version,
-        topics=subscription.topics,
-        user_data=subscription.user_data,
-        owned_partitions=_structs(TOPIC_PARTITION, subscription.owned_partitions),
-        generation_id=subscription.generation_id,
-        rack_id=subscription.rack_id,
-    )
+    owned = _structs(TOPIC_PARTITION, subscription.owned_partitions)
+    return _encode_versioned(CONSUMER_PROTOCOL_SUBSCRIPTION, subscription, owned_partitions=owned)
 
 
 def decode_assignment(data: Buffer) -> Assignment | None:
@@ -133,12 +126,8 @@ def decode_assignment(data: Buffer) -> Assignment | None:
 
 def encode_assignment(assignment: Assignment) -> bytes:
     """ConsumerProtocol.serializeAssignment, in the assignment's version (0..3)."""
-    return _encode_versioned(
-        CONSUMER_PROTOCOL_ASSIGNMENT,
-        assignment.version,
-        assigned_partitions=_structs(TOPIC_PARTITION, assignment.assigned_partitions),
-        user_data=assignment.user_data,
-    )
+    assigned = _structs(TOPIC_PARTITION, assignment.assigned_partitions)
+    return _encode_versioned(CONSUMER_PROTOCOL_ASSIGNMENT, assignment, assigned_partitions=assigned)
 
 
 def decode_sticky_user_data(data: Buffer) -> StickyUserData:
@@ -156,13 +145,10 @@ def decode_sticky_user_data(data: Buffer) -> StickyUserData:
 
 def encode_sticky_user_data(user_data: StickyUserData) -> bytes:
     """Version 1, or version 0 if there is no generation."""
-    previous_assignment = _structs(TOPIC_ASSIGNMENT, user_data.previous_assignment)
-    if user_data.generation is None:
-        return encode(
-            STICKY_ASSIGNOR_USER_DATA, make(STICKY_ASSIGNOR_USER_DATA, previous_assignment=previous_assignment), 0
-        )
-    fields = make(STICKY_ASSIGNOR_USER_DATA, previous_assignment=previous_assignment, generation=user_data.generation)
-    return encode(STICKY_ASSIGNOR_USER_DATA, fields, 1)
+    previous, generation = _structs(TOPIC_ASSIGNMENT, user_data.previous_assignment), user_data.generation
+    said = GENERATION_NONE if generation is None else generation
+    fields = make(STICKY_ASSIGNOR_USER_DATA, previous_assignment=previous, generation=said)
+    return encode(STICKY_ASSIGNOR_USER_DATA, fields, int(generation is not None))
 
 
 def decode_cooperative_sticky_user_data(data: Buffer) -> int:
@@ -369,8 +355,12 @@ def _decode_versioned(message: wire.Message, data: Buffer) -> tuple[int, Struct]
 _versions: Final = cache(wire.message_versions)
 
 
-def _encode_versioned(message: wire.Message, version: int, **fields: Any) -> bytes:
-    return version.to_bytes(2, "big", signed=True) + encode(message, make(message, **fields), version)
+Versioned = Subscription | Assignment | ConnectAssignment | ConnectMetadata
+
+
+def _encode_versioned(message: wire.Message, source: Versioned, **given: Any) -> bytes:
+    fields = make_from(message, source, **given)
+    return source.version.to_bytes(2, "big", signed=True) + encode(message, fields, source.version)
 
 
 def _pairs(structs: tuple[Struct, ...] | None, name: str, numbers: str) -> tuple[tuple[str, tuple[int, ...]], ...]:

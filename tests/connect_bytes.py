@@ -13,11 +13,7 @@ def encode_connect_assignment(assignment: ConnectAssignment) -> bytes:
     """The inverse of `decode_connect_assignment`, in the assignment's version (0..2)."""
     return _encode_versioned(
         CONNECT_PROTOCOL_ASSIGNMENT,
-        assignment.version,
-        error=assignment.error,
-        leader=assignment.leader,
-        leader_url=assignment.leader_url,
-        config_offset=assignment.config_offset,
+        assignment,
         assignment=_structs(CONNECTOR_ASSIGNMENT, assignment.assigned),
         revoked=_structs(CONNECTOR_ASSIGNMENT, assignment.revoked) or (() if assignment.version else None),
         delay=assignment.delay_ms,
@@ -27,10 +23,4 @@ def encode_connect_assignment(assignment: ConnectAssignment) -> bytes:
 def encode_connect_metadata(metadata: ConnectMetadata) -> bytes:
     """The inverse of `decode_connect_metadata`, in the metadata's version (0..2)."""
     allocation = None if metadata.allocation is None else encode_connect_assignment(metadata.allocation)
-    return _encode_versioned(
-        CONNECT_PROTOCOL_METADATA,
-        metadata.version,
-        url=metadata.url,
-        config_offset=metadata.config_offset,
-        allocation=allocation,
-    )
+    return _encode_versioned(CONNECT_PROTOCOL_METADATA, metadata, allocation=allocation)
