@@ -16,13 +16,14 @@ from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.rules import (
     BaseTimestamp,
     CheckPartition,
+    GroupRules,
     ListedGroup,
     OffsetCommitter,
     commit_timestamp,
 )
 
 
-class ClassicGroupRules:
+class ClassicGroupRules(GroupRules):
     """See GroupRules."""
 
     type_name = "classic"
@@ -71,9 +72,6 @@ class ClassicGroupRules:
     def is_empty(self, group: LiveClassicGroup) -> bool:
         """By state: a group whose last members just left is not Empty before the join phase has ended."""
         return group.state == EMPTY
-
-    def should_expire(self, group: LiveClassicGroup) -> bool:
-        return True
 
     def expiration_base(self, group: LiveClassicGroup) -> BaseTimestamp | None:
         """ClassicGroup.offsetExpirationCondition: since the group became Empty, otherwise since the commit.

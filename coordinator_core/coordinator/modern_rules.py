@@ -5,7 +5,7 @@ from typing import Any, Final, Protocol, TypeVar
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.operation import Context
-from coordinator_core.coordinator.rules import BaseTimestamp, ListedGroup, OffsetCommitter, commit_timestamp
+from coordinator_core.coordinator.rules import GroupRules, ListedGroup, OffsetCommitter
 
 M_co = TypeVar("M_co", covariant=True)
 
@@ -100,10 +100,8 @@ OFFSET_COMMIT_FROM_VERSION: Final = 9
 epoch."""
 
 
-class ModernGroupRules:
-    """See GroupRules."""
-
-    type_name: str
+class ModernGroupRules(GroupRules):
+    """See GroupRules. Offsets expire by the time of the commit."""
 
     def committing_member(self, group: GroupOf[M_co], committer: OffsetCommitter) -> M_co | None:
         """The member that commits; None for an admin client or a stand-alone consumer, which may commit anything.
@@ -131,16 +129,6 @@ class ModernGroupRules:
         """Allowed only without members."""
         if group.members:
             raise Refused(ErrorCode.NON_EMPTY_GROUP)
-
-    def is_empty(self, group: Any) -> bool:
-        return not group.members
-
-    def should_expire(self, group: Any) -> bool:
-        return True
-
-    def expiration_base(self, group: Any) -> BaseTimestamp | None:
-        """Offsets expire by the time of the commit."""
-        return commit_timestamp
 
     def refresh_on_commit(self, context: Context, group: Any, member_id: str) -> None:
         """Nothing: a commit is not a heartbeat."""

@@ -3,6 +3,7 @@
 Each group type provides one `GroupRules`, by the class of its state; see `GroupModule.rules`.
 """
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -46,57 +47,58 @@ class CheckPartition(Protocol):
     def __call__(self, topic: str, topic_id: str, partition: int, /) -> None: ...
 
 
-class GroupRules(Protocol):
+def commit_timestamp(committed: CommittedOffset) -> int:
+    """Retention counts from the commit."""
+    return committed.commit_timestamp_ms
+
+
+class GroupRules(ABC):
     """The rules of one group type. `group` is the object returned by `Context.group`."""
 
     type_name: str
     """As ListGroups prints it: classic, consumer, share, streams."""
 
+    @abstractmethod
     def validate_offset_commit(
         self, context: "Context", group: Any, committer: OffsetCommitter
     ) -> CheckPartition | None:
         """Raise Refused, or return the check for each partition (None: all are allowed)."""
-        ...
 
+    @abstractmethod
     def validate_offset_fetch(self, group: Any, member_id: str | None, member_epoch: int) -> None:
         """Raise Refused if a member may not read offsets."""
-        ...
 
+    @abstractmethod
     def validate_offset_delete(self, group: Any) -> None:
         """Raise Refused if OffsetDelete is not possible for this group."""
-        ...
 
+    @abstractmethod
     def validate_delete_group(self, group: Any) -> None:
         """Raise Refused if the group may not be deleted."""
-        ...
 
+    @abstractmethod
     def tombstones(self, context: "Context", group: Any) -> tuple[CoordinatorRecord, ...]:
         """The records that delete the group, in order."""
-        ...
 
+    @abstractmethod
     def is_subscribed_to(self, group: Any, topic: str) -> bool:
         """Whether the offsets of the topic are in use."""
-        ...
 
     def is_empty(self, group: Any) -> bool:
         """Whether the group has no members, so that it is deleted with its last offset."""
-        ...
+        return not group.members
 
     def should_expire(self, group: Any) -> bool:
         """Whether its offsets expire, and the group with the last of them."""
-        ...
+        return True
 
     def expiration_base(self, group: Any) -> BaseTimestamp | None:
         """From when retention counts; None: nothing expires now."""
-        ...
+        return commit_timestamp
 
+    @abstractmethod
     def refresh_on_commit(self, context: "Context", group: Any, member_id: str) -> None:
         """Restart the session of the member for an accepted commit, if the group type does so."""
-        ...
 
+    @abstractmethod
     def listed(self, group: Any) -> ListedGroup: ...
-
-
-def commit_timestamp(committed: CommittedOffset) -> int:
-    """Retention counts from the commit."""
-    return committed.commit_timestamp_ms
