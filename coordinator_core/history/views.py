@@ -14,7 +14,6 @@ from coordinator_core.client_protocols import (
     AssignmentRead,
     ConnectRound,
     Oddity,
-    SubscriptionRead,
     connect_round,
     read_assignment,
     read_connect,
@@ -186,15 +185,12 @@ def subscription(group: Group, member: Member) -> object:
     """What a member subscribes to, as a comparable value: a change is a SUBSCRIPTION_CHANGED. None if it cannot be
     read, and for members of other protocols: a Connect worker's metadata describe what it runs."""
     match member:
-        case ClassicMember():
-            is_other = isinstance(group, ClassicGroup) and group.protocol_type != CONSUMER_PROTOCOL_TYPE
-            return None if is_other else _subscribed_topics(member.subscription)
         case ConsumerMember():
             return frozenset(member.subscribed_topic_names), member.subscribed_topic_regex
-        case ShareMember():
-            return frozenset(member.subscribed_topic_names)
         case StreamsMember():
             return member.topology_epoch
+        case _:
+            return topics_of(group, member)
 
 
 Topics = frozenset[str]
@@ -434,10 +430,7 @@ def _topics_and_rack(subscription: bytes) -> tuple[tuple[str, ...] | None, str |
     return (None, None) if read is None else (tuple(sorted(read.topics)), read.rack_id)
 
 
-@lru_cache(EMBEDDED_CACHE_SIZE)
-def embedded_subscription(data: bytes) -> SubscriptionRead:
-    """Decode a ConsumerProtocolSubscription, with a cache."""
-    return read_subscription(data)
+embedded_subscription: Final = lru_cache(EMBEDDED_CACHE_SIZE)(read_subscription)
 
 
 @lru_cache(EMBEDDED_CACHE_SIZE)
