@@ -114,7 +114,7 @@ def ends_of_records(records: DataFrame, cluster_id: Any) -> DataFrame:
         (F.max("log_offset") + 1).alias("next_offset"),
         F.max(F.when(F.col("timestamp_ms") >= 0, F.col("timestamp_ms"))).alias("end_ms"),
         F.lit(None).cast("bigint").alias("last_cleaned"),
-        # for all that records show, compaction made the gaps
+        # records do not show which ones were made by compaction: see `are_gaps_known`
         F.array().cast("array<bigint>").alias("gaps"),
         holes["from_offset"].alias("holes"),
         holes["behind_ms"].alias("hole_ends"),
@@ -164,6 +164,8 @@ class Facts:
     ends: Mapping[LogPlace, LogEnd] | None
     steps: Mapping[LogPlace, Sequence[LogAnomalyRow]]
     leaders: Mapping[LogPlace, Leaders]
+    are_gaps_known: bool
+    """Is it known which offsets are missing for another reason than compaction? Records do not show it."""
     unread: Mapping[LogPlace, Mapping[str, int]]
     """By group, the offset of its first unreadable record."""
     _found: dict[str | None, OfCluster] = field(default_factory=dict)
@@ -217,6 +219,7 @@ class Facts:
             inference=inference,
             whole_to={at: self.whole_to(cluster_id, at)},
             gaps={at: () if end is None else tuple(end.gaps)},
+            are_gaps_known=self.are_gaps_known,
             holes={at: () if end is None else tuple(end.holes)},
             hole_ends={at: () if end is None else tuple(NONE_MS if it is None else it for it in end.hole_ends)},
             unread={at: self.unread.get((cluster_id, at), {})},

@@ -115,7 +115,15 @@ class SilverFrames:
             for table, names in FACT_COLUMNS.items()
             if table in (TOPICS, CONFIGS, END_OFFSETS, PARTITION_COUNTS) and self.has(table)
         }
-        return Facts(self._topic, tables, self._log_ends(), self._steps(), self._leaders(), self._unread())
+        return Facts(
+            self._topic,
+            tables,
+            self._log_ends(),
+            self._steps(),
+            self._leaders(),
+            self.has(COVERAGE),
+            self._unread(),
+        )
 
     def _collected(self, frame: DataFrame, table: Table) -> pa.Table:
         schema = arrow_schema(table)

@@ -363,7 +363,7 @@ def _resets(life: GroupLife, groups: GenerationsAt) -> dict[int, Verdict]:
         for begin, to in pairwise(starts.tolist()):
             if to - begin <= RESETS_MAX:
                 for row in (first + mine[begin:to]).tolist():
-                    is_sure = not commits.may_be_transactional[row] and not life.has_gap(
+                    is_sure = not commits.may_be_transactional[row] and not life.may_have_gap(
                         groups.begin_at(int(commits.log_offset[row])), int(commits.log_offset[row])
                     )
                     confidence = CERTAIN if is_sure else LIKELY

@@ -262,7 +262,7 @@ class Deletions:
         if not taken.is_known:
             return _Deleted(None, None, True, None, True, True)
         between = taken.base_log_offset, taken.log_offset
-        is_behind = self._life.has_gap(*between), self._life.has_hole(*between)
+        is_behind = self._life.may_have_gap(*between), self._life.has_hole(*between)
         at_ms, base_ms = taken.at_ms, taken.base_ms
         if base_ms == NONE_MS:
             # a record without a timestamp still has its commit time

@@ -119,6 +119,8 @@ class GroupLife(NamedTuple):
     before 2 and rows of dumps have no leader epoch."""
     gaps: tuple[int, ...] = ()
     """Where unread parts of its log partition begin (never captured, or unreadable), ascending."""
+    are_gaps_known: bool = True
+    """False: of `holes` it is not known which ones were made by compaction, so that any may be a gap."""
     holes: tuple[int, ...] = ()
     """Where missing parts of its log partition begin, for any reason, compaction included; ascending."""
     hole_ends: tuple[int, ...] = ()
@@ -146,6 +148,12 @@ class GroupLife(NamedTuple):
         anything may have happened there."""
         is_missing = is_any_between(self.gaps, from_log_offset, to_log_offset)
         return is_missing or from_log_offset < self.unread_from <= to_log_offset
+
+    def may_have_gap(self, from_log_offset: int, to_log_offset: int) -> bool:
+        """The same, also if it is only not known that compaction made a hole. Then nothing is certain; but what the
+        group's rows say is shown, as most holes are compaction's."""
+        is_doubtful = not self.are_gaps_known and self.has_hole(from_log_offset, to_log_offset)
+        return is_doubtful or self.has_gap(from_log_offset, to_log_offset)
 
     def has_hole(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Whether records of the group may be missing between two places, for any reason.

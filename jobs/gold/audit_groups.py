@@ -273,6 +273,7 @@ class _Made:
             leader_changes=work.leader_changes.get(log_partition, ()),
             leaderless=work.leaderless.get(log_partition, ((0, WHOLE),)),
             gaps=work.gaps.get(log_partition, ()),
+            are_gaps_known=work.are_gaps_known,
             holes=work.holes.get(log_partition, ()),
             hole_ends=work.hole_ends.get(log_partition, ()),
             topic_growth=work.topic_growth,

@@ -82,6 +82,8 @@ class AuditWork:
     `batch_files`."""
     gaps: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
     """By log partition, the first offset of each range that was never captured or cannot be read."""
+    are_gaps_known: bool = True
+    """Is it known which of `holes` were made by compaction?"""
     unread: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
     """By log partition and group, the offset of its first unreadable record."""
     holes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)

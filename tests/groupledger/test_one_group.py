@@ -77,7 +77,7 @@ def facts_of(ledger: Ledger, topic: str) -> Facts:
         if row["topic"] == topic and not row["is_checkpoint"]:
             changes.setdefault((row["cluster_id"], row["partition"]), []).append(row["start_offset"])
     leaders = {place: Leaders(tuple(sorted(found)), ((0, min(found) - 1),)) for place, found in changes.items()}
-    facts = Facts(topic, tables, ends, {}, leaders, {})
+    facts = Facts(topic, tables, ends, {}, leaders, are_gaps_known=True, unread={})
     facts.of("case")
     made: Facts = pickle.loads(pickle.dumps(facts))  # as on its way to a worker
     return made

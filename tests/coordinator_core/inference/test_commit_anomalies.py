@@ -159,6 +159,14 @@ def test_a_commit_to_an_emptied_group_is_a_reset(offset: int) -> None:
     assert (rows[0].was_group_empty, rows[0].owner_member_id, rows[0].delta) == (True, None, offset - 10)
 
 
+@pytest.mark.parametrize(("are_gaps_known", "confidence"), [(True, "CERTAIN"), (False, "LIKELY")])
+def test_a_hole_that_may_be_no_compaction_is_doubted(are_gaps_known: bool, confidence: str) -> None:
+    """What rows show is shown, and no proof."""
+    life = life_of(commit(1, 10), commit(150, 20, 10))
+    (row,) = found(life._replace(holes=(120,), whole_to=120, are_gaps_known=are_gaps_known))
+    assert (row.kind, row.confidence, row.was_group_empty) == ("EMPTY_GROUP_RESET", confidence, True)
+
+
 def test_transactions_and_holes_are_no_proof_of_a_reset() -> None:
     """A transaction needs no member; and in a hole of the log somebody may have been there."""
     assert found(life_of(commit(1, 10), commit(150, 20, 10, is_transactional=True))) == []
