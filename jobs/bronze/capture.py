@@ -15,7 +15,7 @@ any crash. Damaged batches have files of their own, since the offsets in a damag
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
@@ -128,9 +128,10 @@ def capture(
     )
     if settings.broker_address is None:
         return summary
+    # the run may have begun long before
     from jobs.bronze.cluster_watch import watch_once  # noqa: PLC0415  (files need not load Kafka's client)
 
-    return replace(summary, notes=(*summary.notes, *watch_once(warehouse, settings, captured_at)))
+    return replace(summary, notes=(*summary.notes, *watch_once(warehouse, settings, datetime.now(UTC))))
 
 
 def _capture_all(

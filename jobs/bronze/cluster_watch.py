@@ -6,7 +6,8 @@ end offsets are a sample each time. Replay works without them, so a capture repo
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
+from time import monotonic
 from typing import Any, Final
 
 import pyarrow as pa
@@ -54,11 +55,17 @@ class ClusterWatch:
         self._silver = silver or SilverTopics(warehouse, cluster_id)
 
     def sample_end_offsets(self, sampled_at: datetime) -> Reported:
-        """Add the log start offset and the end offset of every partition of the topics that groups consume."""
+        """Add the log start offset and the end offset of every partition of the topics that groups consume.
+
+        `sampled_at`: the time of the call. A sample has the time at which the end offsets were asked for: which topics
+        there are may take long to find out.
+        """
+        began = monotonic()
         wanted, refused = self.consumed_topics()
         found = self._admin.topics(wanted) if wanted else {}
         places = [(topic.topic, partition) for topic in found.values() for partition in range(topic.partition_count)]
         starts = self._broker.offsets(places, OffsetSpec.EARLIEST)
+        sampled_at += timedelta(seconds=monotonic() - began)
         ends = self._broker.offsets(places, OffsetSpec.LATEST)
         rows = [
             {
@@ -165,16 +172,19 @@ class ClusterWatch:
 
 
 def watch_once(warehouse: Warehouse, settings: Settings, asked_at: datetime) -> tuple[str, ...]:
-    """Ask everything once. Returns what could not be asked or was refused, in words: the capture goes on without it."""
+    """Ask everything once. `asked_at`: the time of the call. Returns what could not be asked or was refused, in words:
+    the capture goes on without it."""
     address = settings.broker_address
     assert address is not None
     notes: list[str] = []
+    began = monotonic()
     with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
         watch = ClusterWatch(warehouse, settings.cluster_id, broker)
         for ask in (watch.note_topics, watch.note_configs, watch.sample_end_offsets):
             try:
                 refuse_other_cluster(warehouse, settings.cluster_id, broker)
-                notes += (f"the cluster refused: {refused}" for refused in ask(asked_at).refused)
+                now = asked_at + timedelta(seconds=monotonic() - began)
+                notes += (f"the cluster refused: {refused}" for refused in ask(now).refused)
             except JobError as error:
                 notes.append(str(error))
     return tuple(dict.fromkeys(notes))

@@ -471,13 +471,13 @@ class _Watcher:
         if bronze is None:
             of._steps.say(f"captured: {done}")
             return
+        asked_at = of._new_run().captured_at
         try:
             logs = list_broker_logs(self._connected(), of._address, of._settings.topics)
         except JobError as error:
             self.close()
             of._steps.say(f"captured: {done}; how far behind is not known: {error}")
             return
-        asked_at = of._new_run().captured_at
         behind = lags(logs, bronze, epoch_ms(asked_at))
         if not any(lag.offset_count for lag in behind.values()):
             keep_log_partitions(

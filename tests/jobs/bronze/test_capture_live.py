@@ -8,10 +8,11 @@ from types import SimpleNamespace
 from typing import Any, Final
 
 import pytest
+from kafka.protocol.consumer import ListOffsetsRequest
 
 from coordinator_core.log.batch import Record, build_batch
-from jobs.bronze.capture import CaptureSummary, capture_logs, find_sources, refuse_other_logs
-from jobs.bronze.cluster_watch import watch_once
+from jobs.bronze.capture import CaptureSummary, capture, capture_logs, find_sources, refuse_other_logs
+from jobs.bronze.cluster_watch import ClusterWatch, watch_once
 from jobs.bronze.coverage import COMPACTION, COVERAGE, CRC_MISMATCH, HOLE, LOG_START, from_table
 from jobs.bronze.identity import CLUSTER, Identity, keep_identities
 from jobs.bronze.plan import Sources
@@ -20,11 +21,12 @@ from jobs.bronze.writer import CaptureRun
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import BrokerError, SourceError
 from jobs.operations.continuous_capture import ContinuousCapture, next_offset
-from jobs.settings import load_settings
+from jobs.settings import BrokerAddress, Settings, load_settings
+from jobs.sources.broker import Broker
 from schemas.tables import TABLES
 from tests.jobs import fake_kafka
 from tests.jobs.builders import batch, damaged, write_segment
-from tests.jobs.fake_kafka import TOPIC, FakeKafka, code
+from tests.jobs.fake_kafka import TOPIC, FakeKafka, code, then
 from tests.jobs.in_process import in_process
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
@@ -376,3 +378,63 @@ def test_what_another_cluster_at_the_address_says_is_not_of_the_ledger(run: Capt
     assert notes
     for table in ("bronze.log_partitions", "bronze.topics", "bronze.configs", "bronze.end_offsets"):
         assert run.warehouse.read(TABLES[table]).num_rows == 0
+
+
+def test_a_log_is_whole_up_to_when_its_end_was_asked_for(run: Capturing, kafka: FakeKafka) -> None:
+    """Not up to when the answer came: what was written meanwhile was not captured."""
+    run()
+    times = [START + timedelta(days=9), START + timedelta(days=9, minutes=1)]
+    settings = load_settings(
+        {
+            "bootstrap_servers": kafka.address,
+            "cluster_id": "c",
+            "warehouse": run.warehouse.root,
+            "topics": (TOPIC,),
+        },
+        environment={},
+    )
+    running = ContinuousCapture(
+        SESSION,
+        run.warehouse,
+        settings,
+        every_ms=1_000,
+        new_run=lambda: CaptureRun("c", "again", times[0]),
+        steps=SimpleNamespace(say=lambda _: None, facts={}, is_terminal=False),  # type: ignore[arg-type]
+    )
+    running._bronze = Bronze.load(run.warehouse, "c")
+    kafka.on_any[ListOffsetsRequest.API_KEY] = [then(lambda _: times.pop(0))]
+    running._watcher.report()
+    running._watcher.close()
+    rows = run.warehouse.read(TABLES["bronze.log_partitions"]).to_pylist()
+    assert [row["read_until"] for row in rows] == [START + timedelta(days=9)]
+    assert times == [START + timedelta(days=9, minutes=1)]
+
+
+def test_a_sample_has_the_time_at_which_ends_were_asked_for(
+    run: Capturing, kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To find out which topics groups consume took seven seconds: the end offset is not of before."""
+    seconds = [0.0, 7.0]
+    monkeypatch.setattr("jobs.bronze.cluster_watch.monotonic", lambda: seconds.pop(0))
+    monkeypatch.setattr(ClusterWatch, "consumed_topics", lambda _: ({TOPIC}, ()))
+    with Broker.connect(BrokerAddress(kafka.address)) as broker:
+        ClusterWatch(run.warehouse, "c", broker).sample_end_offsets(START)
+    rows = run.warehouse.read(TABLES["bronze.end_offsets"]).to_pylist()
+    assert [(row["sampled_at"], row["end_offset"]) for row in rows] == [(START + timedelta(seconds=7), 11)]
+
+
+def test_a_capture_asks_what_is_so_when_it_asks(
+    run: Capturing, kafka: FakeKafka, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not when the run began: reading the log may have taken minutes."""
+    asked: list[datetime] = []
+
+    def watched(_: Warehouse, __: Settings, asked_at: datetime) -> tuple[str, ...]:
+        asked.append(asked_at)
+        return ()
+
+    monkeypatch.setattr("jobs.bronze.cluster_watch.watch_once", watched)
+    values = {"bootstrap_servers": kafka.address, "cluster_id": "c", "topics": (TOPIC,)}
+    before = datetime.now(UTC)
+    capture(SESSION, run.warehouse, load_settings(values, environment={}), capture_id="run", captured_at=START)
+    assert len(asked) == 1 and before <= asked[0] <= datetime.now(UTC)
