@@ -29,7 +29,8 @@ from coordinator_core.inference.reassignment import Reassignment
 from coordinator_core.kafka_versions import KafkaVersion, Since
 from schemas.group_types import GroupType
 
-COOPERATIVE_PROTOCOLS: Final = frozenset({"cooperative-sticky", "stream"})
+COOPERATIVE_STICKY: Final = "cooperative-sticky"
+COOPERATIVE_PROTOCOLS: Final = frozenset({COOPERATIVE_STICKY, "stream"})
 """Assignors that move a partition in two rounds: the first revokes it, the second assigns it. `stream` is the name that
 clients of Kafka Streams use."""
 COOPERATIVE_FOLLOW_UP: Final = "COOPERATIVE_FOLLOW_UP"
@@ -351,6 +352,9 @@ def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
         yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN if is_sure else LIKELY)
     elif protocols <= COOPERATIVE_PROTOCOLS and (has_new or (step.is_late and reassignment.came)):
         yield Cause("PARTITIONS_CHANGED", "NEW_PARTITIONS", LIKELY)
+    elif protocols == {COOPERATIVE_STICKY} and reassignment.went and not reassignment.came and not step.has_revoked:
+        # this assignor moves nothing between unchanged members; Kafka Streams does, when a task has caught up
+        yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", LIKELY)
 
 
 def _while_waited(step: GenerationStart) -> Iterable[Cause]:

@@ -321,7 +321,8 @@ def _by_silence(member: MemberRow, last_seen: LastSeen, silent_ms: int, session_
     committed since the last join phase is not a regular committer: clients without partitions to read do not commit.
 
     It may also have stopped polling: then its client leaves for it after max.poll.interval.ms, which Java consumers
-    send as their rebalance timeout.
+    send as their rebalance timeout. And it may have left: then it committed as usual until then, and the others joined
+    again with their next heartbeats.
     """
     rhythm_ms = last_seen.rhythm_ms or 0
     slack_ms = session_ms // HEARTBEATS_PER_SESSION
@@ -335,11 +336,12 @@ def _by_silence(member: MemberRow, last_seen: LastSeen, silent_ms: int, session_
     is_just_poll = is_apart and poll_ms <= silent_ms <= poll_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
     if is_just_poll:
         return LeaveReason(LEFT, SILENT_FOR_POLL_INTERVAL, GUESS)
-    is_regular = (
-        last_seen.is_by_commit and last_seen.rhythm_ms is not None and silent_ms > SILENT_FACTOR * last_seen.rhythm_ms
-    )
     if is_just_session:
-        return LeaveReason(EXPIRED, method, LIKELY if is_regular else GUESS)
+        # one heartbeat until the others know, and one before a commit within a transaction
+        is_silent = silent_ms > 2 * HEARTBEAT_MS + SILENT_FACTOR * rhythm_ms
+        is_regular = last_seen.is_by_commit and last_seen.rhythm_ms is not None
+        may_poll_late = 0 < poll_ms <= silent_ms <= poll_ms + max(slack_ms, HEARTBEAT_MS) + missed_ms
+        return LeaveReason(EXPIRED, method, LIKELY if is_regular and is_silent and not may_poll_late else GUESS)
     return _unknown_reason(member)
 
 

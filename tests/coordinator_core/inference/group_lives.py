@@ -45,6 +45,7 @@ def classic(
     host: str = "/h",
     hosts: Mapping[str, str] | None = None,
     session_ms: int = SESSION_MS,
+    rebalance_ms: int = REBALANCE_MS,
     assigned: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
 ) -> list[Record]:
     """A generation of a classic group: the whole picture in one record. `assigned`: of more topics than TOPIC."""
@@ -53,7 +54,7 @@ def classic(
             "member_id": member_id,
             "client_id": f"client-{member_id}",
             "client_host": (hosts or {}).get(member_id, host),
-            "rebalance_timeout": REBALANCE_MS,
+            "rebalance_timeout": rebalance_ms,
             "session_timeout": session_ms,
             "group_instance_id": (instances or {}).get(member_id),
             "subscription": encode_subscription(

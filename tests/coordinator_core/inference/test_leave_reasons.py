@@ -9,7 +9,17 @@ import pytest
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.settings import InferenceSettings
-from tests.coordinator_core.inference.group_lives import GROUP, classic, epoch, goes, joins, life_of, reconciled, target
+from tests.coordinator_core.inference.group_lives import (
+    GROUP,
+    REBALANCE_MS,
+    classic,
+    epoch,
+    goes,
+    joins,
+    life_of,
+    reconciled,
+    target,
+)
 
 END = 300_000
 GONE = (
@@ -102,6 +112,27 @@ def test_a_commit_in_a_transaction_begins_no_session(
     assert row.members_left == ("b",)
     place = row.causes.index(expected[0])
     assert (row.causes[place], row.cause_methods[place], row.cause_confidences[place]) == expected
+
+
+@pytest.mark.parametrize(
+    ("session_ms", "poll_ms", "confidence"),
+    [
+        pytest.param(45_000, REBALANCE_MS, "LIKELY", id="only an expiry explains it"),
+        pytest.param(45_000, 45_000, "GUESS", id="as long as the poll interval"),
+        pytest.param(6_000, REBALANCE_MS, "GUESS", id="no longer than a leave may take to show"),
+    ],
+)
+def test_silence_that_a_leave_explains_as_well(session_ms: int, poll_ms: int, confidence: str) -> None:
+    """A member whose client leaves for it when it stops polling, or that left between two heartbeats of the others, is
+    silent, too: that it expired is a guess then."""
+    both, others = ({"a": (0,), "b": (1,)}, {"a": (0,)})
+    first, second = (
+        classic(generation, owned, session_ms=session_ms, rebalance_ms=poll_ms)
+        for generation, owned in enumerate((both, others), 1)
+    )
+    life = life_of([(0, first), (END, second)], beats(END - session_ms - 999))
+    row = audit_group(life, DEFAULTS).rebalances[-1]
+    assert (row.causes, row.method, row.confidence) == (("MEMBER_EXPIRED",), "SILENT_FOR_SESSION", confidence)
 
 
 def test_a_member_id_that_came_again() -> None:

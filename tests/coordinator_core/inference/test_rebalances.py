@@ -160,6 +160,20 @@ def test_static_member_that_comes_back_moves_nothing() -> None:
     assert (row.partitions_moved, row.stickiness, row.members_left) == (0, 1.0, ())
 
 
+@pytest.mark.parametrize(("protocol", "cause"), [("cooperative-sticky", "PARTITIONS_CHANGED"), ("stream", "UNKNOWN")])
+def test_a_topic_that_went_from_a_cooperative_group(protocol: str, cause: str) -> None:
+    """cooperative-sticky takes no partition from members that stay as they were, so it is gone. Kafka Streams does, to
+    move a task to a member that has caught up."""
+    life = life_of(
+        [
+            (0, classic(1, {"a": (0, 1), "b": (2,)}, protocol=protocol)),
+            (60_000, classic(2, {"a": (0,), "b": ()}, protocol=protocol)),
+        ]
+    )
+    row = audit_group(life, InferenceSettings()).rebalances[-1]
+    assert (row.cause, row.confidence) == (cause, "LIKELY" if cause == "PARTITIONS_CHANGED" else "GUESS")
+
+
 @pytest.mark.parametrize(
     ("protocol", "confidence"), [("cooperative-sticky", "LIKELY"), ("stream", "LIKELY"), ("our-own", "GUESS")]
 )
