@@ -85,11 +85,6 @@ class GroupCoordinator:
         self.rules = _merged(module.rules for module in self.modules)
         self.reload(now_ms=now_ms)
 
-    @property
-    def operations(self) -> frozenset[str]:
-        """Names of the operations that the modules serve."""
-        return frozenset(self._commands)
-
     def handle(
         self,
         operation: str,

@@ -44,11 +44,6 @@ class PlayedRelease(NamedTuple):
     version: KafkaVersion
     source: ReleaseSource
 
-    @property
-    def about(self) -> str:
-        """The reason as text."""
-        return ABOUT[self.source]
-
 
 UNKNOWN_RELEASE: Final = PlayedRelease(DEFAULT_VERSION, ReleaseSource.DEFAULT)
 ABOUT: Final = {
@@ -57,6 +52,7 @@ ABOUT: Final = {
     ReleaseSource.RECORDS: "by what the group's records show",
     ReleaseSource.DEFAULT: "since the log does not tell the release: --kafka-version names another",
 }
+"""How the release was determined, as text."""
 
 
 def played_release(

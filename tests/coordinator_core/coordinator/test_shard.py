@@ -219,10 +219,11 @@ def test_an_unloaded_coordinator_does_nothing_more() -> None:
 
 
 def test_a_module_may_bring_very_little() -> None:
-    """Neither loading nor metadata concern everybody; operations are those of all modules."""
+    """Neither loading nor metadata concern everybody; operations of all modules are served."""
     coordinator = GroupCoordinator([GroupModule("nothing"), MODULE], now_ms=0, log=CountingLog())
     coordinator.update_metadata(MetadataImage(), [], now_ms=1)
-    assert coordinator.operations == {"write", "refuse", "schedule", "queue"}
+    for operation in ("write", "refuse", "schedule", "queue"):
+        assert coordinator.command(operation) is MODULE.commands[operation]
     assert coordinator.unload(now_ms=2).completed == ()
 
 
