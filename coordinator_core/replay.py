@@ -39,25 +39,6 @@ from coordinator_core.streams import replay as streams
 from coordinator_core.streams.state import StreamsGroup
 from schemas.consumer_offsets import RecordType
 
-__all__ = [
-    "REPLAY",
-    "SHARE_PARTITIONS_RECORD",
-    "Anomaly",
-    "CoordinatorShard",
-    "Group",
-    "GroupShard",
-    "RecordType",
-    "Report",
-    "replay",
-    "replay_all",
-    "replay_end_transaction_marker",
-    "replay_record",
-    "replay_share_partitions",
-    "simple_group",
-    "touch_simple_group",
-    "with_group",
-]
-
 Group = ClassicGroup | ConsumerGroup | ShareGroup | StreamsGroup
 
 

@@ -6,13 +6,14 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Final, NamedTuple
 
+from coordinator_core.anomalies import Anomaly
 from coordinator_core.codec import Struct
 from coordinator_core.history import views
 from coordinator_core.history.open_intervals import Open
 from coordinator_core.history.rows import EventRow
 from coordinator_core.named_tuples import maker_of
 from coordinator_core.offsets.state import OffsetKey
-from coordinator_core.replay import Anomaly, Group
+from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroupStatePartitions
 from schemas.consumer_offsets import RecordType
 

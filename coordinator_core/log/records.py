@@ -41,18 +41,6 @@ from coordinator_core.log.crc32c import HAS_INSTRUCTION, crc32c
 from coordinator_core.log.kernels import HEADER_BYTES_V2
 from coordinator_core.log.legacy import decode_entry, records_of
 
-__all__ = [
-    "CHUNK_DECOMPRESSED_BYTES_MAX",
-    "Record",
-    "as_u8",
-    "checksums_at",
-    "crc_valid_batches",
-    "decode_chunk",
-    "frame_chunk",
-    "iter_records",
-    "missing_offsets",
-]
-
 CHUNK_DECOMPRESSED_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
 """Bound on all decompressed sections of one chunk: a chunk of 64 MiB at a ratio of 32, far above what logs reach.
 Without it, many small bombs, each below the limit of a batch, would have the effect of a large one."""

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 
 from coordinator_core.coordinator.errors import DEFAULT_MESSAGE, ErrorCode, Refused
 from coordinator_core.coordinator.operation import Outcome
+from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.offsets.messages import DeletableGroupResult
 from coordinator_core.share.messages import (
     AlteredOffsets,
@@ -40,7 +41,6 @@ from coordinator_core.share.messages import (
 )
 from coordinator_core.share_state.messages import DeletePartition, InitializePartition, PartitionResult
 from coordinator_core.share_state.persister import Persister
-from coordinator_core.share_state.state import SharePartitionKey
 
 R = TypeVar("R")
 

@@ -16,6 +16,7 @@ from coordinator_core.java.hash_codes import share_partition_key_hash_code
 from coordinator_core.java.hash_map import in_hash_order
 from coordinator_core.java.timeline import timeline_order
 from coordinator_core.kafka_versions import KafkaVersion, Since
+from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state.combine import UNSET_OFFSET, combine_state_batches
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.share_state.messages import (
@@ -34,7 +35,6 @@ from coordinator_core.share_state.state import (
     UNCHANGED,
     UNKNOWN_COUNT,
     SharePartition,
-    SharePartitionKey,
     ShareShard,
     ShareSnapshot,
     ShareUpdate,

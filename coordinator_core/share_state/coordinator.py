@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 from coordinator_core.coordinator.errors import Refused, UnknownOperation, answer_for_append_error
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.timers import Timers
+from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state.commands import (
     OPERATIONS,
     Operation,
@@ -25,7 +26,7 @@ from coordinator_core.share_state.commands import (
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.share_state.messages import Response, Result, StateRequest, TopicResult
 from coordinator_core.share_state.records import AppendedRecord, ShareStateRecord, replay_record
-from coordinator_core.share_state.state import SharePartitionKey, ShareShard
+from coordinator_core.share_state.state import ShareShard
 
 SNAPSHOT_COLD_PARTITIONS: Final = "snapshot-cold-partitions"
 PRUNE: Final = "write-state-record-prune"

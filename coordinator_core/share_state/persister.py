@@ -24,6 +24,7 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.errors import UnknownRequest
+from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_partition.acknowledge import complete_write
 from coordinator_core.share_partition.errors import InvalidReadState
 from coordinator_core.share_partition.initialize import (
@@ -45,7 +46,6 @@ from coordinator_core.share_state.messages import (
     SummaryResult,
     WritePartition,
 )
-from coordinator_core.share_state.state import SharePartitionKey
 
 BACKOFF_MS: Final = 1000
 """REQUEST_BACKOFF_MS."""

@@ -4,9 +4,10 @@ from typing import Final, NamedTuple
 
 from coordinator_core.codec import decode_key, decode_value, encode_key, encode_value, make_from
 from coordinator_core.errors import InvalidRecord
+from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state.combine import StateBatches
 from coordinator_core.share_state.replay import replay_share_snapshot, replay_share_update, share_snapshot, share_update
-from coordinator_core.share_state.state import SharePartitionKey, ShareShard, ShareSnapshot, ShareUpdate
+from coordinator_core.share_state.state import ShareShard, ShareSnapshot, ShareUpdate
 from schemas.share_group_state import (
     SHARE_SNAPSHOT_KEY,
     SHARE_SNAPSHOT_VALUE,

@@ -12,15 +12,9 @@ from immutables import Map
 from coordinator_core.codec import Struct
 from coordinator_core.java.timeline import grown_timeline_capacity
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
+from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state.combine import StateBatch, StateBatches, combine_state_batches
-from coordinator_core.share_state.state import (
-    UNCHANGED,
-    SharePartition,
-    SharePartitionKey,
-    ShareShard,
-    ShareSnapshot,
-    ShareUpdate,
-)
+from coordinator_core.share_state.state import UNCHANGED, SharePartition, ShareShard, ShareSnapshot, ShareUpdate
 
 V = TypeVar("V")
 

@@ -8,7 +8,7 @@ from immutables import Map
 from coordinator_core.java.timeline import TIMELINE_MIN_CAPACITY
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.lookup import SharePartitionKey
-from coordinator_core.share_state.combine import UNSET_OFFSET, StateBatches
+from coordinator_core.share_state.combine import StateBatches
 
 UNCHANGED: Final = -1
 """A start offset or leader epoch in a ShareUpdate that leaves the former value in force."""
@@ -94,16 +94,3 @@ class ShareShard:
     def last_redundant_offset(self) -> int | None:
         """The offset up to which Kafka prunes the log, exclusive; None if there is nothing to prune."""
         return self.redundant_offset if self.redundant_offset else None
-
-
-__all__ = [
-    "UNCHANGED",
-    "UNKNOWN_COUNT",
-    "UNSET_OFFSET",
-    "UPDATES_PER_SNAPSHOT_DEFAULT",
-    "SharePartition",
-    "SharePartitionKey",
-    "ShareShard",
-    "ShareSnapshot",
-    "ShareUpdate",
-]

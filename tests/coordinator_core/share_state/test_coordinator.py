@@ -8,6 +8,7 @@ import pytest
 from coordinator_core.coordinator.errors import ErrorCode, Refused, UnknownOperation
 from coordinator_core.coordinator.image import MetadataImage, Topic, image_of
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
+from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state.combine import StateBatch
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.share_state.coordinator import ShareCoordinator, empty_shard
@@ -25,7 +26,7 @@ from coordinator_core.share_state.messages import (
     WritePartition,
 )
 from coordinator_core.share_state.records import ShareStateRecord, replay_record
-from coordinator_core.share_state.state import SharePartitionKey, ShareSnapshot, ShareUpdate
+from coordinator_core.share_state.state import ShareSnapshot, ShareUpdate
 from tests.coordinator_core.logs import MemoryLog
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

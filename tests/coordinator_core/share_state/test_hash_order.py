@@ -3,9 +3,10 @@
 from coordinator_core.java.hash_codes import share_partition_key_hash_code
 from coordinator_core.java.hash_map import in_hash_order
 from coordinator_core.java.timeline import timeline_order
+from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state.combine import StateBatch
 from coordinator_core.share_state.replay import replay_share_snapshot, replay_share_update
-from coordinator_core.share_state.state import SharePartitionKey, ShareShard, ShareSnapshot, ShareUpdate
+from coordinator_core.share_state.state import ShareShard, ShareSnapshot, ShareUpdate
 
 LARGE_ID = "eebIppdy-sTHC4RFUzzKGA"
 SNAPSHOT = ShareSnapshot(0, 1, 0, 10, 0, 1000, 1000, ())

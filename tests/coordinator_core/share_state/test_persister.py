@@ -8,6 +8,7 @@ import pytest
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
 from coordinator_core.errors import UnknownRequest
+from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_partition.acknowledge import acknowledge
 from coordinator_core.share_partition.acquire import acquire
 from coordinator_core.share_partition.errors import NotInitialized
@@ -33,7 +34,6 @@ from coordinator_core.share_state.messages import (
     WritePartition,
 )
 from coordinator_core.share_state.persister import ATTEMPTS_MAX, Lookup, Persister, Send, backoff_ms
-from coordinator_core.share_state.state import SharePartitionKey
 from tests.coordinator_core.logs import MemoryLog
 from tests.coordinator_core.share_state.exchange import exchange
 

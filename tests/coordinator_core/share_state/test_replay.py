@@ -5,9 +5,10 @@ does not.
 from dataclasses import replace
 from pathlib import Path
 
+from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state.combine import StateBatch
 from coordinator_core.share_state.replay import replay_share_snapshot, replay_share_update
-from coordinator_core.share_state.state import SharePartitionKey, ShareShard, ShareSnapshot, ShareUpdate
+from coordinator_core.share_state.state import ShareShard, ShareSnapshot, ShareUpdate
 from tests.conformance.families import share_coordinator
 
 TRACE = Path(__file__).parents[2] / "data" / "traces" / "share_coordinator.jsonl.gz"

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from coordinator_core.coordinator.image import Topic, image_of
 from coordinator_core.errors import DecodeError, InvalidRecord
+from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state.combine import StateBatch
 from coordinator_core.share_state.config import ShareCoordinatorConfig
 from coordinator_core.share_state.coordinator import ShareCoordinator, empty_shard
@@ -20,7 +21,7 @@ from coordinator_core.share_state.messages import (
     WritePartition,
 )
 from coordinator_core.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
-from coordinator_core.share_state.state import SharePartitionKey, ShareSnapshot, ShareUpdate
+from coordinator_core.share_state.state import ShareSnapshot, ShareUpdate
 from tests.coordinator_core.logs import MemoryLog
 
 KEY = SharePartitionKey("sg", "AAAAAAAAAAAAAAAAAAAAAQ", 0)

@@ -18,6 +18,7 @@ from hypothesis.stateful import invariant, precondition, rule
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import Topic, image_of
+from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_partition.acknowledge import complete_write
 from coordinator_core.share_partition.initialize import begin_initialization, complete_initialization
 from coordinator_core.share_partition.state import PersisterError, ReadState, SharePartition, WriteState
@@ -28,7 +29,6 @@ from coordinator_core.share_state.messages import InitializePartition, Partition
 from coordinator_core.share_state.messages import ReadResult as ReadAnswer
 from coordinator_core.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
 from coordinator_core.share_state.state import SharePartition as PersistedState
-from coordinator_core.share_state.state import SharePartitionKey
 from tests.coordinator_core.logs import MemoryLog
 from tests.coordinator_core.share_partition.machine import SharePartitionMachine
 
