@@ -21,6 +21,7 @@ from coordinator_core.codec import decode_key, decode_value, has_unknown_tags, u
 from coordinator_core.errors import CoreError, DecodeError
 from coordinator_core.interning import NO_KEYS, Interned, Interner, InternTable
 from coordinator_core.log.chunk import I8, I32, I64, U8, BoolArray, Finding, RecordChunk, empty_columns, record_finding
+from coordinator_core.log.kernels import read_only
 from coordinator_core.offsets import kernels
 from coordinator_core.offsets.kernels import BatchArrays, KeyArrays, RecordArrays, RowArrays, TouchArrays
 from coordinator_core.offsets.replay import NO_PRODUCER_ID, committed_offset_of
@@ -225,8 +226,7 @@ class ColumnarOffsetReplay:
 
     def feed(self, chunk: RecordChunk) -> ColumnarOutput:
         """Replay the next chunk of the log. Raises CoreError if its positions lie outside its data."""
-        data = chunk.data.view()
-        data.flags.writeable = False  # one array type for compiled code, whatever the chunk's source
+        data = read_only(chunk.data)
         records = _record_arrays(chunk)
         batches = self._batch_arrays(chunk)
         carried_count = len(self._carried.key)

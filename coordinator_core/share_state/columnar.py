@@ -17,6 +17,7 @@ from coordinator_core import codec
 from coordinator_core.errors import ColumnarReplayError, DecodeError, NullNotAllowed, UnknownRecordType
 from coordinator_core.interning import Interner
 from coordinator_core.log.chunk import I32, I64, U8, Finding, RecordChunk, record_finding
+from coordinator_core.log.kernels import read_only
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state import kernels, layouts
 from coordinator_core.share_state.layouts import Rows
@@ -173,7 +174,7 @@ class ColumnarShareReplay:
             raise ColumnarReplayError("the columnar replay is finished")
         columns = (getattr(chunk.records, name) for name in kernels.Records._fields[2:])
         records = kernels.Records(
-            _read_only(chunk.data),
+            read_only(np.ascontiguousarray(chunk.data)),
             np.ascontiguousarray(chunk.batches.is_control),
             *map(np.ascontiguousarray, columns),
         )
@@ -460,13 +461,6 @@ def _with_room(rows: Rows, used: int, more: int) -> Rows:
     return larger
 
 
-def _read_only(data: U8) -> U8:
-    """A read-only view: the loops are compiled for this array type only."""
-    view = np.ascontiguousarray(data).view()
-    view.flags.writeable = False
-    return view
-
-
 def _bytes(data: U8, position: int, length: int) -> bytes | None:
     return None if length < 0 else data[position : position + length].tobytes()
 
@@ -482,7 +476,7 @@ def _canonical_value(decoded: codec.CoordinatorValue) -> bytes:
 
 def _one_record(key: bytes, value: bytes | None, offset: int, timestamp_ms: int) -> kernels.Records:
     return kernels.Records(
-        data=_read_only(np.frombuffer(key + (value or b""), np.uint8)),
+        data=read_only(np.frombuffer(key + (value or b""), np.uint8)),
         is_control=np.zeros(1, np.bool_),
         batch_index=np.zeros(1, np.int32),
         offset=np.array([offset], np.int64),
