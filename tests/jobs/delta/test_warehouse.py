@@ -170,7 +170,7 @@ def test_spark_reads_what_was_written(spark: SparkSession, warehouse: Warehouse,
     assert sum(file.row_count or 0 for file in warehouse.files(table)) == direct.num_rows
     by_spark = frame(spark, warehouse, table)
     assert by_spark.schema == spark_schema(table.columns)
-    expected = spark.createDataFrame(direct.to_pandas(), spark_schema(table.columns))
+    expected = spark.createDataFrame(direct, spark_schema(table.columns))
     as_text = [rows.selectExpr("to_json(struct(*)) as row") for rows in (by_spark, expected)]
     assert_df_equality(as_text[0], as_text[1], ignore_row_order=True, ignore_nullable=True)
 
