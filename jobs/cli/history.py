@@ -22,7 +22,7 @@ def history(
     cluster_id: options.ClusterOption = None,
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:
-    """What happened to a group: rebalances with causes, odd commits, redeliveries, records given up; one line each."""
+    """Events of a group: rebalances with causes, commit anomalies, redeliveries, records given up; one line each."""
     from jobs.queries.group_history import run_history
 
     settings = reading_settings(warehouse, cluster_id)

@@ -58,9 +58,9 @@ class Layout:
     """The columns that a tool prints for a view."""
 
     columns: tuple[Column, ...]
+    rows: "Callable[[Group, EndOffsets], Iterator[Cells]]"
     verbose_only: frozenset[str] = frozenset()
     """Columns shown with --verbose."""
-    not_verbose: frozenset[str] = frozenset()
     if_any: frozenset[str] = frozenset()
     """Columns shown if any row of the group has a value."""
     without_rows: bool = False
@@ -69,263 +69,13 @@ class Layout:
     """Print a line if the group has no members."""
 
     def shown(self, verbose: bool, rows: Sequence[Cells]) -> tuple[Column, ...]:
-        hidden = set(self.not_verbose if verbose else self.verbose_only)
+        hidden = set() if verbose else set(self.verbose_only)
         hidden |= {name for name in self.if_any if all(row[name] is None for row in rows)}
         return tuple(column for column in self.columns if column.name not in hidden)
 
 
 def _grow(name: str, width: int = 15) -> Column:
     return Column(name, width, grows=True)
-
-
-OFFSET_COLUMNS: Final = (
-    _grow("GROUP"),
-    _grow("TOPIC"),
-    Column("PARTITION", 10),
-    Column("LEADER-EPOCH", 15),
-    Column("CURRENT-OFFSET", 15),
-    Column("LOG-END-OFFSET", 15),
-    Column("LAG", 15),
-    _grow("CONSUMER-ID"),
-    _grow("HOST"),
-    Column("CLIENT-ID"),
-)
-MEMBER_COLUMNS: Final = (
-    _grow("GROUP"),
-    _grow("CONSUMER-ID"),
-    _grow("GROUP-INSTANCE-ID", 17),
-    _grow("HOST"),
-    _grow("CLIENT-ID"),
-    Column("#PARTITIONS", 15),
-    Column("CURRENT-EPOCH", 15),
-    _grow("CURRENT-ASSIGNMENT", 20),
-    Column("TARGET-EPOCH", 15),
-    _grow("TARGET-ASSIGNMENT", 20),
-    Column("UPGRADED"),
-)
-MEMBER_VERBOSE: Final = frozenset(
-    {"CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED"}
-)
-EPOCHS: Final = frozenset({"GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "ASSIGNMENT-EPOCH"})
-
-CONSUMER_OFFSETS: Final = Layout(OFFSET_COLUMNS, verbose_only=frozenset({"LEADER-EPOCH"}))
-CONSUMER_MEMBERS: Final = Layout(
-    MEMBER_COLUMNS, verbose_only=MEMBER_VERBOSE, if_any=frozenset({"GROUP-INSTANCE-ID", "UPGRADED"}), without_rows=True
-)
-
-LAYOUTS: Final[Mapping[tuple[Tool, View], Layout]] = {
-    (Tool.CONSUMER, View.OFFSETS): CONSUMER_OFFSETS,
-    (Tool.CONSUMER, View.MEMBERS): CONSUMER_MEMBERS,
-    (Tool.CONSUMER, View.STATE): Layout(
-        (
-            _grow("GROUP"),
-            _grow(COORDINATOR, 25),
-            Column("ASSIGNMENT-STRATEGY", 20),
-            Column("STATE", 20),
-            Column("GROUP-EPOCH", 15),
-            Column("TARGET-ASSIGNMENT-EPOCH", 25),
-            Column("#MEMBERS"),
-        ),
-        verbose_only=EPOCHS,
-    ),
-    (Tool.SHARE, View.OFFSETS): Layout(
-        (
-            _grow("GROUP"),
-            _grow("TOPIC"),
-            Column("PARTITION", 10),
-            Column("LEADER-EPOCH", 13),
-            Column("START-OFFSET", 13),
-            Column("LAG"),
-        ),
-        verbose_only=frozenset({"LEADER-EPOCH"}),
-        says_empty=False,
-    ),
-    (Tool.SHARE, View.MEMBERS): Layout(
-        (
-            _grow("GROUP"),
-            _grow("CONSUMER-ID"),
-            _grow("HOST"),
-            _grow("CLIENT-ID"),
-            Column("#PARTITIONS", 12),
-            Column("MEMBER-EPOCH", 13),
-            Column("ASSIGNMENT"),
-        ),
-        verbose_only=frozenset({"MEMBER-EPOCH"}),
-    ),
-    (Tool.SHARE, View.STATE): Layout(
-        (
-            _grow("GROUP"),
-            _grow(COORDINATOR, 25),
-            Column("STATE", 15),
-            Column("GROUP-EPOCH", 12),
-            Column("ASSIGNMENT-EPOCH", 17),
-            Column("#MEMBERS"),
-        ),
-        verbose_only=EPOCHS,
-    ),
-    (Tool.STREAMS, View.OFFSETS): CONSUMER_OFFSETS,
-    (Tool.STREAMS, View.MEMBERS): CONSUMER_MEMBERS,
-    (Tool.STREAMS, View.STATE): Layout(
-        (
-            _grow("GROUP"),
-            _grow(COORDINATOR, 25),
-            Column("ASSIGNOR", 15),
-            Column("STATE", 25),
-            Column("GROUP-EPOCH", 15),
-            Column("TARGET-ASSIGNMENT-EPOCH", 25),
-            Column("#MEMBERS"),
-        ),
-        verbose_only=EPOCHS,
-        if_any=frozenset({"ASSIGNOR"}),
-    ),
-}
-
-TITLES: Final = {Tool.CONSUMER: "Consumer group", Tool.SHARE: "Share group", Tool.STREAMS: "Streams group"}
-
-
-@dataclass(frozen=True, slots=True)
-class Description:
-    """One group as a tool shows it."""
-
-    group: Group
-    tool: Tool
-    layout: Layout
-    rows: tuple[Cells, ...]
-    log_position: str | None = None
-    """The log position of this state, if the log passes the time several times with different states."""
-    note: str | None = None
-    """What the answer cannot know."""
-
-
-def _not_there(silver: SilverAt, missing: Sequence[str]) -> str:
-    """A sentence: which groups do not exist, and which of them may have existed."""
-    later = {it.group_id: it.log_partition for it in silver.at(None).of_groups(missing).groups()}
-    unread = unread_records(silver, missing)
-    remarks = [f"; {printable(it.group_id)[:100]}: {unread_records_text(it)}" for it in unread]
-    failures = [failure_text(it) for it in silver.failures() if it.group_id is None or it.group_id in missing]
-    if failures:
-        remarks.append(f"; not all could be replayed: {'; '.join(failures)}")
-    remarks += (f"; {caveat.text}" for caveat in holes_before(silver, later))
-    return f"no such group at that time: {', '.join(printable(name)[:100] for name in missing)}{''.join(remarks)}"
-
-
-def describe_with_caveats(
-    warehouse: Warehouse,
-    cluster_id: str,
-    *,
-    view: View,
-    at_ms: int | None = None,
-    group_ids: Collection[str] | None = None,
-    tool: Tool | None = None,
-    sample_age_max_ms: int = SAMPLE_AGE_MAX_MS,
-) -> tuple[list[Description], list[Caveat]]:
-    """Groups at a time (None: the newest state), in the tools' order; and caveats. `group_ids` None: all groups.
-
-    End offsets sampled more than `sample_age_max_ms` before are not shown. A group occurs several times if the log
-    passes the time several times and its states differ. Raises NoSuchGroupError if a requested group does not exist.
-    """
-    with_offsets = view is View.OFFSETS
-    passages = SilverAt(warehouse, cluster_id, at_ms, group_ids).passages(with_offsets=with_offsets)
-    newest = passages[-1]
-    ends = newest.end_offsets(sample_age_max_ms) if with_offsets else {}
-    found: dict[str, list[Description]] = {}
-    for passage in passages:
-        for group in passage.groups(with_offsets=with_offsets):
-            of_tool = TOOL_OF_TYPE[group.group_type]
-            rows = tuple(ROWS[of_tool, view](group, ends))
-            end = passage.log_end((GROUPS_LOG, group.log_partition))
-            position = None if end is None else f"{GROUPS_LOG}-{group.log_partition}@{end - 1}"
-            of_group = found.setdefault(group.group_id, [])
-            if not any((it.tool, it.rows, it.group.state) == (of_tool, rows, group.state) for it in of_group):
-                of_group.append(Description(group, of_tool, LAYOUTS[of_tool, view], rows, position))
-    if group_ids is not None:
-        missing = sorted(set(group_ids) - found.keys())
-        if missing:
-            raise NoSuchGroupError(_not_there(newest, missing))
-    several = [group_id for group_id, of_group in found.items() if len(of_group) > 1]
-    caveats = caveats_of(
-        newest,
-        {group_id: of_group[-1].group.log_partition for group_id, of_group in found.items()},
-        with_offsets=with_offsets,
-        share_groups=_share_groups(of_group[-1].group for of_group in found.values()) if with_offsets else (),
-    )
-    if several:
-        caveats.append(twice(newest, several))
-    notes = notes_by_group(caveats)
-    shown = [
-        replace(it, log_position=it.log_position if group_id in several else None, note=notes.get(group_id))
-        for group_id, of_group in sorted(found.items(), key=lambda item: string_order(item[0]))
-        for it in of_group
-        if group_ids is not None
-        or it.group.group_type != GroupType.CLASSIC
-        or it.group.protocol_type in CONSUMER_PROTOCOLS
-        if tool in (None, it.tool)
-    ]
-    shown.sort(key=lambda it: list(Tool).index(it.tool))
-    names = {it.group.group_id for it in shown}
-    return shown, [caveat for caveat in caveats if names.intersection(caveat.group_ids)]
-
-
-def _share_groups(groups: Iterable[Group]) -> list[str]:
-    return [group.group_id for group in groups if group.group_type == GroupType.SHARE]
-
-
-def with_coordinators(descriptions: Sequence[Description], coordinators: Coordinators) -> list[Description]:
-    """Add the known coordinators to descriptions of states."""
-    found = coordinators({it.group.group_id: it.group.log_partition for it in descriptions})
-    return [
-        replace(it, rows=tuple({**row, COORDINATOR: found.get(it.group.group_id)} for row in it.rows))
-        for it in descriptions
-    ]
-
-
-def write_descriptions(descriptions: Sequence[Description], output_format: str, verbose: bool, out: TextIO) -> None:
-    """Print descriptions: like the tools do, or as rows with the tools' column names."""
-    if output_format == "table":
-        for description in descriptions:
-            out.writelines(line + "\n" for line in _lines(description, verbose))
-        return
-    names: dict[str, None] = {}
-    rows: list[Cells] = []
-    for _, same in groupby(descriptions, key=lambda description: description.layout):
-        described = list(same)
-        layout, own_rows = described[0].layout, [row for description in described for row in description.rows]
-        shown = [column.name for column in layout.shown(verbose, own_rows)]
-        more = {LOG_POSITION: "log_position", NOTE: "note"}
-        more = {name: field for name, field in more.items() if any(getattr(it, field) for it in described)}
-        names |= dict.fromkeys([*shown, *more])
-        rows += [
-            {name: row[name] for name in shown} | {name: getattr(it, field) for name, field in more.items()}
-            for it in described
-            for row in it.rows
-        ]
-    if output_format == "json":
-        write_json(rows, out)
-    else:
-        write_csv(list(names), rows, out)
-
-
-def _lines(description: Description, verbose: bool) -> Iterator[str]:
-    group, tool, layout, rows = description.group, description.tool, description.layout, description.rows
-    title = f"{TITLES[tool]} '{printable(group.group_id)}'"
-    if description.log_position is not None:
-        yield from ("", f"{title} at log position {description.log_position}:")
-    if layout.says_empty and group.state == "Empty":
-        yield from ("", f"{title} has no active members.")
-    elif tool is Tool.CONSUMER and group.state in REBALANCING:
-        yield from ("", f"Warning: {title} is rebalancing.")
-    unread_count = sum(member.is_unread for member in group.members)
-    if unread_count:
-        yield from ("", f"Warning: the assignment of {counted(unread_count, 'member')} of {title} cannot be read.")
-    if not layout.says_empty and not rows:
-        yield from ("", f"{title} has no offset information.")
-    elif rows or layout.without_rows:
-        columns = layout.shown(verbose, rows)
-        yield ""
-        yield from table_lines(columns, [[row[column.name] for column in columns] for row in rows])
-
-
-# --- rows
 
 
 def _offset_rows(group: Group, ends: EndOffsets) -> Iterator[Cells]:
@@ -438,17 +188,261 @@ def assignment_text(partitions: Iterable[TopicPartition]) -> str | None:
     return ";".join(sorted(texts)) or None
 
 
-ROWS: Final[Mapping[tuple[Tool, View], Callable[[Group, EndOffsets], Iterator[Cells]]]] = {
-    (Tool.CONSUMER, View.OFFSETS): _offset_rows,
-    (Tool.CONSUMER, View.MEMBERS): _member_rows,
-    (Tool.CONSUMER, View.STATE): _state_rows,
-    (Tool.SHARE, View.OFFSETS): _share_offset_rows,
-    (Tool.SHARE, View.MEMBERS): _share_member_rows,
-    (Tool.SHARE, View.STATE): _state_rows,
-    (Tool.STREAMS, View.OFFSETS): _offset_rows,
-    (Tool.STREAMS, View.MEMBERS): _member_rows,
-    (Tool.STREAMS, View.STATE): _state_rows,
+OFFSET_COLUMNS: Final = (
+    _grow("GROUP"),
+    _grow("TOPIC"),
+    Column("PARTITION", 10),
+    Column("LEADER-EPOCH", 15),
+    Column("CURRENT-OFFSET", 15),
+    Column("LOG-END-OFFSET", 15),
+    Column("LAG", 15),
+    _grow("CONSUMER-ID"),
+    _grow("HOST"),
+    Column("CLIENT-ID"),
+)
+MEMBER_COLUMNS: Final = (
+    _grow("GROUP"),
+    _grow("CONSUMER-ID"),
+    _grow("GROUP-INSTANCE-ID", 17),
+    _grow("HOST"),
+    _grow("CLIENT-ID"),
+    Column("#PARTITIONS", 15),
+    Column("CURRENT-EPOCH", 15),
+    _grow("CURRENT-ASSIGNMENT", 20),
+    Column("TARGET-EPOCH", 15),
+    _grow("TARGET-ASSIGNMENT", 20),
+    Column("UPGRADED"),
+)
+MEMBER_VERBOSE: Final = frozenset(
+    {"CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED"}
+)
+EPOCHS: Final = frozenset({"GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "ASSIGNMENT-EPOCH"})
+
+CONSUMER_OFFSETS: Final = Layout(OFFSET_COLUMNS, _offset_rows, verbose_only=frozenset({"LEADER-EPOCH"}))
+CONSUMER_MEMBERS: Final = Layout(
+    MEMBER_COLUMNS,
+    _member_rows,
+    verbose_only=MEMBER_VERBOSE,
+    if_any=frozenset({"GROUP-INSTANCE-ID", "UPGRADED"}),
+    without_rows=True,
+)
+
+LAYOUTS: Final[Mapping[tuple[Tool, View], Layout]] = {
+    (Tool.CONSUMER, View.OFFSETS): CONSUMER_OFFSETS,
+    (Tool.CONSUMER, View.MEMBERS): CONSUMER_MEMBERS,
+    (Tool.CONSUMER, View.STATE): Layout(
+        (
+            _grow("GROUP"),
+            _grow(COORDINATOR, 25),
+            Column("ASSIGNMENT-STRATEGY", 20),
+            Column("STATE", 20),
+            Column("GROUP-EPOCH", 15),
+            Column("TARGET-ASSIGNMENT-EPOCH", 25),
+            Column("#MEMBERS"),
+        ),
+        _state_rows,
+        verbose_only=EPOCHS,
+    ),
+    (Tool.SHARE, View.OFFSETS): Layout(
+        (
+            _grow("GROUP"),
+            _grow("TOPIC"),
+            Column("PARTITION", 10),
+            Column("LEADER-EPOCH", 13),
+            Column("START-OFFSET", 13),
+            Column("LAG"),
+        ),
+        _share_offset_rows,
+        verbose_only=frozenset({"LEADER-EPOCH"}),
+        says_empty=False,
+    ),
+    (Tool.SHARE, View.MEMBERS): Layout(
+        (
+            _grow("GROUP"),
+            _grow("CONSUMER-ID"),
+            _grow("HOST"),
+            _grow("CLIENT-ID"),
+            Column("#PARTITIONS", 12),
+            Column("MEMBER-EPOCH", 13),
+            Column("ASSIGNMENT"),
+        ),
+        _share_member_rows,
+        verbose_only=frozenset({"MEMBER-EPOCH"}),
+    ),
+    (Tool.SHARE, View.STATE): Layout(
+        (
+            _grow("GROUP"),
+            _grow(COORDINATOR, 25),
+            Column("STATE", 15),
+            Column("GROUP-EPOCH", 12),
+            Column("ASSIGNMENT-EPOCH", 17),
+            Column("#MEMBERS"),
+        ),
+        _state_rows,
+        verbose_only=EPOCHS,
+    ),
+    (Tool.STREAMS, View.OFFSETS): CONSUMER_OFFSETS,
+    (Tool.STREAMS, View.MEMBERS): CONSUMER_MEMBERS,
+    (Tool.STREAMS, View.STATE): Layout(
+        (
+            _grow("GROUP"),
+            _grow(COORDINATOR, 25),
+            Column("ASSIGNOR", 15),
+            Column("STATE", 25),
+            Column("GROUP-EPOCH", 15),
+            Column("TARGET-ASSIGNMENT-EPOCH", 25),
+            Column("#MEMBERS"),
+        ),
+        _state_rows,
+        verbose_only=EPOCHS,
+        if_any=frozenset({"ASSIGNOR"}),
+    ),
 }
+
+TITLES: Final = {Tool.CONSUMER: "Consumer group", Tool.SHARE: "Share group", Tool.STREAMS: "Streams group"}
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """One group as a tool shows it."""
+
+    group: Group
+    tool: Tool
+    layout: Layout
+    rows: tuple[Cells, ...]
+    log_position: str | None = None
+    """The log position of this state, if the log passes the time several times with different states."""
+    note: str | None = None
+    """What the answer cannot know."""
+
+
+def _not_there(silver: SilverAt, missing: Sequence[str]) -> str:
+    """A sentence: which groups do not exist, and which of them may have existed."""
+    later = {it.group_id: it.log_partition for it in silver.at(None).of_groups(missing).groups()}
+    unread = unread_records(silver, missing)
+    remarks = [f"; {printable(it.group_id)[:100]}: {unread_records_text(it)}" for it in unread]
+    failures = [failure_text(it) for it in silver.failures() if it.group_id is None or it.group_id in missing]
+    if failures:
+        remarks.append(f"; not all could be replayed: {'; '.join(failures)}")
+    remarks += (f"; {caveat.text}" for caveat in holes_before(silver, later))
+    return f"no such group at that time: {', '.join(printable(name)[:100] for name in missing)}{''.join(remarks)}"
+
+
+def describe_with_caveats(
+    warehouse: Warehouse,
+    cluster_id: str,
+    *,
+    view: View,
+    at_ms: int | None = None,
+    group_ids: Collection[str] | None = None,
+    tool: Tool | None = None,
+    sample_age_max_ms: int = SAMPLE_AGE_MAX_MS,
+) -> tuple[list[Description], list[Caveat]]:
+    """Groups at a time (None: the newest state), in the tools' order; and caveats. `group_ids` None: all groups.
+
+    End offsets sampled more than `sample_age_max_ms` before are not shown. A group occurs several times if the log
+    passes the time several times and its states differ. Raises NoSuchGroupError if a requested group does not exist.
+    """
+    with_offsets = view is View.OFFSETS
+    passages = SilverAt(warehouse, cluster_id, at_ms, group_ids).passages(with_offsets=with_offsets)
+    newest = passages[-1]
+    ends = newest.end_offsets(sample_age_max_ms) if with_offsets else {}
+    found: dict[str, list[Description]] = {}
+    for passage in passages:
+        for group in passage.groups(with_offsets=with_offsets):
+            of_tool = TOOL_OF_TYPE[group.group_type]
+            layout = LAYOUTS[of_tool, view]
+            rows = tuple(layout.rows(group, ends))
+            end = passage.log_end((GROUPS_LOG, group.log_partition))
+            position = None if end is None else f"{GROUPS_LOG}-{group.log_partition}@{end - 1}"
+            of_group = found.setdefault(group.group_id, [])
+            if not any((it.tool, it.rows, it.group.state) == (of_tool, rows, group.state) for it in of_group):
+                of_group.append(Description(group, of_tool, layout, rows, position))
+    if group_ids is not None:
+        missing = sorted(set(group_ids) - found.keys())
+        if missing:
+            raise NoSuchGroupError(_not_there(newest, missing))
+    several = [group_id for group_id, of_group in found.items() if len(of_group) > 1]
+    caveats = caveats_of(
+        newest,
+        {group_id: of_group[-1].group.log_partition for group_id, of_group in found.items()},
+        with_offsets=with_offsets,
+        share_groups=_share_groups(of_group[-1].group for of_group in found.values()) if with_offsets else (),
+    )
+    if several:
+        caveats.append(twice(newest, several))
+    notes = notes_by_group(caveats)
+    shown = [
+        replace(it, log_position=it.log_position if group_id in several else None, note=notes.get(group_id))
+        for group_id, of_group in sorted(found.items(), key=lambda item: string_order(item[0]))
+        for it in of_group
+        if group_ids is not None
+        or it.group.group_type != GroupType.CLASSIC
+        or it.group.protocol_type in CONSUMER_PROTOCOLS
+        if tool in (None, it.tool)
+    ]
+    shown.sort(key=lambda it: list(Tool).index(it.tool))
+    names = {it.group.group_id for it in shown}
+    return shown, [caveat for caveat in caveats if names.intersection(caveat.group_ids)]
+
+
+def _share_groups(groups: Iterable[Group]) -> list[str]:
+    return [group.group_id for group in groups if group.group_type == GroupType.SHARE]
+
+
+def with_coordinators(descriptions: Sequence[Description], coordinators: Coordinators) -> list[Description]:
+    """Add the known coordinators to descriptions of states."""
+    found = coordinators({it.group.group_id: it.group.log_partition for it in descriptions})
+    return [
+        replace(it, rows=tuple({**row, COORDINATOR: found.get(it.group.group_id)} for row in it.rows))
+        for it in descriptions
+    ]
+
+
+def write_descriptions(descriptions: Sequence[Description], output_format: str, verbose: bool, out: TextIO) -> None:
+    """Print descriptions: like the tools do, or as rows with the tools' column names."""
+    if output_format == "table":
+        for description in descriptions:
+            out.writelines(line + "\n" for line in _lines(description, verbose))
+        return
+    names: dict[str, None] = {}
+    rows: list[Cells] = []
+    for _, same in groupby(descriptions, key=lambda description: description.layout):
+        described = list(same)
+        layout, own_rows = described[0].layout, [row for description in described for row in description.rows]
+        shown = [column.name for column in layout.shown(verbose, own_rows)]
+        more = {LOG_POSITION: "log_position", NOTE: "note"}
+        more = {name: field for name, field in more.items() if any(getattr(it, field) for it in described)}
+        names |= dict.fromkeys([*shown, *more])
+        rows += [
+            {name: row[name] for name in shown} | {name: getattr(it, field) for name, field in more.items()}
+            for it in described
+            for row in it.rows
+        ]
+    if output_format == "json":
+        write_json(rows, out)
+    else:
+        write_csv(list(names), rows, out)
+
+
+def _lines(description: Description, verbose: bool) -> Iterator[str]:
+    group, tool, layout, rows = description.group, description.tool, description.layout, description.rows
+    title = f"{TITLES[tool]} '{printable(group.group_id)}'"
+    if description.log_position is not None:
+        yield from ("", f"{title} at log position {description.log_position}:")
+    if layout.says_empty and group.state == "Empty":
+        yield from ("", f"{title} has no active members.")
+    elif tool is Tool.CONSUMER and group.state in REBALANCING:
+        yield from ("", f"Warning: {title} is rebalancing.")
+    unread_count = sum(member.is_unread for member in group.members)
+    if unread_count:
+        yield from ("", f"Warning: the assignment of {counted(unread_count, 'member')} of {title} cannot be read.")
+    if not layout.says_empty and not rows:
+        yield from ("", f"{title} has no offset information.")
+    elif rows or layout.without_rows:
+        columns = layout.shown(verbose, rows)
+        yield ""
+        yield from table_lines(columns, [[row[column.name] for column in columns] for row in rows])
 
 
 def run_describe(

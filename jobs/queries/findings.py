@@ -5,8 +5,9 @@ Every number is a count of rows in a table, or a sum over them; each line names 
 
 import re
 import shlex
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any, Final
@@ -72,86 +73,89 @@ LACKING_RULES: Final = (LOG_NOT_JUDGED, LOG_NOT_REPLAYED, INPUT_NOT_READ)
 """Rules about inputs that all of gold lacks."""
 
 
-@dataclass(frozen=True, slots=True)
+Counts = Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Findings:
+    """What the tables say, by the names that JSON has. Counts by group are in order, most first; others by name."""
+
     rebalance_count: int
     storm_rebalance_count: int
-    storm_groups: tuple[tuple[str, int], ...]
-    """Groups, and how many of their rebalances belong to storms, most first."""
-    thrown_out: tuple[tuple[str, int], ...]
-    """Groups, and the number of rebalances in which members were removed for missing heartbeats or late polls; most
-    first."""
-    maybe_thrown_out: tuple[tuple[str, int], ...]
-    """As `thrown_out`, where the cause is a guess."""
-    emptied_groups: tuple[tuple[str, int], ...]
-    """Groups whose last member left and that are still empty, and the number of their rebalances."""
-    grown_groups: tuple[tuple[str, int], ...]
-    """Groups, and the number of their rebalances caused by growing topics."""
+    storm_rebalances_by_group: Counts
+    thrown_out_by_group: Counts
+    """Rebalances in which members were removed for missing heartbeats or late polls."""
+    maybe_thrown_out_by_group: Counts
+    """As `thrown_out_by_group`, where the cause is a guess."""
+    emptied_groups: tuple[str, ...]
+    """Groups whose last member left and that are still empty."""
+    partitions_added_by_group: Counts
+    """Rebalances caused by growing topics."""
     rollout_count: int
-    rebalances_on_a_day: tuple[tuple[str, int], ...]
-    """Groups, and the number of rebalances on their worst day (UTC), most first."""
+    rebalances_on_worst_day: Counts
+    """Rebalances on the group's worst day (UTC)."""
     given_up_count: int
     """Archived offsets of share groups."""
-    given_up_groups: tuple[tuple[str, int], ...]
-    """Share groups and the number of their archived offsets, most first."""
+    given_up_marker_count: int = 0
+    """Archived offsets that look like transaction markers: not records, and not included in the other counts."""
+    given_up_by_group: Counts
     redelivered_count: int | None
     """Redelivered records of share groups, each counted once; None where there are too many to count distinct ones
     quickly."""
     redelivered_times: int
     """How often records were released or redelivered."""
-    odd_commits: tuple[tuple[str, int], ...]
-    """Kinds of commit anomalies and their counts, by kind."""
-    broken_rules: tuple[tuple[str, int], ...]
-    """Broken rules of the coordinators and their counts, by rule."""
-    log_oddities: tuple[tuple[str, int], ...]
-    """Oddities of the log itself and their counts, by rule."""
-    client_notes: tuple[tuple[str, int], ...]
+    odd_commits: Counts
+    """Commit anomalies by kind."""
+    guessed_odd_commits: Counts = field(default_factory=dict)
+    """Commit anomalies that are only guesses, not included in `odd_commits`."""
+    broken_rules: Counts
+    """Broken rules of the coordinators."""
+    log_oddities: Counts
+    """Oddities of the log itself by rule."""
+    client_notes: Counts
     """Deviations of clients from their protocol, and the number of groups with each."""
     shared_groups: tuple[str, ...]
     """Groups whose current members have no topic in common: several applications share a group.id."""
-    hole_count: int
-    quarantined_count: int
-    missing_log_partitions: tuple[tuple[str, int], ...] = ()
-    """Coordinator topics, and how many of their log partitions are in no source."""
-    guessed_commits: tuple[tuple[str, int], ...] = ()
-    """Kinds of commit anomalies that are only guesses, not included in `odd_commits`."""
     not_judged: tuple[str, ...] = ()
-    audit_lacks: tuple[str, ...] = ()
     """Groups that could not be judged."""
-    marker_count: int = 0
-    """Archived offsets that look like transaction markers: not records, and not included in the other counts."""
-    hanging_transactions: tuple[tuple[str, int], ...] = ()
+    audit_lacks: tuple[str, ...] = ()
+    """Inputs that the audit could not use."""
+    hole_count: int
+    missing_log_partitions: Counts = field(default_factory=dict)
+    """Coordinator topics, and how many of their log partitions are in no source."""
+    hanging_transactions: Counts = field(default_factory=dict)
     """Groups, and the number of hanging transactions that committed offsets for them."""
     hanging_transaction_count: int = 0
     """Each transaction counted once, whatever groups it committed for: a producer has one at a time."""
-    parted_copies: tuple[tuple[str, int], ...] = ()
+    parted_copies: Counts = field(default_factory=dict)
     """Log partitions with diverging copies, and the number of divergences."""
-    leader_changes: tuple[tuple[str, int], ...] = ()
+    leader_changes: Counts = field(default_factory=dict)
     """Log partitions, and the number of leader changes, most first."""
+    quarantined_count: int
     foreign_writes: tuple[ForeignWrite, ...] = ()
     """The last foreign write to each table."""
 
     @property
     def busy_group_count(self) -> int:
         """Groups with more than `MANY_REBALANCES` rebalances on one day."""
-        return sum(count > MANY_REBALANCES for _, count in self.rebalances_on_a_day)
+        return sum(count > MANY_REBALANCES for count in self.rebalances_on_worst_day.values())
 
     @property
     def headline(self) -> str:
         """A summary in one line."""
         parts = [
-            _counted(len(self.storm_groups), "group", "in rebalance storms"),
+            _counted(len(self.storm_rebalances_by_group), "group", "in rebalance storms"),
             _counted(self.busy_group_count, "group", f"rebalanced more than {MANY_REBALANCES} times on one day"),
             self._thrown_out(),
             _counted(self.given_up_count, "record", "given up", verb=True),
-            _counted(sum(count for _, count in self.odd_commits), "odd commit", ""),
-            _counted(sum(count for _, count in self.broken_rules), "broken rule", "of the coordinators"),
-            _counted(sum(count for _, count in self.log_oddities), "oddity", "of the log", plural="oddities"),
+            _counted(sum(self.odd_commits.values()), "commit anomaly", "", plural="commit anomalies"),
+            _counted(sum(self.broken_rules.values()), "broken rule", "of the coordinators"),
+            _counted(sum(self.log_oddities.values()), "oddity", "of the log", plural="oddities"),
             _counted(len(self.shared_groups), "group id", "used by several applications"),
             _counted(len(self.not_judged), "group", "could not be judged"),
             _counted(len(self.audit_lacks), "input", "of the audit could not be used"),
             _counted(self.hole_count, "hole", "in coverage"),
-            _counted(sum(count for _, count in self.missing_log_partitions), "log partition", "in no source"),
+            _counted(sum(self.missing_log_partitions.values()), "log partition", "in no source"),
             _counted(self.hanging_transaction_count, "hanging transaction", ""),
             _counted(len(self.parted_copies), "log partition", "with copies that part ways"),
             _counted(self.quarantined_count, "row", "in quarantine"),
@@ -161,7 +165,7 @@ class Findings:
         return "found: " + ("; ".join(found) if found else "nothing out of the ordinary")
 
     def _thrown_out(self) -> str:
-        count, maybe = (sum(count for _, count in groups) for groups in (self.thrown_out, self.maybe_thrown_out))
+        count, maybe = sum(self.thrown_out_by_group.values()), sum(self.maybe_thrown_out_by_group.values())
         if not count + maybe:
             return ""
         in_rebalances = _counted(count + maybe, "rebalance", "")
@@ -170,39 +174,10 @@ class Findings:
 
     def as_json(self) -> dict[str, Any]:
         """As one JSON object with stable names."""
-        return {
-            "headline": self.headline,
-            "rebalance_count": self.rebalance_count,
-            "storm_rebalance_count": self.storm_rebalance_count,
-            "storm_rebalances_by_group": dict(self.storm_groups),
-            "thrown_out_by_group": dict(self.thrown_out),
-            "maybe_thrown_out_by_group": dict(self.maybe_thrown_out),
-            "emptied_groups": [name for name, _ in self.emptied_groups],
-            "partitions_added_by_group": dict(self.grown_groups),
-            "rollout_count": self.rollout_count,
-            "rebalances_on_worst_day": dict(self.rebalances_on_a_day),
-            "given_up_count": self.given_up_count,
-            "given_up_marker_count": self.marker_count,
-            "given_up_by_group": dict(self.given_up_groups),
-            "redelivered_count": self.redelivered_count,
-            "redelivered_times": self.redelivered_times,
-            "odd_commits": dict(self.odd_commits),
-            "guessed_odd_commits": dict(self.guessed_commits),
-            "broken_rules": dict(self.broken_rules),
-            "log_oddities": dict(self.log_oddities),
-            "client_notes": dict(self.client_notes),
-            "shared_groups": list(self.shared_groups),
-            "not_judged": list(self.not_judged),
-            "audit_lacks": list(self.audit_lacks),
-            "hole_count": self.hole_count,
-            "missing_log_partitions": dict(self.missing_log_partitions),
-            "hanging_transactions": dict(self.hanging_transactions),
-            "hanging_transaction_count": self.hanging_transaction_count,
-            "parted_copies": dict(self.parted_copies),
-            "leader_changes": dict(self.leader_changes),
-            "quarantined_count": self.quarantined_count,
-            "foreign_writes": {write.table: write.version for write in self.foreign_writes},
-        }
+        values = {it.name: getattr(self, it.name) for it in fields(self)}
+        plain = {name: list(value) if isinstance(value, tuple) else value for name, value in values.items()}
+        writes = {write.table: write.version for write in self.foreign_writes}
+        return {"headline": self.headline, **plain, "foreign_writes": writes}
 
 
 def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
@@ -238,20 +213,22 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     return Findings(
         rebalance_count=rebalances.num_rows,
         storm_rebalance_count=pc.sum(rebalances["in_storm"]).as_py() or 0,
-        storm_groups=_rows_by_group(rebalances.filter(rebalances["in_storm"])),
-        thrown_out=_rows_by_group(expired.filter(pc.invert(is_guess))),
-        maybe_thrown_out=_rows_by_group(expired.filter(is_guess)),
+        storm_rebalances_by_group=_rows_by_group(rebalances.filter(rebalances["in_storm"])),
+        thrown_out_by_group=_rows_by_group(expired.filter(pc.invert(is_guess))),
+        maybe_thrown_out_by_group=_rows_by_group(expired.filter(is_guess)),
         emptied_groups=_emptied(rebalances),
-        grown_groups=_rows_by_group(causes.filter(pc.and_(pc.equal(causes["cause"], PARTITIONS_CHANGED), of_topics))),
+        partitions_added_by_group=_rows_by_group(
+            causes.filter(pc.and_(pc.equal(causes["cause"], PARTITIONS_CHANGED), of_topics))
+        ),
         rollout_count=rollouts.aggregate([]).num_rows,
-        rebalances_on_a_day=_most_on_a_day(rebalances),
+        rebalances_on_worst_day=_most_on_a_day(rebalances),
         given_up_count=pc.sum(offsets).as_py() or 0,
-        marker_count=pc.sum(is_marker).as_py() or 0,
-        given_up_groups=_most_first(given_up_groups.aggregate([("count", "sum")]), "count_sum"),
+        given_up_marker_count=pc.sum(is_marker).as_py() or 0,
+        given_up_by_group=_most_first(given_up_groups.aggregate([("count", "sum")]), "count_sum"),
         redelivered_count=_redelivered_count(gold.files(REDELIVERIES)),
         redelivered_times=pc.sum(redelivered).as_py() or 0,
         odd_commits=_counts_of(_kinds(odd_commits.filter(pc.invert(is_guessed)))),
-        guessed_commits=_counts_of(_kinds(odd_commits.filter(is_guessed))),
+        guessed_odd_commits=_counts_of(_kinds(odd_commits.filter(is_guessed))),
         broken_rules=_counts_of(_of_category(odd, COORDINATOR)["rule"]),
         log_oddities=_counts_of(_of_category(odd, LOG)["rule"]),
         client_notes=_client_notes(_of_category(odd, CLIENT)),
@@ -260,11 +237,11 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         audit_lacks=audit_lacks(warehouse, cluster_id),
         hole_count=hole_count(warehouse, cluster_id),
         quarantined_count=open_count(quarantined),
-        missing_log_partitions=tuple(
-            (topic, len(ends.missing))
+        missing_log_partitions={
+            topic: len(ends.missing)
             for topic, ends in log_ends(warehouse, cluster_id).items()
             if ends.ends and ends.missing
-        ),
+        },
         hanging_transactions=_counts_of(hanging["group_id"]),
         hanging_transaction_count=pc.count_distinct(hanging["producer_id"]).as_py(),
         parted_copies=_parted_copies(quarantined),
@@ -308,19 +285,19 @@ def _causes(rebalances: pa.Table) -> pa.Table:
     )
 
 
-def _rows_by_group(rows: pa.Table) -> tuple[tuple[str, int], ...]:
+def _rows_by_group(rows: pa.Table) -> Counts:
     """Groups and the number of their rows, most first."""
     return _most_first(rows.group_by("group_id", use_threads=False).aggregate([([], "count_all")]), "count_all")
 
 
-def _emptied(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
-    """Groups that were empty after their last rebalance, and the number of their rebalances. Rows of a former log
+def _emptied(rebalances: pa.Table) -> tuple[str, ...]:
+    """Groups that were empty after their last rebalance, those with most rebalances first. Rows of a former log
     partition do not reflect the present."""
     rebalances = rebalances.filter(pc.invert(pc.fill_null(rebalances["is_former_log_partition"], False)))
     order = pc.sort_indices(rebalances, [("incarnation", "ascending"), ("to_generation", "ascending")])
     lasts = rebalances.take(order).group_by("group_id", use_threads=False)
     last = lasts.aggregate([("member_count", "last"), ([], "count_all")])
-    return _most_first(last.filter(pc.equal(last["member_count_last"], 0)), "count_all")
+    return tuple(_most_first(last.filter(pc.equal(last["member_count_last"], 0)), "count_all"))
 
 
 def _of_category(odd: pa.Table, category: str) -> pa.Table:
@@ -348,23 +325,21 @@ def groups_not_judged(warehouse: Warehouse, cluster_id: str) -> tuple[str, ...]:
     return tuple(sorted(set(found["group_id"].to_pylist())))
 
 
-def _parted_copies(quarantined: pa.Table) -> tuple[tuple[str, int], ...]:
+def _parted_copies(quarantined: pa.Table) -> Counts:
     """Log partitions with diverging copies and the number of divergences: each was resolved when found, but records
     were lost."""
     rows = quarantined.filter(pc.equal(quarantined["code"], COPIES_PART)).select(["topic", "partition"]).to_pylist()
-    places = [f"{row['topic']}-{row['partition']}" for row in rows]
-    return tuple((place, places.count(place)) for place in sorted(set(places)))
+    return dict(sorted(Counter(f"{row['topic']}-{row['partition']}" for row in rows).items()))
 
 
-def _leader_changes(warehouse: Warehouse, cluster_id: str) -> tuple[tuple[str, int], ...]:
+def _leader_changes(warehouse: Warehouse, cluster_id: str) -> Counts:
     """Coordinators' log partitions, and the number of leader epochs with batches after the first one."""
     rows = warehouse.read(LEADER_EPOCHS, where={"cluster_id": cluster_id}).to_pylist()
     epochs: dict[str, set[int]] = {}
     for row in rows:
         if row["topic"] in COORDINATOR_TOPICS and not row["is_checkpoint"] and row["leader_epoch"] >= 0:
             epochs.setdefault(f"{row['topic']}-{row['partition']}", set()).add(row["leader_epoch"])
-    counts = [(place, len(found) - 1) for place, found in epochs.items() if len(found) > 1]
-    return tuple(sorted(counts, key=lambda pair: (-pair[1], pair[0])))
+    return _sorted_most_first((place, len(found) - 1) for place, found in epochs.items() if len(found) > 1)
 
 
 CLIENTS_OF_NOTE: Final = re.compile(
@@ -373,7 +348,7 @@ CLIENTS_OF_NOTE: Final = re.compile(
 CLIENTS_NAMED_MAX: Final = 3
 
 
-def _client_notes(rows: pa.Table) -> tuple[tuple[str, int], ...]:
+def _client_notes(rows: pa.Table) -> Counts:
     """Oddities in bytes that clients write, and the number of groups with each. Client software is identified by how
     it writes the protocol, not by client ids, which are application names: these are shown together."""
     groups: dict[tuple[str, str], set[str]] = {}
@@ -389,7 +364,7 @@ def _client_notes(rows: pa.Table) -> tuple[tuple[str, int], ...]:
         more = len(names) - CLIENTS_NAMED_MAX
         said = ", ".join(names[:CLIENTS_NAMED_MAX]) + (f" and {more:,} more" if more > 0 else "")
         notes.append((f"{what}; clients like {said}, protocol {protocol}" if names else what, len(of)))
-    return tuple(sorted(notes))
+    return dict(sorted(notes))
 
 
 def _shared_groups(rows: pa.Table) -> tuple[str, ...]:
@@ -406,9 +381,9 @@ def _shared_groups(rows: pa.Table) -> tuple[str, ...]:
 LONG_AGO: Final = datetime.min.replace(tzinfo=UTC)
 
 
-def _counts_of(names: pa.ChunkedArray) -> tuple[tuple[str, int], ...]:
+def _counts_of(names: pa.ChunkedArray) -> Counts:
     """The number of occurrences of each name, by name."""
-    return tuple(sorted((found["values"], found["counts"]) for found in pc.value_counts(names).to_pylist()))
+    return dict(sorted((found["values"], found["counts"]) for found in pc.value_counts(names).to_pylist()))
 
 
 def _kinds(odd_commits: pa.Table) -> pa.ChunkedArray:
@@ -456,7 +431,7 @@ def _distinct_offset_count(ranges: pa.Table) -> int:
     return count
 
 
-def _most_on_a_day(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
+def _most_on_a_day(rebalances: pa.Table) -> Counts:
     rebalances = rebalances.filter(pc.is_valid(rebalances["started_at"]))
     day = pc.floor_temporal(rebalances["started_at"], unit="day")
     days = (
@@ -468,9 +443,12 @@ def _most_on_a_day(rebalances: pa.Table) -> tuple[tuple[str, int], ...]:
     return _most_first(most, "count_all_max")
 
 
-def _most_first(counts: pa.Table, column: str) -> tuple[tuple[str, int], ...]:
-    pairs = zip(counts["group_id"].to_pylist(), counts[column].to_pylist(), strict=True)
-    return tuple(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
+def _most_first(counts: pa.Table, column: str) -> Counts:
+    return _sorted_most_first(zip(counts["group_id"].to_pylist(), counts[column].to_pylist(), strict=True))
+
+
+def _sorted_most_first(pairs: Iterable[tuple[str, int]]) -> Counts:
+    return dict(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
 
 
 def lines(found: Findings, options: Sequence[str] = ()) -> Iterator[str]:
@@ -505,31 +483,31 @@ def _parts_of_rebalances(found: Findings) -> Iterator[Part]:
             parts.append(f"{found.storm_rebalance_count:,} of them in storms")
         if found.rollout_count:
             parts.append(_counted(found.rollout_count, "rolling deployment", ""))
-        if found.rebalances_on_a_day:
-            parts.append(f"most on one day: {_names(found.rebalances_on_a_day)}")
+        if found.rebalances_on_worst_day:
+            parts.append(f"most on one day: {_names(found.rebalances_on_worst_day)}")
         yield ", ".join(parts), "audit --list rebalances"
     if found.storm_rebalance_count:
         query = "select distinct group_id, flapping_members from gold.rebalances where in_storm"
         yield "who flaps in the storms", _sql(query)
-    if found.thrown_out:
-        yield f"members were thrown out: {_names(found.thrown_out)}", _sql(THROWN_OUT)
-    if found.maybe_thrown_out:
-        yield f"members may have been thrown out: {_names(found.maybe_thrown_out)}", _sql(THROWN_OUT)
-    if found.grown_groups:
+    if found.thrown_out_by_group:
+        yield f"members were thrown out: {_names(found.thrown_out_by_group)}", _sql(THROWN_OUT)
+    if found.maybe_thrown_out_by_group:
+        yield f"members may have been thrown out: {_names(found.maybe_thrown_out_by_group)}", _sql(THROWN_OUT)
+    if found.partitions_added_by_group:
         query = (
             f"select * from gold.rebalances where array_contains(causes, '{PARTITIONS_CHANGED}') "
             f"and {_without(NOT_GROWN)}"
         )
-        yield f"topics grew, came or went, by group: {_names(found.grown_groups)}", _sql(query)
+        yield f"topics grew, came or went, by group: {_names(found.partitions_added_by_group)}", _sql(query)
     if found.emptied_groups:
         yield f"groups whose last member went: {len(found.emptied_groups):,}", _sql(EMPTIED)
 
 
 def _parts_of_offsets(found: Findings) -> Iterator[Part]:
     if found.given_up_count:
-        what = f"records given up: {found.given_up_count:,} by {_names(found.given_up_groups)}"
-        if found.marker_count:
-            what += f"; and {counted(found.marker_count, 'offset')} like those of transaction markers"
+        what = f"records given up: {found.given_up_count:,} by {_names(found.given_up_by_group)}"
+        if found.given_up_marker_count:
+            what += f"; and {counted(found.given_up_marker_count, 'offset')} like those of transaction markers"
         yield what, "audit --list archived"
     if found.redelivered_count or found.redelivered_times:
         times = f"records {counted(found.redelivered_times, 'time')}"
@@ -539,9 +517,9 @@ def _parts_of_offsets(found: Findings) -> Iterator[Part]:
             "audit --list redeliveries",
         )
     if found.odd_commits:
-        yield f"odd commits: {_names(found.odd_commits)}", "audit --list commits"
-    if found.guessed_commits:
-        yield f"guesses, perhaps odd commits: {_names(found.guessed_commits)}", "audit --list commits"
+        yield f"commit anomalies: {_names(found.odd_commits)}", "audit --list commits"
+    if found.guessed_odd_commits:
+        yield f"guesses, perhaps commit anomalies: {_names(found.guessed_odd_commits)}", "audit --list commits"
 
 
 def _parts_of_rules(found: Findings) -> Iterator[Part]:
@@ -615,8 +593,8 @@ def _sql(query: str) -> str:
     return f"sql -e {shlex.quote(query)}"
 
 
-def _names(counts: Sequence[tuple[str, int]], characters_max: int = NAME_CHARACTERS_MAX) -> str:
-    return some_of(f"{short(name, characters_max)} ({count:,})" for name, count in counts)
+def _names(counts: Counts, characters_max: int = NAME_CHARACTERS_MAX) -> str:
+    return some_of(f"{short(name, characters_max)} ({count:,})" for name, count in counts.items())
 
 
 def _counted(count: int, noun: str, rest: str, *, verb: bool = False, plural: str | None = None) -> str:

@@ -6,7 +6,6 @@ lists with all columns and a statement of completeness, see `audit`.
 
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TextIO
@@ -66,21 +65,15 @@ class Event(NamedTuple):
         return line if len(line) <= LINE_CHARACTERS_MAX else f"{line[: LINE_CHARACTERS_MAX - 3]}..."
 
 
-def events_of(
+def events_and_steps(
     warehouse: Warehouse, cluster_id: str, group_id: str, *, from_ms: int | None, to_ms: int | None
-) -> list[Event]:
-    """Rebalances, commit anomalies, redeliveries and archived records of a group, by time. `to_ms` is exclusive. Events
-    without a timestamp, which may be of any time, come last, by kind and in log order.
+) -> tuple[list[Event], list[ClockStep]]:
+    """Rebalances, commit anomalies, redeliveries and archived records of a group, by time, and the clock steps of the
+    log partitions that they are from. `to_ms` is exclusive. Events without a timestamp, which may be of any time, come
+    last, by kind and in log order.
 
     Raises ArgumentError for a group that is not in the log, and for a span outside of what was read.
     """
-    return _events_and_steps(warehouse, cluster_id, group_id, from_ms=from_ms, to_ms=to_ms)[0]
-
-
-def _events_and_steps(
-    warehouse: Warehouse, cluster_id: str, group_id: str, *, from_ms: int | None, to_ms: int | None
-) -> tuple[list[Event], list[ClockStep]]:
-    """The events, and the clock steps of the log partitions that they are from."""
     require_in_log(warehouse, cluster_id, GROUPS_LOG, from_ms, to_ms, [group_id])
     gold = WholeAudit.newest(warehouse, cluster_id)
     rows = {
@@ -134,7 +127,7 @@ def run_history(
     out: TextIO | None = None,
 ) -> list[str]:
     """Print the events of a group. Returns the caveats as lines."""
-    events, steps = _events_and_steps(warehouse, cluster_id, group_id, from_ms=from_ms, to_ms=to_ms)
+    events, steps = events_and_steps(warehouse, cluster_id, group_id, from_ms=from_ms, to_ms=to_ms)
     sink = out or sys.stdout
     if output_format == "table":
         sink.writelines(f"{event.line}\n" for event in events)
@@ -162,13 +155,11 @@ def _rows(gold: WholeAudit, table: Table, group_id: str, time_column: str = "at"
     """Rows of a group in log order, separately for each log partition."""
     rows = gold.read(table)
     rows = rows.filter(pc.equal(rows["group_id"], group_id))
-    found = [row | {"at_ms": _time_of(row[time_column])} for row in rows.to_pylist()]
+    found = rows.to_pylist()
+    for row in found:
+        row["at_ms"] = None if row[time_column] is None else epoch_ms(row[time_column])
     place = ("incarnation", "to_generation") if table is REBALANCES else ("log_offset",)
     return sorted(found, key=itemgetter("log_partition", *place))
-
-
-def _time_of(at: datetime | None) -> int | None:
-    return None if at is None else epoch_ms(at)
 
 
 def _rebalance(row: Mapping[str, Any]) -> Event:

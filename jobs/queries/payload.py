@@ -4,11 +4,12 @@ For each offset there is one row: a record with its key, headers, sizes and, on 
 none. A control record or a hole proves that the offset was a gap and nothing was lost (REPLAY rule E: REJECT or GAP).
 """
 
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from itertools import chain
+from itertools import chain, groupby, zip_longest
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -22,7 +23,7 @@ from jobs.settings import BrokerAddress
 from jobs.sources.broker import TIMEOUT_MS, Broker
 from jobs.sources.broker_log import list_broker_logs, read_ranges
 from jobs.sources.fetch import LogRange
-from jobs.sources.segments import PartitionLog, Segment, SegmentRead, as_array, find_partitions, read_segment
+from jobs.sources.segments import PartitionLog, SegmentRead, as_array, find_partitions, read_segment
 
 NEAR_OFFSETS_MAX: Final = 10_000
 """Offsets this close together in a live log are read in one request."""
@@ -61,8 +62,7 @@ class RecordRange(NamedTuple):
     last_offset: int
 
 
-@dataclass(frozen=True, slots=True)
-class Payload:
+class Payload(NamedTuple):
     """One offset of a source topic. Sizes in bytes; None where there is no record, or that part is null."""
 
     topic: str
@@ -93,14 +93,14 @@ def read_payloads(
     """
     wanted = _wanted(ranges)
     found: dict[tuple[str, int, int], Payload] = {}
-    payloads = chain.from_iterable(_in_segments(source, wanted, with_values) for source in sources)
+    payloads = chain.from_iterable(_in_segments(source, wanted) for source in sources)
     if cluster is not None:
-        payloads = chain(payloads, _in_cluster(cluster, timeout_ms, wanted, with_values))
+        payloads = chain(payloads, _in_cluster(cluster, timeout_ms, wanted))
     for payload in payloads:
         place = payload.topic, payload.partition, payload.offset
         known = found.get(place)
         if known is None or (known.presence is not Presence.RECORD and payload.presence is Presence.RECORD):
-            found[place] = payload
+            found[place] = payload if with_values else payload._replace(value=None)
     return [
         found.get((topic, partition, offset)) or Payload(topic, partition, offset, Presence.NO_LOG)
         for (topic, partition), offsets in sorted(wanted.items())
@@ -108,25 +108,28 @@ def read_payloads(
     ]
 
 
-def _in_segments(source: str, wanted: Wanted, with_values: bool) -> Iterator[Payload]:
-    for log in _logs(source, wanted):
-        yield from _read_log(log, wanted[log.topic, log.partition], with_values=with_values)
+def _in_segments(source: str, wanted: Wanted) -> Iterator[Payload]:
+    """What the wanted partitions of a source have; it need not have any."""
+    try:
+        logs = find_partitions(source, sorted({topic for topic, _ in wanted}))
+    except SourceError as error:
+        if str(error).startswith("nothing to read"):
+            return
+        raise
+    for log in logs:
+        yield from _read_log(log, wanted.get((log.topic, log.partition), ()))
 
 
-def _in_cluster(address: BrokerAddress, timeout_ms: int, wanted: Wanted, with_values: bool) -> Iterator[Payload]:
+def _in_cluster(address: BrokerAddress, timeout_ms: int, wanted: Wanted) -> Iterator[Payload]:
     """Fetch only the batches that contain wanted offsets, or are close between two of them."""
     topics = sorted({topic for topic, _ in wanted})
     with Broker.connect(address, timeout_ms=timeout_ms) as broker:
-        logs = list_broker_logs(broker, address, topics, is_any_needed=False)
-        left: dict[LogRange, list[int]] = {}
-        for log in logs:
-            place = log.topic, log.partition
-            offsets = wanted.get(place, ())
-            for offset in offsets:
-                if not log.log_start_offset <= offset < log.next_offset:
-                    is_gone = offset < log.log_start_offset
-                    yield Payload(*place, offset, Presence.EXPIRED if is_gone else Presence.BEYOND)
-            inside = [offset for offset in offsets if log.log_start_offset <= offset < log.next_offset]
+        left: dict[LogRange, Sequence[int]] = {}
+        for log in list_broker_logs(broker, address, topics, is_any_needed=False):
+            kept, expired = _split(wanted.get((log.topic, log.partition), ()), log.log_start_offset)
+            beyond, inside = _split(kept, log.next_offset)
+            yield from _without_record(log.topic, log.partition, expired, Presence.EXPIRED)
+            yield from _without_record(log.topic, log.partition, beyond, Presence.BEYOND)
             for near in _near_together(inside):
                 left[log.range(near[0], near[-1] + 1)] = near
         for asked, read in read_ranges(broker, left):
@@ -134,14 +137,16 @@ def _in_cluster(address: BrokerAddress, timeout_ms: int, wanted: Wanted, with_va
             if not len(batches):
                 # Kafka deleted the beginning of the range meanwhile
                 left[asked], gone = _split(left[asked], read.log_start_offset or 0)
-                yield from (Payload(asked.topic, asked.partition, offset, Presence.EXPIRED) for offset in gone)
+                yield from _without_record(asked.topic, asked.partition, gone, Presence.EXPIRED)
                 continue
-            end_offset = int(batches.last_offset[-1]) + 1
-            inside = [offset for offset in left[asked] if offset < end_offset]
-            left[asked] = left[asked][len(inside) :]
-            yield from _look_up(asked.topic, asked.partition, read, inside, with_values=with_values)
+            left[asked], inside = _split(left[asked], int(batches.last_offset[-1]) + 1)
+            yield from _look_up(asked.topic, asked.partition, read, inside)
     for asked, offsets in left.items():
-        yield from (Payload(asked.topic, asked.partition, offset, Presence.GAP) for offset in offsets)
+        yield from _without_record(asked.topic, asked.partition, offsets, Presence.GAP)
+
+
+def _without_record(topic: str, partition: int, offsets: Sequence[int], presence: Presence) -> Iterator[Payload]:
+    return (Payload(topic, partition, offset, presence) for offset in offsets)
 
 
 def _near_together(offsets: Sequence[int]) -> Iterator[list[int]]:
@@ -153,9 +158,10 @@ def _near_together(offsets: Sequence[int]) -> Iterator[list[int]]:
             start = end
 
 
-def _split(offsets: Sequence[int], at: int) -> tuple[list[int], list[int]]:
+def _split(offsets: Sequence[int], at: int) -> tuple[Sequence[int], Sequence[int]]:
     """Offsets from `at` on, and those before."""
-    return [offset for offset in offsets if offset >= at], [offset for offset in offsets if offset < at]
+    place = bisect_left(offsets, at)
+    return offsets[place:], offsets[:place]
 
 
 def _wanted(ranges: Iterable[RecordRange]) -> Wanted:
@@ -170,63 +176,42 @@ def _wanted(ranges: Iterable[RecordRange]) -> Wanted:
     return {place: sorted(offsets) for place, offsets in wanted.items()}
 
 
-def _logs(source: str, wanted: Wanted) -> Iterator[PartitionLog]:
-    """The wanted partitions that a source has; it need not have any."""
-    topics = sorted({topic for topic, _ in wanted})
-    try:
-        logs = find_partitions(source, topics)
-    except SourceError as error:
-        if str(error).startswith("nothing to read"):
-            return
-        raise
-    for log in logs:
-        if (log.topic, log.partition) in wanted:
-            yield log
-
-
-def _read_log(log: PartitionLog, offsets: Sequence[int], *, with_values: bool) -> Iterator[Payload]:
+def _read_log(log: PartitionLog, offsets: Sequence[int]) -> Iterator[Payload]:
     """Read segment by segment, only those that may contain a wanted offset."""
-    ends = [segment.base_offset for segment in log.segments[1:]]
     log_start = max(log.segments[0].base_offset, log.log_start_offset or 0)
-    left = [offset for offset in offsets if offset >= log_start]
-    for offset in offsets:
-        if offset < log_start:
-            yield Payload(log.topic, log.partition, offset, Presence.EXPIRED)
-    for segment, end_offset in zip(log.segments, [*ends, None], strict=True):
-        inside = [offset for offset in left if end_offset is None or offset < end_offset]
-        left = left[len(inside) :]
+    left, expired = _split(offsets, log_start)
+    yield from _without_record(log.topic, log.partition, expired, Presence.EXPIRED)
+    for segment, following in zip_longest(log.segments, log.segments[1:]):
+        left, inside = ((), left) if following is None else _split(left, following.base_offset)
         if inside:
-            yield from _read_segment(log, segment, inside, is_newest=end_offset is None, with_values=with_values)
+            read = read_segment(segment)
+            batches = read.scan.batches
+            # a segment without batches ends where it begins
+            end_offset = int(batches.last_offset[-1]) + 1 if len(batches) else segment.base_offset
+            beyond, there = _split(inside, end_offset)
+            yield from _look_up(log.topic, log.partition, read, there)
+            presence = Presence.BEYOND if following is None else Presence.GAP
+            yield from _without_record(log.topic, log.partition, beyond, presence)
 
 
-def _read_segment(
-    log: PartitionLog, segment: Segment, offsets: Sequence[int], *, is_newest: bool, with_values: bool
-) -> Iterator[Payload]:
-    read = read_segment(segment)
-    batches = read.scan.batches
-    # a segment without batches ends where it begins
-    end_offset = int(batches.last_offset[-1]) + 1 if len(batches) else segment.base_offset
-    beyond, inside = _split(offsets, end_offset)
-    yield from _look_up(log.topic, log.partition, read, inside, with_values=with_values)
-    presence = Presence.BEYOND if is_newest else Presence.GAP
-    yield from (Payload(log.topic, log.partition, offset, presence) for offset in beyond)
-
-
-def _look_up(
-    topic: str, partition: int, read: SegmentRead, offsets: Sequence[int], *, with_values: bool
-) -> Iterator[Payload]:
+def _look_up(topic: str, partition: int, read: SegmentRead, offsets: Sequence[int]) -> Iterator[Payload]:
     """What the batches of a read have at offsets up to the last of them."""
     batches, data = read.scan.batches, as_array(read.data)
-    rows = np.searchsorted(batches.last_offset, np.array(offsets, np.int64))
-    records: dict[int, Record] | None = None
-    read_row = -1
-    for offset, row in zip(offsets, rows.tolist(), strict=True):
-        if row != read_row:
-            start = int(batches.position[row])
-            records = _records(data[start : start + int(batches.size[row])].tobytes())
-            read_row = row
-        is_control = bool(batches.is_control[row])
-        yield _payload(topic, partition, offset, records, is_control=is_control, with_values=with_values)
+    rows = np.searchsorted(batches.last_offset, np.array(offsets, np.int64)).tolist()
+    for row, of_batch in groupby(zip(rows, offsets, strict=True), itemgetter(0)):
+        start = int(batches.position[row])
+        records = _records(data[start : start + int(batches.size[row])].tobytes())
+        for _, offset in of_batch:
+            if records is None:
+                yield Payload(topic, partition, offset, Presence.UNREADABLE)
+            elif (record := records.get(offset)) is None:
+                yield Payload(topic, partition, offset, Presence.GAP)
+            elif batches.is_control[row]:
+                yield Payload(topic, partition, offset, Presence.CONTROL, record.timestamp_ms)
+            else:
+                size = None if record.value is None else len(record.value)
+                found = (record.timestamp_ms, record.key, size, record.value, record.headers)
+                yield Payload(topic, partition, offset, Presence.RECORD, *found)
 
 
 def _records(batch: bytes) -> dict[int, Record] | None:
@@ -235,32 +220,3 @@ def _records(batch: bytes) -> dict[int, Record] | None:
         return {record.offset: record for record in iter_records(batch, bytes_max=BATCH_DECOMPRESSED_BYTES_MAX)}
     except DecodeError:
         return None
-
-
-def _payload(
-    topic: str,
-    partition: int,
-    offset: int,
-    records: Mapping[int, Record] | None,
-    *,
-    is_control: bool,
-    with_values: bool,
-) -> Payload:
-    if records is None:
-        return Payload(topic, partition, offset, Presence.UNREADABLE)
-    record = records.get(offset)
-    if record is None:
-        return Payload(topic, partition, offset, Presence.GAP)
-    if is_control:
-        return Payload(topic, partition, offset, Presence.CONTROL, record.timestamp_ms)
-    return Payload(
-        topic=topic,
-        partition=partition,
-        offset=offset,
-        presence=Presence.RECORD,
-        timestamp_ms=record.timestamp_ms,
-        key=record.key,
-        value_size=None if record.value is None else len(record.value),
-        value=record.value if with_values else None,
-        headers=record.headers,
-    )

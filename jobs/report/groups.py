@@ -427,7 +427,7 @@ def _commits_picture(
     lanes = _lanes_of(group.anomaly_marks, "kind")
     remarks = []
     if group.anomaly_marks.step:
-        remarks.append(together_text("odd commits", group.anomaly_marks))
+        remarks.append(together_text("commit anomalies", group.anomaly_marks))
     if not group.lags.row_count:
         remarks.append(
             "Lag is not known: no end of these topics was sampled near these commits. A continuous capture samples "

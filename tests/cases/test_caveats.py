@@ -283,7 +283,7 @@ def test_a_dump_without_markers_cannot_tell_aborted_commits(ledger: Ledger, tmp_
 
 
 def odd_commits(ledger: Ledger) -> list[tuple[str, int | None, int, str]]:
-    """Kinds of odd commits, their offsets, and how sure they are."""
+    """Kinds of commit anomalies, their offsets, and how sure they are."""
     rows = sorted(ledger.rows("gold.commit_anomalies"), key=lambda row: int(row["log_offset"]))
     return [(row["kind"], row["from_offset"], row["to_offset"], row["confidence"]) for row in rows]
 

@@ -89,7 +89,7 @@ def test_offsets_that_compaction_left_were_not_set_by_a_tool(ledger: Ledger, tmp
     log that lacks nothing so far it may be a tool's work, which is a guess and is said to be one."""
     reported = ledger.night(CASES / "G-first" / "logs")
     assert not of_group(ledger, "gold.commit_anomalies", "flink-job")
-    assert "odd commit" not in reported.text
+    assert "commit anomal" not in reported.text
     whole, log = Ledger(tmp_path / "whole"), SmallLog()
     for partition in range(3):
         log.commit("set", partition, 100, NOON_MS)
@@ -97,7 +97,7 @@ def test_offsets_that_compaction_left_were_not_set_by_a_tool(ledger: Ledger, tmp
     rows = whole.rows("gold.commit_anomalies")
     assert {(row["kind"], row["confidence"]) for row in rows} == {("EMPTY_GROUP_RESET", "GUESS")}
     assert "found: nothing out of the ordinary" in night.text
-    assert "guesses, perhaps odd commits: EMPTY_GROUP_RESET (3)" in night.text
+    assert "guesses, perhaps commit anomalies: EMPTY_GROUP_RESET (3)" in night.text
 
 
 NEWER_TYPES = {

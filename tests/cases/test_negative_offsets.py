@@ -15,7 +15,7 @@ LOWEST: Final = -(2**63)
 
 
 def anomalies(ledger: Ledger) -> list[tuple[Any, ...]]:
-    """Kind and offsets of odd commits, by place in the log."""
+    """Kind and offsets of commit anomalies, by place in the log."""
     rows = sorted(ledger.rows("gold.commit_anomalies"), key=lambda row: row["log_offset"])
     return [(row["kind"], row["from_offset"], row["to_offset"], row["delta"]) for row in rows]
 

@@ -42,7 +42,7 @@ Anomaly = tuple[str, str, str, bool | None]
 
 
 def odd_commits(ledger: Ledger) -> list[Anomaly]:
-    """Kind, method and confidence of odd commits, and whether the group was empty."""
+    """Kind, method and confidence of commit anomalies, and whether the group was empty."""
     rows = sorted(ledger.rows("gold.commit_anomalies"), key=lambda row: int(row["log_offset"]))
     return [(row["kind"], row["method"], row["confidence"], row["was_group_empty"]) for row in rows]
 

@@ -19,7 +19,7 @@ from jobs.errors import JobError
 from jobs.queries.audit_report import SOURCES, Span, run_audit_report
 from jobs.queries.describe import run_describe
 from jobs.queries.findings import findings, lines
-from jobs.queries.group_history import events_of, run_groups, run_history
+from jobs.queries.group_history import events_and_steps, run_groups, run_history
 from jobs.queries.owner import run_owner
 from jobs.queries.restore import run_restore
 from jobs.queries.whatif import asked, whatif
@@ -146,7 +146,7 @@ def test_every_answer_is_given_whatever_the_times(tmp_path: Path, seed: int) -> 
         with suppress(JobError):
             run_restore(warehouse, CLUSTER_ID, group_ids=["a"], at_ms=at_ms or 1, output=None, **of)
     if any(row["group_id"] == "a" for row in ledger.rows("gold.rebalances")):
-        assert events_of(warehouse, CLUSTER_ID, "a", from_ms=None, to_ms=None)
+        assert events_and_steps(warehouse, CLUSTER_ID, "a", from_ms=None, to_ms=None)[0]
     run_groups(warehouse, CLUSTER_ID, from_ms=None, match=None, needs_attention=False, **of)
     question = asked(["session.timeout.ms=10000"], [], ledger.settings())
     try:
@@ -170,7 +170,7 @@ def test_history_has_what_has_no_time(tmp_path: Path) -> None:
         shares.snapshot("share", None, ((0, 9, 0, 1 + epoch), (10, 19, 4 * epoch, 1)), snapshot_epoch=epoch)
     shares.write(tmp_path / "logs")
     ledger.night(log.write(tmp_path / "logs"))
-    events = events_of(ledger.warehouse, CLUSTER_ID, "g", from_ms=None, to_ms=None)
+    events = events_and_steps(ledger.warehouse, CLUSTER_ID, "g", from_ms=None, to_ms=None)[0]
     assert [(event.at_ms, event.event) for event in events] == [
         (None, "rebalance"),
         (None, "rebalance"),
@@ -180,7 +180,7 @@ def test_history_has_what_has_no_time(tmp_path: Path) -> None:
     assert [event.text.split()[2] for event in events[:3]] == ["1", "2", "3"]
     run_history(ledger.warehouse, CLUSTER_ID, group_id="g", from_ms=None, to_ms=None, output_format="table", out=out)
     assert out.getvalue().startswith("at no known time rebalance")
-    assert events_of(ledger.warehouse, CLUSTER_ID, "share", from_ms=None, to_ms=None)
+    assert events_and_steps(ledger.warehouse, CLUSTER_ID, "share", from_ms=None, to_ms=None)[0]
 
 
 @pytest.mark.parametrize("first_ms", [None, NOON_MS])

@@ -103,7 +103,7 @@ def expected(ledger: Ledger, table: Table, topic: str) -> tuple[list[str], list[
     "recording", [name if name in QUICK else pytest.param(name, marks=takes_minutes) for name in RECORDINGS]
 )
 def test_rows_of_groups_are_those_of_nightly(recorded: Recorded, recording: str) -> None:
-    """Silver of one group at a time gives nightly's owners, rebalances, odd commits, days and broken rules."""
+    """Silver of one group at a time gives nightly's owners, rebalances, commit anomalies, days and broken rules."""
     ledger, _ = recorded(recording)
     keyed = list(by_key(under_one_another(ledger, GROUP_COLUMNS), OF_GROUPS))
     facts = facts_of(ledger, OFFSETS_TOPIC)

@@ -79,7 +79,7 @@
   const isSmall = () => window.innerWidth < 700;
   const count = (value) => value.toLocaleString("en-US");
   const cut = (text, length = LABEL_CHARACTERS) => (text.length > length ? text.slice(0, length - 1) + "…" : text);
-  const several = (value, noun) => `${count(value)} ${noun}${value === 1 ? "" : "s"}`;
+  const several = (value, noun, plural = `${noun}s`) => `${count(value)} ${value === 1 ? noun : plural}`;
   const words = (code) => (code ?? "not known").toLowerCase().replaceAll("_", " ");
   // Plotly reads a little HTML in texts: these characters would begin it
   const plain = (text, length = 60) =>
@@ -777,7 +777,7 @@
           ...(lags.length ? { yaxis3: axis({ domain: [middle + 0.03, 1], rangemode: "tozero", title: titled("lag"), fixedrange: true, nticks: 4 }) } : {}),
           shapes: holeShapes(data.holes, view, { ...size, height: total }),
         }),
-        reading: `${several(all.reduce((sum, [, [commits]]) => sum + commits, 0), "commit")}, ${count(all.reduce((sum, [, [, ahead]]) => sum + ahead, 0))} offsets ahead, ${several(countOf(marks.seen), "odd commit")}. A bar is ${duration(step)}.`,
+        reading: `${several(all.reduce((sum, [, [commits]]) => sum + commits, 0), "commit")}, ${count(all.reduce((sum, [, [, ahead]]) => sum + ahead, 0))} offsets ahead, ${several(countOf(marks.seen), "commit anomaly", "commit anomalies")}. A bar is ${duration(step)}.`,
       };
     }, home);
   };

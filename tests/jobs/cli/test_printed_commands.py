@@ -83,9 +83,9 @@ def all_findings() -> Findings:
     """Something of everything."""
     values: dict[str, Any] = {}
     for field in fields(Findings):
-        values[field.name] = 3 if field.type in (int, int | None) else (("it's", 2),)
+        values[field.name] = 3 if field.type in (int, int | None) else {"it's": 2}
     values["foreign_writes"] = (ForeignWrite("gold.rebalances", 4, "DELETE"), ForeignWrite("bronze.coverage", 5))
-    for name in ("audit_lacks", "not_judged", "shared_groups"):
+    for name in ("audit_lacks", "emptied_groups", "not_judged", "shared_groups"):
         values[name] = ("it's",)
     return Findings(**values)
 

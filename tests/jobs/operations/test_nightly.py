@@ -75,9 +75,9 @@ def test_it_ends_with_what_it_found(spark: SparkSession, tmp_path: Path) -> None
     anomalies = rows(tmp_path, "gold.commit_anomalies")
     kinds = Counter(row["kind"] for row in anomalies if row["confidence"] != "GUESS")
     guesses = Counter(row["kind"] for row in anomalies if row["confidence"] == "GUESS")
-    assert f"{kinds.total():,} odd commits" in reported["found"]
-    assert numbers(reported["odd commits"]) == [kinds[kind] for kind in sorted(kinds)]
-    assert numbers(reported["guesses, perhaps odd commits"]) == [guesses[kind] for kind in sorted(guesses)]
+    assert f"{kinds.total():,} commit anomalies" in reported["found"]
+    assert numbers(reported["commit anomalies"]) == [kinds[kind] for kind in sorted(kinds)]
+    assert numbers(reported["guesses, perhaps commit anomalies"]) == [guesses[kind] for kind in sorted(guesses)]
     rebalances = rows(tmp_path, "gold.rebalances")
     assert numbers(reported["rebalances"])[0] == len(rebalances)
     assert f"{sum(row['in_storm'] for row in rebalances):,} of them in storms" in reported["rebalances"]

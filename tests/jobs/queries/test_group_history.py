@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 import pytest
 
 from jobs.errors import ArgumentError
-from jobs.queries.group_history import LINE_CHARACTERS_MAX, events_of, run_groups, run_history
+from jobs.queries.group_history import LINE_CHARACTERS_MAX, events_and_steps, run_groups, run_history
 from jobs.queries.group_verdicts import OK, WARN, group_verdicts
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.recorded import RECORDINGS
@@ -27,8 +27,8 @@ def count(ledger: Ledger, table: str, group_id: str) -> int:
 
 
 def test_every_row_of_gold_is_in_an_event(ledger: Ledger) -> None:
-    """Rebalances and odd commits one by one; records to which the same happened at once together."""
-    events = events_of(ledger.warehouse, CLUSTER_ID, "s05-limit", from_ms=None, to_ms=None)
+    """Rebalances and commit anomalies one by one; records to which the same happened at once together."""
+    events = events_and_steps(ledger.warehouse, CLUSTER_ID, "s05-limit", from_ms=None, to_ms=None)[0]
     times = [event.at_ms for event in events if event.at_ms is not None]
     assert len(times) == len(events)
     assert times == sorted(times)
@@ -36,7 +36,7 @@ def test_every_row_of_gold_is_in_an_event(ledger: Ledger) -> None:
     assert kinds.count("rebalance") == count(ledger, "gold.rebalances", "s05-limit") == 3
     reported = sum(int(e.text.split()[1]) if " records " in e.text else 1 for e in events if e.event == "given up")
     assert reported == count(ledger, "gold.archived_records", "s05-limit") == 16
-    commits = events_of(ledger.warehouse, CLUSTER_ID, "c08-simple", from_ms=None, to_ms=None)
+    commits = events_and_steps(ledger.warehouse, CLUSTER_ID, "c08-simple", from_ms=None, to_ms=None)[0]
     assert sum(event.event == "commit REWIND" for event in commits) == 11
 
 
@@ -63,11 +63,11 @@ def test_lines_fit_a_terminal_and_json_has_all(ledger: Ledger) -> None:
 
 def test_a_span_is_half_open(ledger: Ledger) -> None:
     """From is inclusive, to exclusive; a group that is not there is an error."""
-    events = events_of(ledger.warehouse, CLUSTER_ID, "c01-range", from_ms=None, to_ms=None)
+    events = events_and_steps(ledger.warehouse, CLUSTER_ID, "c01-range", from_ms=None, to_ms=None)[0]
     first, last = events[2].at_ms, events[5].at_ms
-    assert events_of(ledger.warehouse, CLUSTER_ID, "c01-range", from_ms=first, to_ms=last) == events[2:5]
+    assert events_and_steps(ledger.warehouse, CLUSTER_ID, "c01-range", from_ms=first, to_ms=last)[0] == events[2:5]
     with pytest.raises(ArgumentError, match="no group 'nope'"):
-        events_of(ledger.warehouse, CLUSTER_ID, "nope", from_ms=None, to_ms=None)
+        events_and_steps(ledger.warehouse, CLUSTER_ID, "nope", from_ms=None, to_ms=None)
 
 
 def test_groups_that_need_somebody_come_first(ledger: Ledger) -> None:
@@ -97,7 +97,7 @@ def test_groups_that_need_somebody_come_first(ledger: Ledger) -> None:
 
 def test_counts_begin_where_they_are_asked_to(ledger: Ledger) -> None:
     """After the last rebalance there is none."""
-    events = events_of(ledger.warehouse, CLUSTER_ID, "k03-static", from_ms=None, to_ms=None)
+    events = events_and_steps(ledger.warehouse, CLUSTER_ID, "k03-static", from_ms=None, to_ms=None)[0]
     last_ms = max(event.at_ms for event in events if event.at_ms is not None)
     (line,) = group_verdicts(ledger.warehouse, CLUSTER_ID, from_ms=last_ms + 1, match="k03-static")
     assert (line.rebalance_count, line.verdict) == (0, OK)

@@ -130,13 +130,13 @@ def test_the_search_opens_again_before_the_page_is_painted(browser: Browser, lar
 @needs_chromium
 @pytest.mark.parametrize("look", LOOKS)
 def test_all_of_it_is_counted(browser: Browser, large: Made, look: str) -> None:
-    """The busy group's and the share group's pictures count every rebalance, odd commit and given up record; a cell of
-    what is counted together comes closer at a click, until single owners are to be seen."""
+    """The busy group's and the share group's pictures count every rebalance, commit anomaly and given up record; a cell
+    of what is counted together comes closer at a click, until single owners are to be seen."""
     opened = Opened(browser, large.path, *LOOKS[look])
     opened.draw_all()
     readings = {name: " ".join(opened.section(name).locator(".reading").all_inner_texts()) for name in (BUSY, SHARE)}
     assert f"{SIZE.rebalance_count:,} rebalances" in readings[BUSY]
-    assert f"{2 * SIZE.rebalance_count:,} odd commits" in readings[BUSY]
+    assert f"{2 * SIZE.rebalance_count:,} commit anomalies" in readings[BUSY]
     lost = len(range(0, SIZE.delivery_count, 70)) * 5 * SIZE.share_partition_count
     assert f"{lost:,} records given up" in readings[SHARE]
     owners = opened.section(BUSY).locator("figure.picture").first
