@@ -459,13 +459,6 @@ class SilverAt:
         begins, ends = pc.field("from_log_offset"), pc.field("to_log_offset")
         return self._at_places(holds, lambda end: (begins < end) & (ends.is_null() | (ends >= end)))
 
-    def _has_begun(self) -> Any:
-        """Did an interval begin by the time, whether or not it has ended?"""
-        if self.at_ms is None:
-            return pc.scalar(True)
-        is_begun = _until("valid_from", self.at_ms)[0]
-        return self._at_places(is_begun, lambda end: pc.field("from_log_offset") < end)
-
     def _is_later(self, event: Any) -> Any:
         """Did an event come after the time? `event`: its log offset."""
         is_later = pc.field("at") > timestamp_scalar(self.at_ms or 0)
@@ -498,9 +491,6 @@ class SilverAt:
                 is_in &= ~rows[ended].is_valid().to_numpy() | (numbers_of(rows[ended]) >= end)
             result[is_here] = is_in[is_here]
         return result
-
-    def _until(self, column: str) -> list[Any]:
-        return _until(column, self.at_ms)
 
     def _pasts(self, groups: Mapping[str, int]) -> dict[str, "Past"]:
         """The events of groups (given with their log partitions) that decide on past states. Empty for the newest

@@ -189,13 +189,8 @@ class Catalogue:
 
     def _define(self, definition: Definition) -> None:
         """Create a view or function, unless it exists or a table that it reads does not."""
-        is_able = all(table.full_name in self.table_names for table in definition.tables)
-        if is_able and definition not in self._defined:
-            is_audited = LOG_ANOMALIES.full_name in self.table_names
-            has_places = COORDINATOR_PARTITIONS.full_name in self.table_names
-            statement = definition.statement(
-                is_persistent=self._is_persistent, is_audited=is_audited, has_places=has_places
-            )
+        statement = definition.statement(self.table_names, is_persistent=self._is_persistent)
+        if statement is not None and definition not in self._defined:
             self.session.sql(statement)
             self._defined.add(definition)
 
@@ -281,9 +276,7 @@ def ddl(warehouse: Warehouse) -> Iterator[str]:
             location = warehouse.path(table).replace("\\", "\\\\").replace("'", "\\'")
             yield f"CREATE TABLE IF NOT EXISTS {name} USING DELTA LOCATION '{location}';"
     for definition in DEFINITIONS:
-        if all(table.full_name in there for table in definition.tables):
-            is_audited, has_places = LOG_ANOMALIES.full_name in there, COORDINATOR_PARTITIONS.full_name in there
-            made = definition.statement(is_persistent=True, is_audited=is_audited, has_places=has_places)
+        if (made := definition.statement(there, is_persistent=True)) is not None:
             yield f"{made.strip()};"
 
 

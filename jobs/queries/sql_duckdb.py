@@ -231,12 +231,11 @@ class _Relations:
         return self._known[name]
 
     def _query(self, definition: Definition) -> str:
-        if not all(table.full_name in self._there for table in definition.tables):
+        text = definition.query_of(self._there)
+        if text is None:
             raise OutsideSubset(f"the name {definition.name}")
-        others = {table: table.full_name in self._there for table in (LOG_ANOMALIES, COORDINATOR_PARTITIONS)}
-        text = definition.query_of(is_audited=others[LOG_ANOMALIES], has_places=others[COORDINATOR_PARTITIONS])
-        for table, is_there in others.items():
-            if is_there:
+        for table in (LOG_ANOMALIES, COORDINATOR_PARTITIONS):
+            if table.full_name in self._there:
                 self._table(table)
         return text
 

@@ -1,20 +1,20 @@
 """The answers of a live cluster about its groups, for verify."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey, group_partition, share_partition_partition
-from coordinator_core.verify import EXISTS, MEMBER_EXISTS, NOT_STORED, STORED, TOPOLOGY_DESCRIPTION, Path
+from coordinator_core.verify import NOT_STORED, STORED, TOPOLOGY_DESCRIPTION, Path
 from jobs.errors import JobError
-from jobs.queries.verify_ledger import assignment_path
+from jobs.queries.verify_ledger import assignment_path, group_facts, member_facts
 from jobs.sources.admin import Admin
 from jobs.sources.admin_answers import (
     AssignedPartition,
     CommittedOffset,
     GroupDescription,
-    GroupMember,
     Refusal,
     ShareOffset,
     ShareState,
@@ -104,13 +104,8 @@ def ask(broker: Broker, group_ids: Collection[str] | None = None) -> Asked:
 
 def description_facts(group: GroupDescription) -> dict[Path, Any]:
     """A description as facts, in the form of the ledger's facts."""
-    facts: dict[Path, Any] = {EXISTS: True, ("type",): group.group_type, ("state",): group.state}
-    if group.group_type == GroupType.CLASSIC:
-        facts["protocol_type",] = group.protocol_type or ""
-        facts["protocol_name",] = group.protocol_name or ""
-    else:
-        facts["group epoch",] = group.group_epoch
-        facts["assignment epoch",] = group.assignment_epoch
+    epochs = group.group_epoch, group.assignment_epoch
+    facts = group_facts(group.group_type, group.state, group.protocol_type, group.protocol_name, *epochs)
     if group.group_type == GroupType.CONSUMER:
         facts["assignor",] = group.protocol_name
     if group.group_type == GroupType.STREAMS:
@@ -120,28 +115,16 @@ def description_facts(group: GroupDescription) -> dict[Path, Any]:
             facts[TOPOLOGY_DESCRIPTION] = STORED if is_stored else NOT_STORED
     facts["member count",] = len(group.members)
     for member in group.members:
-        facts.update(_described_member(group.group_type, member))
+        facts |= member_facts(group.group_type, member.member_id, partial(getattr, member))
+        facts |= _described_partitions(member.member_id, member.assigned, is_target=False)
+        facts |= _described_partitions(member.member_id, member.target or (), is_target=True)
     return facts
-
-
-def _described_member(group_type: str, member: GroupMember) -> Iterator[tuple[Path, Any]]:
-    names = ["client_id", "client_host"]
-    if group_type != GroupType.SHARE:
-        names.append("instance_id")
-    if group_type != GroupType.CLASSIC:
-        names += ["member_epoch", "rack_id"]
-    if group_type == GroupType.CONSUMER:
-        names.append("uses_classic_protocol")
-    yield ("member", member.member_id, MEMBER_EXISTS), True
-    for name in names:
-        yield ("member", member.member_id, name), getattr(member, name)
-    yield from _described_partitions(member.member_id, member.assigned, is_target=False)
-    yield from _described_partitions(member.member_id, member.target or (), is_target=True)
 
 
 def _described_partitions(
     member_id: str, partitions: Iterable[AssignedPartition], *, is_target: bool
-) -> Iterator[tuple[Path, Any]]:
-    for it in partitions:
-        path = assignment_path(member_id, it.topic, it.partition, it.task_type, is_target=is_target)
-        yield path, it.topic_id or True
+) -> dict[Path, Any]:
+    return {
+        assignment_path(member_id, it.topic, it.partition, it.task_type, is_target=is_target): it.topic_id or True
+        for it in partitions
+    }

@@ -5,7 +5,7 @@ is valid at end offset E (exclusive) if it began before E and had not ended.
 """
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final, NamedTuple
 
@@ -120,24 +120,22 @@ class GroupInWindow:
         members = tuple(members_of(member_rows, assignments, past))
         asked = [member["server_assignor"] for member in member_rows]
         group = group_of(row, members, asked, past, {}, {})
-        facts: dict[Path, Any] = {EXISTS: True, ("type",): group.group_type, ("state",): group.state}
+        epochs = group.group_epoch, group.assignment_epoch
+        facts = group_facts(group.group_type, group.state, group.protocol_type, group.assignor, *epochs)
         if len(generations) > 1:
             facts["open generations",] = len(generations)
-        if group.group_type == GroupType.CLASSIC:
-            facts["protocol_type",] = group.protocol_type or ""
-            facts["protocol_name",] = group.assignor or ""
-        else:
-            facts["group epoch",] = group.group_epoch
-            facts["assignment epoch",] = group.assignment_epoch
         if group.group_type == GroupType.CONSUMER and any(asked):
             facts["assignor",] = group.assignor
         if group.group_type == GroupType.STREAMS:
             facts["topology epoch",] = row["topology_epoch"]
             facts[TOPOLOGY_DESCRIPTION] = self._description(log_end, row["topology_epoch"])
         facts["member count",] = len(members)
-        epochs = {member.member_id: member.member_epoch for member in members}
+        member_epochs = {member.member_id: member.member_epoch for member in members}
         for member in member_rows:
-            facts.update(_member_facts(member, epochs[member["member_id"]]))
+            member_id = member["member_id"]
+            client = {name: member[name] or "" for name in ("client_id", "client_host")}
+            values = {**member, **client, "member_epoch": member_epochs[member_id]}
+            facts |= member_facts(member["group_type"], member_id, values.__getitem__)
         for assignment in assignments:
             facts.update(_assignment_fact(assignment, names))
         return facts
@@ -427,18 +425,33 @@ def _open_at(rows: Sequence[Row], log_end: int) -> list[Row]:
     ]
 
 
-def _member_facts(row: Row, member_epoch: int | None) -> Iterator[tuple[Path, Any]]:
-    member_id, group_type = row["member_id"], row["group_type"]
-    yield ("member", member_id, MEMBER_EXISTS), True
-    yield ("member", member_id, "client_id"), row["client_id"] or ""
-    yield ("member", member_id, "client_host"), row["client_host"] or ""
+def group_facts(
+    group_type: str,
+    state: str,
+    protocol_type: str | None,
+    protocol_name: str | None,
+    group_epoch: int | None,
+    assignment_epoch: int | None,
+) -> dict[Path, Any]:
+    """What brokers tell of every group of a type."""
+    facts: dict[Path, Any] = {EXISTS: True, ("type",): group_type, ("state",): state}
+    if group_type == GroupType.CLASSIC:
+        return facts | {("protocol_type",): protocol_type or "", ("protocol_name",): protocol_name or ""}
+    return facts | {("group epoch",): group_epoch, ("assignment epoch",): assignment_epoch}
+
+
+def member_facts(group_type: str, member_id: str, value_of: Callable[[str], Any]) -> dict[Path, Any]:
+    """What brokers tell of every member of a group of a type."""
+    names = ["client_id", "client_host"]
     if group_type != GroupType.SHARE:
-        yield ("member", member_id, "instance_id"), row["instance_id"]
+        names.append("instance_id")
     if group_type != GroupType.CLASSIC:
-        yield ("member", member_id, "member_epoch"), member_epoch
-        yield ("member", member_id, "rack_id"), row["rack_id"]
+        names += ["member_epoch", "rack_id"]
     if group_type == GroupType.CONSUMER:
-        yield ("member", member_id, "uses_classic_protocol"), row["uses_classic_protocol"]
+        names.append("uses_classic_protocol")
+    return {("member", member_id, MEMBER_EXISTS): True} | {
+        ("member", member_id, name): value_of(name) for name in names
+    }
 
 
 def _assignment_fact(row: Row, names: Mapping[str, str]) -> Iterator[tuple[Path, Any]]:

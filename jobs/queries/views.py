@@ -10,14 +10,21 @@ In Spark's in-memory catalogue they are temporary and end with the session; with
 the tables, and visible to other sessions.
 """
 
+from collections.abc import Collection
 from enum import StrEnum
 from typing import Final, NamedTuple
 
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.declare import Table
-from schemas.tables.gold import PARTITION_OWNERS
-from schemas.tables.silver import GROUP_GENERATIONS, OFFSET_COMMITS, SHARE_PARTITION_STATES, SHARE_STATE_BATCHES
+from schemas.tables.gold import LOG_ANOMALIES, PARTITION_OWNERS
+from schemas.tables.silver import (
+    COORDINATOR_PARTITIONS,
+    GROUP_GENERATIONS,
+    OFFSET_COMMITS,
+    SHARE_PARTITION_STATES,
+    SHARE_STATE_BATCHES,
+)
 
 
 class Kind(StrEnum):
@@ -36,20 +43,21 @@ class Definition(NamedTuple):
     """The tables that its query reads."""
     query: str
 
-    def statement(self, *, is_persistent: bool, is_audited: bool = True, has_places: bool = True) -> str:
-        """The DDL.
-
-        `is_audited`: gold.log_anomalies, which has the clock steps, exists; `has_places`: silver.coordinator_partitions
-        exists.
-        """
+    def statement(self, there: Collection[str], *, is_persistent: bool) -> str | None:
+        """The DDL; None where a table that it needs is not `there`."""
+        query = self.query_of(there)
+        if query is None:
+            return None
         temporary = "" if is_persistent else "TEMPORARY "
-        query = self.query_of(is_audited=is_audited, has_places=has_places)
         if self.kind is Kind.VIEW:
             return f"CREATE OR REPLACE {temporary}VIEW {self.name} AS {query}"
         return f"CREATE OR REPLACE {temporary}FUNCTION {self.name}{self.signature} RETURNS TABLE RETURN {query}"
 
-    def query_of(self, *, is_audited: bool, has_places: bool) -> str:
-        """Its query, for the tables that exist."""
+    def query_of(self, there: Collection[str]) -> str | None:
+        """Its query, for the tables that exist; None where one that it needs does not."""
+        if not all(table.full_name in there for table in self.tables):
+            return None
+        is_audited, has_places = LOG_ANOMALIES.full_name in there, COORDINATOR_PARTITIONS.full_name in there
         query = self.query if is_audited else self.query.replace(CLOCK_STEPS, NO_CLOCK_STEPS)
         return query if has_places else query.replace(COORDINATOR_ROWS, NO_COORDINATOR_ROWS)
 
