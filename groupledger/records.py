@@ -182,7 +182,7 @@ def read_records(records: DataFrame, columns: ColumnNames | None = None, *, deci
         "value": found["value"],
         "operation": found["base_offset"].cast("bigint") if "base_offset" in found else None,
         "producer_id": found["producer_id"].cast("bigint") if has_producers else None,
-        "is_transactional": _is_transactional(found) if has_producers else None,
+        "is_transactional": found.get("is_transactional", found["producer_id"] >= 0) if has_producers else None,
         "control_type": None if is_control is None else _control_type(is_control, found),
     }
     frame = records.select(*(column.alias(name) for name, column in shown.items() if column is not None))
@@ -301,10 +301,6 @@ def _remedy(name: str, expected: Expected, type_: str, it: str) -> str:
         part = REMEDIES_OF_PARTS[family].format(it=it, type=repr(wanted))
         return f"{another}, or a part of it: {part}"
     return another
-
-
-def _is_transactional(found: Mapping[str, Column]) -> Column:
-    return found["is_transactional"] if "is_transactional" in found else found["producer_id"] >= 0
 
 
 def _control_type(is_control: Column, found: Mapping[str, Column]) -> Column:

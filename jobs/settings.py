@@ -221,11 +221,6 @@ DEMO_PLACE: Final[Mapping[str, str]] = {"warehouse": "./warehouse", "cluster_id"
 SHORT_NAMES: Final = frozenset({"segments", "topics", "bootstrap_servers", "command_config", "dumps"})
 """Settings of [sources] whose environment variable omits the section."""
 
-AS_GIVEN: Final = (
-    *("cluster_id", "bootstrap_servers", "task_bytes_max", "cut_records_min", "request_timeout_ms", "fetch_bytes_max"),
-    *("metrics_groups", "privacy_hosts", "batch_decompressed_bytes_max", "codec"),
-)
-"""Values that `Settings` has as they are."""
 PATHS: Final = ("command_config", "metrics_textfile", "report_file", "privacy_key_file")
 """Paths and URIs that may be empty."""
 MAPPING_FIELDS: Final = frozenset({"codecs", "retention_days"})
@@ -233,29 +228,18 @@ MAPPING_FIELDS: Final = frozenset({"codecs", "retention_days"})
 LIST_FIELDS: Final = frozenset({"segments", "topics", "partitions", "dumps"})
 PATH_LISTS: Final = ("segments", "dumps")
 """Lists of folders, files or URIs."""
-TEXT_FIELDS: Final = frozenset(
-    {
-        *("bootstrap_servers", "command_config", "checkpoint", "dump_topic"),
-        *("metrics_textfile", "report_file", "privacy_key_file"),
-        *(f"{name}_column" for name in DUMP_COLUMNS),
-    }
-)
-"""Strings that may be empty."""
-NUMBER_FIELDS: Final = frozenset(
-    {
-        "task_bytes_max",
-        "cut_records_min",
-        "request_timeout_ms",
-        "fetch_bytes_max",
-        "dump_partition_count",
-        "metrics_groups",
-        "batch_decompressed_bytes_max",
-        *(name for name in CAPTURE_FIELDS if name not in TEXT_FIELDS),
-        *MAINTAIN_FIELDS,
-        "vacuum_after_ms",
-        *INFERENCE_FIELDS,
-    }
-)
+FIELD_TYPES: Final[Mapping[str, Any]] = {
+    **{
+        it.name: it.type
+        for part in (Settings, CaptureSettings, MaintainSettings, InferenceSettings)
+        for it in fields(part)
+    },
+    **{f"dump_{it.name}": it.type for it in fields(DumpSettings)},
+    **dict.fromkeys((f"{name}_column" for name in DUMP_COLUMNS), str),
+}
+TEXT_FIELDS: Final = frozenset(name for name in KEYS.values() if FIELD_TYPES.get(name) is str)
+"""Strings; some may be empty."""
+NUMBER_FIELDS: Final = frozenset(name for name in KEYS.values() if FIELD_TYPES.get(name) is int)
 INT_FIELDS: Final = frozenset({*SHARE_FIELDS, "request_timeout_ms", "fetch_bytes_max", "dump_partition_count"})
 NUMBER_MAX: Final = 2**53
 """Far beyond any sensible value; sums of several still fit 64 bits."""
@@ -510,11 +494,10 @@ def _checked(values: Mapping[str, Any]) -> Settings:
     _require_types(values)
     _require_known(values)
     here = Path.cwd()
-    paths: dict[str, Any] = {name: values[name] and _absolute(values[name], here) for name in PATHS}
+    plain: dict[str, Any] = {it.name: values[it.name] for it in fields(Settings) if it.type in (int, str)}
+    paths = {name: values[name] and _absolute(values[name], here) for name in ("warehouse", *PATHS)}
     return Settings(
-        warehouse=_absolute(values["warehouse"], here),
-        **{name: values[name] for name in AS_GIVEN},
-        **paths,
+        **{**plain, **paths},
         segments=tuple(_absolute(uri, here) for uri in values["segments"]),
         dumps=tuple(_absolute(uri, here) for uri in values["dumps"]),
         dump=DumpSettings(

@@ -30,7 +30,7 @@ from jobs.bronze.copies import Copies, write_rewrites
 from jobs.bronze.coverage_merge import merged_coverage, write_coverage
 from jobs.bronze.identity import check_sources, identities_of, keep_identities, refuse_other_dumps
 from jobs.bronze.log_ends import keep_log_partitions, require_copied_behind_records
-from jobs.bronze.plan import TASK_BYTES_MIN, Sources, plan
+from jobs.bronze.plan import Sources, plan
 from jobs.bronze.quarantine_merge import QuarantineMerge, write_quarantine
 from jobs.bronze.snapshot import COVERAGE, QUARANTINE, RECORD_BATCHES, Bronze, application
 from jobs.bronze.tasks import run_task
@@ -210,7 +210,6 @@ def capture_logs(
         [item.size_bytes for item in work],
         core_count,
         new_bytes=sum(item.unread_bytes for item in work),
-        new_bytes_min=TASK_BYTES_MIN,
     )
     version = bronze.versions[RECORD_BATCHES.full_name] + 1
     app_id = application(bronze.cluster_id)

@@ -23,7 +23,7 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, SourceError, WarehouseError
 from jobs.settings import Settings
 from jobs.sources.admin import Admin
-from jobs.sources.admin_answers import Config, Refusal, Topic
+from jobs.sources.admin_answers import Config, Refusal
 from jobs.sources.broker import Broker, OffsetSpec
 from schemas.group_types import GroupType
 from schemas.tables.bronze import CONFIGS, END_OFFSETS, TOPICS
@@ -116,7 +116,8 @@ class ClusterWatch:
         for topic_id, topic in sorted(found.items()):
             before = last.get((topic_id,))
             if before is None or before["is_deleted"] or before["partition_count"] != topic.partition_count:
-                rows.append(_topic_row(topic, observed_at))
+                counted = {"partition_count": topic.partition_count, "is_deleted": False}
+                rows.append({"topic_id": topic_id, "observed_at": observed_at, "topic": topic.topic, **counted})
         for (topic_id,), before in sorted(last.items()):
             if topic_id not in found and not before["is_deleted"]:
                 rows.append(before | {"observed_at": observed_at, "partition_count": None, "is_deleted": True})
@@ -163,7 +164,8 @@ class ClusterWatch:
         made = pa.Table.from_pylist(
             [{**row, "cluster_id": self._cluster_id} for row in rows], schema=arrow_schema(table)
         )
-        committed = self._warehouse.write(table, made, app_id=watch_application(self._cluster_id), version=version)
+        app_id = f"watch/{self._cluster_id}"
+        committed = self._warehouse.write(table, made, app_id=app_id, version=version)
         if committed.skipped:
             raise WarehouseError(
                 f"{table.full_name}: another capture of this cluster asked later than this one, or the clock went back"
@@ -188,21 +190,6 @@ def watch_once(warehouse: Warehouse, settings: Settings, asked_at: datetime) -> 
             except JobError as error:
                 notes.append(str(error))
     return tuple(dict.fromkeys(notes))
-
-
-def watch_application(cluster_id: str) -> str:
-    """The application id of these commits for one cluster; its version is the time, in epoch milliseconds."""
-    return f"watch/{cluster_id}"
-
-
-def _topic_row(topic: Topic, observed_at: datetime) -> dict[str, Any]:
-    return {
-        "topic_id": topic.topic_id,
-        "observed_at": observed_at,
-        "topic": topic.topic,
-        "partition_count": topic.partition_count,
-        "is_deleted": False,
-    }
 
 
 @dataclass(slots=True)

@@ -9,7 +9,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, Self
 
-from jobs.delta.replay_runs import PinnedTables
+from jobs.delta.replay_runs import PinnedTables, newest_row, number_of
 from jobs.delta.warehouse import Warehouse
 from schemas.tables.state import AUDIT_STARTS, AUDITS
 
@@ -22,8 +22,8 @@ class WholeAudit(PinnedTables):
         super().__init__(warehouse, cluster_id, values.get("table_versions") or {})
         self.is_known = row is not None
         self.foreign_versions = dict(values.get("foreign_versions") or ())
-        self.audit_version: int = _number(values.get("audit_version"))
-        self.replay_version: int = _number(values.get("replay_version"))
+        self.audit_version: int = number_of(values.get("audit_version"))
+        self.replay_version: int = number_of(values.get("replay_version"))
         self.settings: dict[str, Any] = json.loads(values.get("settings") or "{}")
         self.has_broken_off = False
         """A later audit began and has not ended."""
@@ -31,10 +31,8 @@ class WholeAudit(PinnedTables):
     @classmethod
     def newest(cls, warehouse: Warehouse, cluster_id: str, *, is_writer: bool = False) -> Self:
         """From the current state.audits. `is_writer`: the caller is about to begin an audit, and nobody else can."""
-        columns = ["started_at", "replay_version", "settings", "audit_version", "table_versions", "foreign_versions"]
-        rows = warehouse.read(AUDITS, columns, where={"cluster_id": cluster_id}).to_pylist()
-        newest = max(rows, key=lambda row: (_number(row["audit_version"]), row["started_at"]), default=None)
-        whole = cls(warehouse, cluster_id, newest)
+        columns = ["replay_version", "settings", "table_versions", "foreign_versions"]
+        whole = cls(warehouse, cluster_id, newest_row(warehouse, cluster_id, AUDITS, "audit_version", columns))
 
         def has_begun() -> bool:
             starts = warehouse.read(AUDIT_STARTS, ["audit_version"], where={"cluster_id": cluster_id})
@@ -42,8 +40,3 @@ class WholeAudit(PinnedTables):
 
         whole.has_broken_off = whole.watch(AUDIT_STARTS, has_begun, is_writer=is_writer)
         return whole
-
-
-def _number(version: int | None) -> int:
-    """-1 for None: audits of older versions of the project have no number."""
-    return -1 if version is None else version

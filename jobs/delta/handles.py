@@ -11,6 +11,8 @@ from typing import NamedTuple
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
+from jobs.delta.local_log import LOG, changed_ns
+
 
 class _Opened(NamedTuple):
     table: DeltaTable
@@ -29,20 +31,20 @@ class Handles:
         self._opened[path] = _Opened(table, None)
 
     def newest(self, path: str) -> DeltaTable:
-        log = None if "://" in path else Path(path, "_delta_log")
-        changed_ns = None if log is None else _changed_ns(log)
+        log = None if "://" in path else Path(path, LOG)
+        changed_at_ns = None if log is None else changed_ns(str(log))
         opened = self._opened.get(path)
         if (
             opened is not None
             and log is not None
-            and changed_ns is not None
-            and changed_ns == opened.changed_ns
+            and changed_at_ns is not None
+            and changed_at_ns == opened.changed_ns
             # the folder's time is coarse: a commit within the same clock step is found by its file name
             and not (log / f"{opened.table.version() + 1:020}.json").exists()
         ):
             return opened.table
         table = None if opened is None else _updated(opened.table)
-        self._opened[path] = _Opened(table or DeltaTable(path), changed_ns)
+        self._opened[path] = _Opened(table or DeltaTable(path), changed_at_ns)
         return self._opened[path].table
 
 
@@ -53,10 +55,3 @@ def _updated(table: DeltaTable) -> DeltaTable | None:
     except DeltaError:
         return None
     return table
-
-
-def _changed_ns(folder: Path) -> int | None:
-    try:
-        return folder.stat().st_mtime_ns
-    except OSError:
-        return None

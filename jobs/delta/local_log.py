@@ -69,17 +69,17 @@ class LocalLog:
 
     def catch_up(self) -> bool:
         """Read new commits. False where delta-rs must open the table again."""
-        changed_ns = _changed_ns(f"{self._path}/{LOG}")
+        changed_at_ns = changed_ns(f"{self._path}/{LOG}")
         # the folder's time is coarse: a commit within the same clock step is found by its file name
-        if changed_ns == self._changed_ns and not self._has(self.version + 1):
+        if changed_at_ns == self._changed_ns and not self._has(self.version + 1):
             return True
         while (text := _text_of(self._commit_file(self.version + 1))) is not None:
             if not self._apply(text):
                 return False
             self.version += 1
         # after a log cleanup, newer commits may exist only in a checkpoint
-        is_whole = changed_ns is not None and self._has(self.version)
-        self._changed_ns = -1 if changed_ns is None else changed_ns
+        is_whole = changed_at_ns is not None and self._has(self.version)
+        self._changed_ns = -1 if changed_at_ns is None else changed_at_ns
         return is_whole
 
     def transaction_version(self, app_id: str) -> int:
@@ -265,7 +265,7 @@ def _text_of(path: str) -> str | None:
         return None
 
 
-def _changed_ns(folder: str) -> int | None:
+def changed_ns(folder: str) -> int | None:
     try:
         return os.stat(folder).st_mtime_ns  # noqa: PTH116  (asked thousands of times a night: a Path costs more)
     except OSError:

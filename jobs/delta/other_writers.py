@@ -20,6 +20,7 @@ from pyarrow import fs
 
 from jobs.console.command_name import command
 from jobs.delta.filesystems import filesystem_of
+from jobs.delta.replay_runs import newest_row
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES
@@ -111,24 +112,14 @@ def set_back(warehouse: Warehouse, left: Mapping[str, int]) -> dict[str, int]:
 def refuse_older_bronze(warehouse: Warehouse, cluster_id: str) -> None:
     """Raise WarehouseError where tables of bronze are older than the last replay read them: coverage would speak of
     batches that are gone."""
-    columns = ["replay_version", "bronze_versions"]
-    rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
-    newest = max(rows, key=lambda row: -1 if row["replay_version"] is None else row["replay_version"], default=None)
+    newest = newest_row(warehouse, cluster_id, RUNS, "replay_version", ["bronze_versions"])
     back = {} if newest is None else set_back(warehouse, dict(newest["bronze_versions"] or ()))
     if back:
+        those = f"{', '.join(sorted(back))} {'is' if len(back) == 1 else 'are'}"
         raise WarehouseError(
-            f"{_some_tables(back)} older than the last replay read it: it was deleted, or restored from an older copy. "
+            f"{those} older than the last replay read it: it was deleted, or restored from an older copy. "
             + RESTORE_BRONZE.capitalize()
         )
-
-
-def _some_tables(back: Mapping[str, int]) -> str:
-    return f"{', '.join(sorted(back))} {'is' if len(back) == 1 else 'are'}"
-
-
-def source_versions(warehouse: Warehouse) -> dict[str, int]:
-    """The newest versions of the tables in SOURCE_TABLES."""
-    return {table.full_name: warehouse.version(table) for table in SOURCE_TABLES}
 
 
 def written_by_others(warehouse: Warehouse, cluster_id: str) -> list[ForeignWrite]:
@@ -136,8 +127,7 @@ def written_by_others(warehouse: Warehouse, cluster_id: str) -> list[ForeignWrit
     found: dict[str, ForeignWrite] = {}
     for table, number in ((RUNS, "replay_version"), (AUDITS, "audit_version")):
         maps = [name for name in table.column_names if name.endswith("_versions")]
-        rows = warehouse.read(table, [number, *maps], where={"cluster_id": cluster_id}).to_pylist()
-        newest = max(rows, key=lambda row: -1 if row[number] is None else row[number], default=None)
+        newest = newest_row(warehouse, cluster_id, table, number, maps)
         if newest is None:
             continue
         for name, version in dict(newest["foreign_versions"] or ()).items():

@@ -130,20 +130,30 @@ class WholeRun(PinnedTables):
         self.is_known = row is not None
         self.bronze_versions = dict((row or {}).get("bronze_versions") or ())
         self.foreign_versions = dict((row or {}).get("foreign_versions") or ())
-        version = None if row is None else row["replay_version"]
-        self.replay_version: int = -1 if version is None else version
+        self.replay_version: int = number_of((row or {}).get("replay_version"))
         self.admin_version: int | None = None if row is None else row["admin_version"]
         """Version of the Admin snapshots that the run read (sum over both tables)."""
 
     @classmethod
     def newest(cls, warehouse: Warehouse, cluster_id: str, *, is_writer: bool = False) -> Self:
         """From the current state.runs. `is_writer`: the caller is about to begin a run, and nobody else can."""
-        columns = ["started_at", "replay_version", "table_versions", "admin_version", *OTHERS_COLUMNS]
-        rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
-        newest = max(rows, key=lambda row: (row["replay_version"] or -1, row["started_at"]), default=None)
-        whole = cls(warehouse, cluster_id, newest)
+        columns = ["table_versions", "admin_version", *OTHERS_COLUMNS]
+        whole = cls(warehouse, cluster_id, newest_row(warehouse, cluster_id, RUNS, "replay_version", columns))
         whole.watch(REPLAY_STARTS, lambda: broken_off(warehouse, cluster_id, whole) is not None, is_writer=is_writer)
         return whole
+
+
+def number_of(version: int | None) -> int:
+    """-1 for None: runs of older versions of the project have no number."""
+    return -1 if version is None else version
+
+
+def newest_row(
+    warehouse: Warehouse, cluster_id: str, table: Table, number: str, columns: Sequence[str]
+) -> Mapping[str, Any] | None:
+    """The row of the newest run of a cluster; `number`: the column by which a table of runs is ordered."""
+    rows = warehouse.read(table, ["started_at", number, *columns], where={"cluster_id": cluster_id}).to_pylist()
+    return max(rows, key=lambda row: (number_of(row[number]), row["started_at"]), default=None)
 
 
 def earlier_runs(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> Iterator[WholeRun]:

@@ -13,7 +13,6 @@ from jobs.delta.table_files import TableFile, read_file
 from jobs.delta.times import epoch_ms
 from jobs.gold.task import AuditParts, AuditWork
 from schemas.tables.bronze import RECORD_BATCHES
-from schemas.tables.gold import LOG_ANOMALIES
 
 COLUMNS = ("base_offset", "max_timestamp", "crc_valid")
 
@@ -39,7 +38,7 @@ def clock_steps(
 
 def _former_steps(parts: AuditParts, log_partition: int, topic: str) -> Iterator[dict[str, Any]]:
     """Rows of gold.log_anomalies in which the last audit reported the clock steps of a log partition."""
-    for rows in parts.former_rows(LOG_ANOMALIES, log_partition, of_all_tasks=True):
+    for rows in parts.former_log_anomalies(log_partition, of_all_tasks=True):
         is_step = pc.and_(pc.equal(rows["rule"], TIME_WENT_BACK), pc.equal(rows["log_topic"], topic))
         yield from rows.filter(is_step).select(["log_offset", "at", "details"]).to_pylist()
 

@@ -256,7 +256,7 @@ class AuditParts:
         self, log_partition: int, to_log_offset: int = END_OF_LOG, left_out: Set[str] = frozenset()
     ) -> None:
         """Write the last audit's rows of gold.log_anomalies, for records before a log offset."""
-        for rows in self.former_rows(LOG_ANOMALIES, log_partition, left_out):
+        for rows in self.former_log_anomalies(log_partition, left_out):
             is_kept = pc.and_(pc.equal(rows["log_topic"], self._work.topic), pc.less(rows["log_offset"], to_log_offset))
             # a group that could not be judged is judged again in each audit
             not_judged = pc.is_in(rows["rule"], value_set=pa.array([NOT_JUDGED, NOT_REPLAYED]))
@@ -268,15 +268,15 @@ class AuditParts:
         columns = _columns_of(table)
         return self._own(self._work.former.read(table, columns, log_partition, text_columns(table, columns)))
 
-    def former_rows(
-        self, table: Table, log_partition: int, left_out: Set[str] = frozenset(), *, of_all_tasks: bool = False
+    def former_log_anomalies(
+        self, log_partition: int, left_out: Set[str] = frozenset(), *, of_all_tasks: bool = False
     ) -> Iterator[pa.Table]:
         """The last audit's rows of a log partition, row group by row group, without those of some groups.
 
         `of_all_tasks`: include groups of other tasks.
         """
         others = pa.array(sorted(left_out), pa.string())
-        former = self._work.former.iterate(table, _columns_of(table), log_partition)
+        former = self._work.former.iterate(LOG_ANOMALIES, _columns_of(LOG_ANOMALIES), log_partition)
         for rows in former if of_all_tasks else map(self._own, former):
             yield rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=others))) if left_out else rows
 

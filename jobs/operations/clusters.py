@@ -81,7 +81,8 @@ def run_clusters(
     Returns the results in the order of the clusters.
     """
     nights: dict[str, ClusterNight] = {}
-    for done in _nights(clusters, run_id, started_at, process_count or _core_count()):
+    core_count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    for done in _nights(clusters, run_id, started_at, process_count or core_count):
         if isinstance(done, ClusterNight):
             nights[done.cluster_id] = done
             say(done.summary)
@@ -89,11 +90,6 @@ def run_clusters(
             for line in done:
                 say(line)
     return [nights[settings.cluster_id] for settings in clusters]
-
-
-def _core_count() -> int:
-    """Number of cores that this process may use."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def worst(nights: Sequence[ClusterNight]) -> int:

@@ -148,7 +148,7 @@ class Metrics:
 
         assert self._textfile is not None
         path = textfile_of(self._textfile, self._cluster_id, name)
-        without_cluster = _without_cluster(self._textfile, name)
+        without_cluster = self._textfile.with_name(f"{self._textfile.stem}.{name}{self._textfile.suffix or '.prom'}")
         label = f'cluster_id="{self._cluster_id}"'
 
         def write() -> None:
@@ -280,8 +280,3 @@ def textfile_of(textfile: Path, cluster_id: str, job: str) -> Path:
     if len(cluster) > CLUSTER_CHARACTERS_MAX:
         cluster = hashlib.sha256(cluster_id.encode()).hexdigest()[:CLUSTER_CHARACTERS_MAX]
     return textfile.with_name(f"{textfile.stem}.{cluster}.{job}{textfile.suffix or '.prom'}")
-
-
-def _without_cluster(textfile: Path, job: str) -> Path:
-    """The name of a job's file in older versions."""
-    return textfile.with_name(f"{textfile.stem}.{job}{textfile.suffix or '.prom'}")

@@ -130,7 +130,9 @@ def restoration(
                 for place in sorted(offsets.keys() | now.get(group_id, {}).keys())
             ]
     busy = tuple(group_id for group_id, group in present.items() if group.members)
-    doubtful = {row.topic for row in rows if row.change is Change.NEW and not _is_committed(row, now)} - topics.there
+    new = ((TopicPartition(row.topic, row.partition), row) for row in rows if row.change is Change.NEW)
+    # a current commit of a negative offset is none
+    doubtful = {row.topic for place, row in new if place not in now.get(row.group_id, {})} - topics.there
     said = caveats_of(passages[-1], caveats, with_offsets=True)
     # the current offsets are of now, and so is the place where Kafka takes the file
     places = {group_id: _log_partition(now.get(group_id, {}), then) for group_id, then in caveats.items()}
@@ -177,11 +179,6 @@ def _chosen(of_group: Sequence[Passage], group_id: str, log_offset: int) -> list
         places = " or ".join(str(end - 1) for end, _ in of_group if end is not None)
         raise ArgumentError(f"at that time the log of {short(group_id)} is at offset {places}, not {log_offset}")
     return found
-
-
-def _is_committed(row: Restored, now: Mapping[str, Mapping[TopicPartition, CommittedOffset]]) -> bool:
-    """Is the current commit one of a negative offset?"""
-    return TopicPartition(row.topic, row.partition) in now.get(row.group_id, {})
 
 
 class _Topics(NamedTuple):

@@ -594,10 +594,6 @@ def _alike(terms: Sequence[Term]) -> list[Term]:
     ]
 
 
-def _is_one_ordered(kinds: Sequence[Kind]) -> bool:
-    return len(set(kinds)) == 1 and kinds[0] in ORDERED
-
-
 def _of_integer(text: str, kind: Kind) -> Callable[[Sequence[Term]], Term | None]:
     """A function of one integer."""
 
@@ -617,7 +613,8 @@ def _extreme(function: str) -> Callable[[Sequence[Term]], Term | None]:
 
 
 def _coalesce(terms: Sequence[Term]) -> Term | None:
-    is_known = _is_one_ordered([term.kind for term in terms])
+    kinds = {term.kind for term in terms}
+    is_known = len(kinds) == 1 and kinds <= ORDERED
     return _duckdb(f"coalesce({', '.join('?' * len(terms))})", terms[0].kind, *terms) if is_known else None
 
 

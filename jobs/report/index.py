@@ -12,7 +12,7 @@ from markupsafe import Markup
 from jobs.console.output import time_text
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.group_verdicts import OK, STALLED, group_verdicts, newest_record_ms
-from jobs.report.page import environment, short, stylesheet, text_hash
+from jobs.report.page import asset, environment, short, text_hash
 
 CLUSTERS: Final = "clusters"
 """Replaces the cluster's name in the name of the index page."""
@@ -58,7 +58,7 @@ def cluster_line(warehouse: Warehouse, cluster_id: str, exit_code: int, report: 
 
 def index_page(lines: Sequence[ClusterLine], made_at: str) -> str:
     """The page's text: clusters that need attention first."""
-    style = stylesheet()
+    style = asset("report.css")
     ordered = sorted(lines, key=lambda it: (it.is_whole, -it.stalled_count, -it.attention_count, it.cluster_id))
     template = environment().get_template("clusters.html.j2")
     policy = f"default-src 'none'; style-src {text_hash(style)}; base-uri 'none'; form-action 'none'"

@@ -92,8 +92,8 @@ def render(page: Page, facts: Mapping[str, Any], snapshot: Markup) -> str:
     `facts`: what the script needs besides the pictures, as JSON; `snapshot`: for the comparison in the next report.
     """
     everything = [*page.pictures, *(picture for section in page.sections for picture in section.pictures)]
-    script, (library, packed_library, ids) = _asset("report.js"), _plotly()
-    style = _asset("report.css") + _heights(everything)
+    script, (library, packed_library, ids) = asset("report.js"), _plotly()
+    style = asset("report.css") + _heights(everything)
     anchors = {section.group_id: section.anchor for section in page.sections}
     return (
         environment()
@@ -155,11 +155,7 @@ def environment() -> Environment:
     return found
 
 
-def stylesheet() -> str:
-    return _asset("report.css")
-
-
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
     return (files(ASSETS) / "assets" / name).read_text(encoding="utf-8")
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -52,17 +52,9 @@ class Limits:
 
     def lowered(self) -> "Limits":
         """Half the detail, for three quarters of the groups."""
+        groups = {"group_count", "share_group_count", "share_partition_count"}
         return Limits(
-            max(self.group_count * 3 // 4, 1),
-            max(self.share_group_count * 3 // 4, 1),
-            max(self.share_partition_count * 3 // 4, 1),
-            self.interval_count // 2,
-            self.batch_count // 2,
-            max(self.mark_count // 2, 1),
-            max(self.row_count // 2, 1),
-            max(self.rebalance_count // 2, 1),
-            max(self.overview_count // 2, 1),
-            max(self.directory_count // 2, 1),
+            **{name: max(most * 3 // 4 if name in groups else most // 2, 1) for name, most in asdict(self).items()}
         )
 
 

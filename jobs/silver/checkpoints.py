@@ -21,7 +21,7 @@ from coordinator_core.history.offsets_log import OffsetsLogState
 from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.copies import NO_REWRITES, Rewrites
-from jobs.bronze.writer import DAMAGED
+from jobs.bronze.writer import is_damaged
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.table_files import TableFile, read_file
@@ -60,7 +60,7 @@ def bronze_ranges(files: Iterable[TableFile]) -> tuple[OffsetRange, ...]:
         union(
             (file.minimum["base_offset"], file.maximum["last_offset"])
             for file in files
-            if file.row_count and not file.path.rpartition("/")[2].startswith(DAMAGED)
+            if file.row_count and not is_damaged(file)
         )
     )
 

@@ -12,7 +12,6 @@ from jobs.silver.checkpoints import ReplayMode
 from jobs.silver.plan import REMADE, REPLAY_TABLES, Plan
 from jobs.silver.tasks import NAMED_TABLES, TABLES_OF_TOPIC, Carried, ReplayDone
 from jobs.spark.tasks import tapered
-from schemas.tables.declare import Table
 from schemas.tables.silver import MEMBER_ASSIGNMENTS
 
 TASK_BYTES_MAX: Final = 128 * 1024 * 1024
@@ -43,14 +42,12 @@ def rewritten_files(
         for table in tables:
             settled = former[table.full_name][True]
             files = tuple(file for file in settled if any(_may_hold(file, partition) for partition in partitions))
-            is_all = (is_renamed and table in NAMED_TABLES) or (bool(files) and not _stand(warehouse, table, settled))
+            is_all = is_renamed and table in NAMED_TABLES
+            if files and not is_all:
+                # maintain may have compacted them after a run that failed: single ones cannot be removed then
+                is_all = not {file.path for file in settled} <= {file.path for file in warehouse.files(table)}
             rewritten[table.full_name] = settled if is_all else files
     return rewritten
-
-
-def _stand(warehouse: Warehouse, table: Table, files: Iterable[TableFile]) -> bool:
-    """Can single files of these be removed from the table? Not if maintain compacted them after a run that failed."""
-    return {file.path for file in files} <= {file.path for file in warehouse.files(table)}
 
 
 def carried_rows(

@@ -38,8 +38,9 @@ from jobs.console.names import some_of
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
 from jobs.delta.filesystems import delete_file
 from jobs.delta.locks import only_one
-from jobs.delta.other_writers import later_writes, set_back, source_versions
+from jobs.delta.other_writers import SOURCE_TABLES, later_writes, set_back
 from jobs.delta.part_files import WrittenFile, write_parts
+from jobs.delta.pinned_versions import OF_REPLAY
 from jobs.delta.replay_runs import Start, WholeRun, broken_off, earlier_runs
 from jobs.delta.silver_format import SILVER_FORMAT, other_version, silver_format
 from jobs.delta.table_files import TableFile
@@ -54,7 +55,7 @@ from jobs.silver.former_rows import FormerFiles, carried_rows, former_files, rew
 from jobs.silver.homes import coordinator_partitions, counts_of, is_same, partition_counts
 from jobs.silver.hot_logs import CutRule, cut_hot_logs
 from jobs.silver.isolation import ReplayFailure
-from jobs.silver.plan import DRIVER_TABLES, REMADE, REPLAY_TABLES, Plan, captured_files, make_plan
+from jobs.silver.plan import REMADE, REPLAY_TABLES, Plan, captured_files, make_plan
 from jobs.silver.privacy import HostPseudonyms
 from jobs.silver.reader import SilverFiles
 from jobs.silver.replay_failures import failures_table, read_failures
@@ -95,20 +96,7 @@ from schemas.tables.state import (
 )
 
 FIRST_ROUND: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
-ALL_TABLES: Final = (
-    REPLAY_STARTS,
-    *REPLAY_TABLES,
-    *DRIVER_TABLES,
-    QUARANTINE,
-    TOPIC_NAMES,
-    COORDINATOR_KEYS,
-    CONFIG_CHANGES,
-    LOG_CHECKPOINTS,
-    GROUP_CHECKPOINTS,
-    WATERMARKS,
-    REPLAY_FAILURES,
-    RUNS,
-)
+ALL_TABLES: Final = (REPLAY_STARTS, *OF_REPLAY, QUARANTINE, RUNS)
 """All tables that a run writes: state.replay_starts first, state.runs last."""
 
 
@@ -419,7 +407,7 @@ def _commit_run(
 ) -> None:
     """Write the row in state.runs: from now on, readers see this run."""
     batch_counts = _summed(task.batch_counts for task in results.done)
-    bronze_versions = source_versions(job.warehouse)
+    bronze_versions = {table.full_name: job.warehouse.version(table) for table in SOURCE_TABLES}
     foreign_versions: Mapping[str, int] = {}
     if not plan.is_afresh:
         left = dict(whole.left_versions) | whole.bronze_versions

@@ -184,7 +184,9 @@ class Admin:
             lost = [
                 name
                 for name, its_type in groups.items()
-                if (its_type or GroupType.CLASSIC) != group_type and _is_lost(described[name])
+                if (its_type or GroupType.CLASSIC) != group_type
+                and isinstance(answer := described[name], Refusal)
+                and answer.code == GROUP_ID_NOT_FOUND
             ]
             found = self._answers(question, lost)
             described.update(
@@ -297,7 +299,3 @@ class Admin:
         if topic not in found:
             raise BrokerError(f"there is no topic {topic}: nobody used its coordinators yet", code="UNKNOWN_TOPIC")
         return found[topic].partition_count
-
-
-def _is_lost(answer: object) -> bool:
-    return isinstance(answer, Refusal) and answer.code == GROUP_ID_NOT_FOUND

@@ -91,7 +91,6 @@ def tapered(
     core_count: int,
     *,
     new_bytes: int | None = None,
-    new_bytes_min: int = TASK_BYTES_MIN,
     weight_max: int = sys.maxsize,
 ) -> list[list[int]]:
     """Divide the indices of `weights` (bytes) into bins, one per task: the heaviest bin first, none empty.
@@ -101,13 +100,13 @@ def tapered(
     although a byte of one log costs more than a byte of another. Deterministic: in order of falling weight, each index
     goes into the bin with most room; ties are decided by index.
 
-    `new_bytes`: the work within the weights, by default all of it; a task has at least `new_bytes_min` of it, unless
+    `new_bytes`: the work within the weights, by default all of it; a task has at least `TASK_BYTES_MIN` of it, unless
     cores would idle. `weight_max`: limit for a bin with several indices. With one bin per core, bins are contiguous
     ranges if that makes none much heavier: a task then reads what one task of the last run wrote.
     """
     weights = [max(1, weight) for weight in weights]
     total = sum(weights)
-    task_count = (total if new_bytes is None else new_bytes) // new_bytes_min
+    task_count = (total if new_bytes is None else new_bytes) // TASK_BYTES_MIN
     bins = _filled(weights, _bin_weights(total, max(task_count, core_count), core_count, weight_max))
 
     def weight_of(bin_: Sequence[int]) -> int:

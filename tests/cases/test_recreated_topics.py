@@ -75,7 +75,7 @@ def test_every_count_of_rewinds_leaves_out_a_new_topic(ledger: Ledger, tmp_path:
     assert {it.group_id: it.rewind_count for it in verdicts} == expected
     assert {it.group_id: it.verdict for it in verdicts} == {"moves": "OK", "stays": "WARN", "unknown": "WARN"}
     found = findings(ledger.warehouse, ledger.cluster_id)
-    assert found.odd_commits == (("REWIND", 2), ("TOPIC_RECREATED", 1))
+    assert found.odd_commits == {"REWIND": 2, "TOPIC_RECREATED": 1}
     scope = Scope(ledger.cluster_id)
     lines = group_lines(Reader(ledger.warehouse, scope), ledger.table("bronze.coverage"))
     assert {it.group_id: it.rewinds for it in lines} == expected

@@ -34,16 +34,13 @@ def make_ssl_context(settings: ClientSettings) -> ssl.SSLContext:
         try:
             context.load_verify_locations(cadata=b"".join(trusted))
         except ssl.SSLError:
-            raise settings.error(trust_store_key(settings), "holds a certificate that OpenSSL cannot read") from None
+            keys = ("ssl.truststore.certificates", "ssl.truststore.location")
+            key = next(key for key in keys if key in settings)
+            raise settings.error(key, "holds a certificate that OpenSSL cannot read") from None
     identity = read_identity(settings)
     if identity is not None:
         _load_identity(context, identity, settings)
     return context
-
-
-def trust_store_key(settings: ClientSettings) -> str:
-    """The setting that contains or names the trusted certificates."""
-    return "ssl.truststore.certificates" if "ssl.truststore.certificates" in settings else "ssl.truststore.location"
 
 
 def _checks_host_names(settings: ClientSettings) -> bool:
