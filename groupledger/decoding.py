@@ -80,7 +80,7 @@ NOT_READ: Final = "OTHER_TOPIC"
 
 
 def _decode_rows(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    schema = pa.schema([field.remove_metadata() for field in arrow_schema(DECODED)])
+    schema = arrow_schema(DECODED)
     for batch in batches:
         columns = (batch[name].to_pylist() for name in ("topic", "is_marker", "key", "value"))
         made = [

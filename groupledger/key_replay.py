@@ -259,7 +259,7 @@ def _quarantine(findings: Sequence[Finding], topic: str, partition: int) -> pa.T
 
 def unread_batches(rows: Batches) -> Batches:
     """Batches that could not be decoded, as rows of bronze.quarantine."""
-    schema = pa.schema([field.remove_metadata() for field in arrow_schema(QUARANTINE)])
+    schema = arrow_schema(QUARANTINE)
     for place, findings in batch_findings(rows):
         made = _quarantine(findings, place["topic"], place["partition"])
         cluster_id = pa.repeat(pa.scalar(place.get("cluster_id"), pa.string()), made.num_rows)

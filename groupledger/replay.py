@@ -33,8 +33,9 @@ from groupledger.key_replay import (
     unread_batches,
 )
 from groupledger.records import OPENED_TYPES, ColumnNames, Records, RecordsError, quoted, read_records
-from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, arrow_schema
-from jobs.delta.spark_schemas import spark_schema
+from jobs.delta.arrow_columns import columns_read
+from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
+from jobs.delta.spark_schemas import described, spark_schema
 from jobs.settings import INTERNAL_TOPICS
 from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC, TABLES_OF_TOPIC
 from jobs.silver.topic_names import LEARNED_FROM
@@ -260,14 +261,12 @@ class Keyed:
         if names is not None:
             topic = F.coalesce(F.col("name_of_topic"), F.col("topic"))
             found = found.join(F.broadcast(names), "topic_id", how="left").withColumn("topic", topic)
-        return found.select(
-            *(F.col(column.name).alias(column.name, metadata={"comment": column.comment}) for column in table.columns)
-        )
+        return described(found, table)
 
     def apply(self, table: Table, names: Sequence[str], replay: ReplayKey) -> DataFrame:
         """The result of a function for the records of each key: columns of a table, and the cluster."""
         has_cluster = self.records.has_cluster
-        schema = pa.schema([arrow_schema(table).field(name).remove_metadata() for name in names])
+        schema = columns_read(table, names)
         declared = spark_schema(column for column in table.columns if column.name in names)
         if has_cluster:
             schema = schema.append(pa.field("cluster_id", pa.string()))

@@ -26,10 +26,11 @@ from groupledger.judges import SHARE_LIFE_COLUMNS, TABLE, Judge
 from groupledger.key_replay import group_findings
 from groupledger.records import RecordsError, quoted
 from groupledger.replay import GroupReplay, Keyed, ShareReplay
+from jobs.delta.arrow_columns import columns_read
 from jobs.delta.arrow_schemas import arrow_schema, sql_type
 from jobs.delta.core_tables import rows_table
 from jobs.delta.part_files import LOG_PARTITION
-from jobs.delta.spark_schemas import spark_schema
+from jobs.delta.spark_schemas import described, spark_schema
 from jobs.silver.tasks import OFFSETS_TOPIC
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
@@ -93,10 +94,10 @@ class SilverFrames:
         rows = self.under_one_another(columns, where or {})
         if others is not None:
             rows = rows.unionByName(others, allowMissingColumns=True)
-        schema = pa.schema([item.remove_metadata() for item in arrow_schema(table)])
+        schema = arrow_schema(table)
         declared = spark_schema(table.columns)
         made = rows.groupBy(*keys).applyInArrow(_arrow_function(judge, table, schema), declared)
-        return _described(made, table)
+        return described(made, table)
 
     def under_one_another(self, columns: Columns, where: Mapping[Table, str]) -> DataFrame:
         """Columns of several tables combined in one DataFrame; columns of the same name are shared."""
@@ -126,9 +127,8 @@ class SilverFrames:
         )
 
     def _collected(self, frame: DataFrame, table: Table) -> pa.Table:
-        schema = arrow_schema(table)
         rows = frame.toArrow()
-        return rows.cast(pa.schema([schema.field(name).remove_metadata() for name in rows.column_names]))
+        return rows.cast(columns_read(table, rows.column_names))
 
     def _log_ends(self) -> "dict[LogPlace, LogEnd] | None":
         """How far each log partition is known; None: unknown."""
@@ -206,7 +206,7 @@ class SilverFrames:
     @property
     def clock_steps(self) -> DataFrame:
         """Rows of gold.log_anomalies without a group: clock steps of log partitions."""
-        schema = pa.schema([item.remove_metadata() for item in arrow_schema(LOG_ANOMALIES)])
+        schema = arrow_schema(LOG_ANOMALIES)
         parts = [
             as_declared(rows_table(LOG_ANOMALIES, rows, {"log_topic": self._topic}), schema, cluster_id)
             for (cluster_id, _), rows in self.facts.steps.items()
@@ -214,7 +214,7 @@ class SilverFrames:
         rows = pa.concat_tables(parts) if parts else schema.empty_table()
         spark = next(iter(self._frames.values())).sparkSession
         declared = spark_schema(LOG_ANOMALIES.columns)
-        return _described(spark.createDataFrame(rows, declared), LOG_ANOMALIES)
+        return described(spark.createDataFrame(rows, declared), LOG_ANOMALIES)
 
 
 def _named(frame: DataFrame, table: Table, required: Iterable[str]) -> DataFrame:
@@ -248,12 +248,6 @@ def _type_of(table: Table, name: str) -> str:
     """Spark's name of a column's declared type."""
     (type_,) = (column.type for column in table.columns if column.name == name)
     return sql_type(type_).replace(": ", ":").replace(", ", ",").lower()
-
-
-def _described(frame: DataFrame, table: Table) -> DataFrame:
-    return frame.select(
-        *(F.col(column.name).alias(column.name, metadata={"comment": column.comment}) for column in table.columns)
-    )
 
 
 def _arrow_function(judge: Judge, table: Table, schema: pa.Schema) -> Callable[[Any], Any]:

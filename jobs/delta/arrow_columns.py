@@ -21,7 +21,7 @@ def columns_read(table: Table, names: Sequence[str], coded: Collection[str] = ()
     declared type.
     """
     declared = arrow_schema(table)
-    fields = [declared.field(name).remove_metadata() for name in names]
+    fields = [declared.field(name) for name in names]
     return pa.schema([field.with_type(CODED) if field.name in coded else field for field in fields])
 
 

@@ -65,20 +65,14 @@ def arrow_type(type_: Type) -> pa.DataType:
 
 @cache
 def arrow_schema(table: Table) -> pa.Schema:
-    """The Arrow schema of all columns, with their comments."""
-    return pa.schema(
-        [
-            pa.field(column.name, arrow_type(column.type), metadata={"comment": column.comment})
-            for column in table.columns
-        ]
-    )
+    """The Arrow schema of all columns."""
+    return pa.schema([pa.field(column.name, arrow_type(column.type)) for column in table.columns])
 
 
+@cache
 def file_schema(table: Table) -> pa.Schema:
-    """The Arrow schema of a data file, without comments and without partition columns, which are only in
-    Delta's log.
-    """
-    return pa.schema([field.remove_metadata() for field in arrow_schema(table) if field.name not in table.partition_by])
+    """The Arrow schema of a data file: without partition columns, which are only in Delta's log."""
+    return pa.schema([field for field in arrow_schema(table) if field.name not in table.partition_by])
 
 
 def text_columns(table: Table, columns: Iterable[str]) -> list[str]:

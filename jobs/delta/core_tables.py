@@ -1,7 +1,6 @@
 """Convert rows and columns of the core to Arrow tables of the silver schemas; the writer adds partition columns."""
 
 from collections.abc import Callable, Mapping, Sequence, Set
-from functools import cache
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
@@ -27,7 +26,14 @@ from coordinator_core.share_state.rows import (
     StateBatchRows,
     TransitionRows,
 )
-from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX, TIMESTAMP_TYPE, arrow_schema, timestamps
+from jobs.delta.arrow_schemas import (
+    NO_TIMESTAMP_MS,
+    TIMESTAMP_MS_MAX,
+    TIMESTAMP_TYPE,
+    arrow_schema,
+    file_schema,
+    timestamps,
+)
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
@@ -54,7 +60,7 @@ def rows_table(table: Table, rows: Sequence[NamedTuple], constants: Mapping[str,
     Integers in a TIMESTAMP column of `rows` are epoch milliseconds; -1 is null.
     """
     columns = _columns(rows)
-    schema = _schema_of_rows(table)
+    schema = file_schema(table)
     arrays = [
         constant(constants[field.name], field.type, len(rows))
         if field.name in constants
@@ -69,7 +75,7 @@ def assignments_table(rows: AssignmentRows, log_partition: int | pa.Array) -> pa
 
     Values that rows share are made once for each run or topic. `log_partition`: of all rows, or of each row.
     """
-    schema = _schema_of_rows(MEMBER_ASSIGNMENTS)
+    schema = file_schema(MEMBER_ASSIGNMENTS)
     of_run = dict(zip(AssignmentRun._fields, zip(*rows.runs, strict=True), strict=True))
     row_counts = np.fromiter(map(len, rows.partitions), np.int64, len(rows.partitions))
     topic = np.repeat(np.arange(len(rows.keys)), row_counts)
@@ -308,13 +314,6 @@ def with_names(rows: pa.Table, names: Mapping[str, str]) -> pa.Table:
     values = pa.array(list(names.values()), pa.string())
     found = pc.take(values, pc.index_in(rows["topic_id"], ids))
     return rows.set_column(rows.schema.get_field_index("topic"), "topic", pc.coalesce(found, rows["topic"]))
-
-
-@cache
-def _schema_of_rows(table: Table) -> pa.Schema:
-    return pa.schema(
-        [field.remove_metadata() for field in arrow_schema(table) if field.name not in {"cluster_id", "is_settled"}]
-    )
 
 
 def constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:

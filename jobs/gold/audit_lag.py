@@ -11,7 +11,7 @@ from coordinator_core.inference.lag import CONFIDENCES, METHODS, NONE, EndSample
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.settings import InferenceSettings
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
-from jobs.delta.arrow_schemas import arrow_schema, timestamps
+from jobs.delta.arrow_schemas import file_schema, timestamps
 from jobs.delta.core_tables import constant
 from jobs.gold.task import AuditParts
 from jobs.silver.reader import SilverFiles
@@ -115,9 +115,8 @@ def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
             np.where(lags.is_sure & (not life.clock_steps), lags.method, METHODS.index("BETWEEN_SAMPLES")), CONFIDENCES
         ),
     }
-    fields = [field for field in arrow_schema(LAG_HISTORY) if field.name != "cluster_id"]
-    schema = pa.schema([field.remove_metadata() for field in fields])
-    return pa.table([columns[field.name] for field in fields], names=schema.names).cast(schema)
+    schema = file_schema(LAG_HISTORY)
+    return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
 
 
 def _coded(indices: Any, texts: Any) -> pa.Array:

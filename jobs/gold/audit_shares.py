@@ -25,7 +25,7 @@ from coordinator_core.inference.share_past import Kept, kept_of, require_same_gr
 from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import numbers_of
-from jobs.delta.arrow_schemas import arrow_schema, timestamps
+from jobs.delta.arrow_schemas import arrow_schema, file_schema, timestamps
 from jobs.delta.core_tables import constant, rows_table
 from jobs.gold.clock_steps import clock_steps
 from jobs.gold.isolation import Lack, failing, read_or
@@ -332,14 +332,13 @@ def _place_columns(
 
 def _table(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
     """Columns in the declared order; strings stay dictionary-encoded until they are in Parquet."""
-    fields = [field.remove_metadata() for field in arrow_schema(table) if field.name not in table.partition_by]
     arrays = [
         columns[field.name]
         if pa.types.is_dictionary(columns[field.name].type)
         else columns[field.name].cast(field.type)
-        for field in fields
+        for field in file_schema(table)
     ]
-    return pa.Table.from_arrays(arrays, names=[field.name for field in fields])
+    return pa.Table.from_arrays(arrays, names=file_schema(table).names)
 
 
 def _distinct_names(names: Sequence[str | None], key: I64) -> pa.DictionaryArray:

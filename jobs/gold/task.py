@@ -22,7 +22,7 @@ from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.log.chunk import I64
 from coordinator_core.lookup import SharePartitionKey
 from jobs.delta.arrow_columns import codes_of, numbers_of
-from jobs.delta.arrow_schemas import arrow_schema, text_columns
+from jobs.delta.arrow_schemas import arrow_schema, file_schema, text_columns
 from jobs.delta.core_tables import rows_table
 from jobs.delta.part_files import LOG_PARTITION, PartTarget, PartWriter, WrittenFile
 from jobs.delta.table_files import TableFile
@@ -242,7 +242,7 @@ class AuditParts:
         `rebuilt`: by log partition, groups whose rows were rebuilt, with the position after which they were; only rows
         up to that position (`GroupTable.places`) are written. NO_PLACE: none.
         """
-        columns = _columns_of(table)
+        columns = file_schema(table).names
         texts = text_columns(table, columns)
         former = self._work.former.iterate_some(table, columns, rebuilt, texts) if rebuilt else ()
         for rows in map(self._own, former):
@@ -265,7 +265,7 @@ class AuditParts:
 
     def former(self, table: Table, log_partition: int) -> pa.Table:
         """The last audit's rows of a log partition, without partition columns; strings as they are stored."""
-        columns = _columns_of(table)
+        columns = file_schema(table).names
         return self._own(self._work.former.read(table, columns, log_partition, text_columns(table, columns)))
 
     def former_log_anomalies(
@@ -276,7 +276,7 @@ class AuditParts:
         `of_all_tasks`: include groups of other tasks.
         """
         others = pa.array(sorted(left_out), pa.string())
-        former = self._work.former.iterate(LOG_ANOMALIES, _columns_of(LOG_ANOMALIES), log_partition)
+        former = self._work.former.iterate(LOG_ANOMALIES, file_schema(LOG_ANOMALIES).names, log_partition)
         for rows in former if of_all_tasks else map(self._own, former):
             yield rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=others))) if left_out else rows
 
@@ -287,11 +287,6 @@ class AuditParts:
             return rows
         group, group_ids = codes_of(rows["group_id"])
         return rows.filter(pa.array(np.append(bucket.has_groups(group_ids), bucket.is_first)[group]))
-
-
-def _columns_of(table: Table) -> list[str]:
-    """The columns in the files of a table: all except partition columns."""
-    return [name for name in table.column_names if name not in table.partition_by]
 
 
 class TrialParts(AuditParts):

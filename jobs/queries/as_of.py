@@ -41,7 +41,7 @@ from jobs.delta.arrow_columns import (
     numbers_of,
     texts_of,
 )
-from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema
+from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, file_schema
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.scanner import Scanner, dataset_of
@@ -280,7 +280,7 @@ class SilverAt:
 
     def open_rows(self, table: Table, *conditions: Any) -> list[dict[str, Any]]:
         """Rows of an interval table that are valid at the time, in the order of their key. Times are datetimes."""
-        names = tuple(name for name in table.column_names if name not in table.partition_by)
+        names = file_schema(table).names
         rows: list[dict[str, Any]] = self.scan(table, names, self.holds(), *conditions).to_pylist()
         keys = [name for name in table.key if name in names]
         return sorted(rows, key=lambda row: tuple((row[name] is not None, row[name]) for name in keys))
@@ -430,8 +430,7 @@ class SilverAt:
     def _scan_all(self, table: Table, names: Sequence[str], conditions: Iterable[Any]) -> pa.Table:
         dataset = self._dataset(table)
         if dataset is None:
-            schema = arrow_schema(table)
-            return pa.schema([schema.field(name).remove_metadata() for name in names]).empty_table()
+            return columns_read(table, names).empty_table()
         return dataset.to_table(columns=list(names), filter=reduce(and_, conditions, pc.scalar(True)))
 
     def _dataset(self, table: Table) -> Any:
@@ -439,9 +438,7 @@ class SilverAt:
         paths = [file.path for file in self._files(table)]
         if not paths:
             return None
-        declared = arrow_schema(table)
-        stored = pa.schema([declared.field(name) for name in table.column_names if name not in table.partition_by])
-        return dataset_of(paths, stored.remove_metadata())
+        return dataset_of(paths, file_schema(table))
 
     def _files(self, table: Table) -> list[TableFile]:
         """The files of the cluster's rows."""

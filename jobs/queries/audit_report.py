@@ -21,6 +21,7 @@ from jobs.cli_enums import Listing
 from jobs.console.names import short
 from jobs.console.output import Value, json_line, time_text, write_answers
 from jobs.delta import other_writers
+from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
@@ -323,7 +324,7 @@ def listed(
 ) -> tuple[list[str], list[tuple[Value, ...]]]:
     """Columns and rows of a gold table in a span, ordered by group, time and log position."""
     source = SOURCES[listing]
-    names = [name for name in source.table.column_names if name not in source.table.partition_by]
+    names = file_schema(source.table).names
     conditions = within(source.time_column, span)
     if listing is Listing.OWNERS:
         # an interval counts for every moment in it

@@ -12,10 +12,9 @@ from datetime import datetime
 from typing import Any, Final
 
 import duckdb
-import pyarrow as pa
 
 from jobs.console.names import short
-from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.arrow_columns import columns_read
 from jobs.delta.scanner import dataset_of
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError
@@ -123,10 +122,9 @@ def _loaded(warehouse: Warehouse, cluster_id: str, pair: Compared) -> tuple[Any,
     earlier = None if pair.before is None else pair.before.versions.get(table.full_name)
     after = _files(warehouse, cluster_id, table, version)
     before = {} if earlier is None else _files(warehouse, cluster_id, table, earlier)
-    declared = arrow_schema(table)
     stored = warehouse.columns(table, version, reader_version_max=1) or list(table.column_names)
-    columns = [name for name in stored if name in declared.names]
-    schema = pa.schema([declared.field(name).remove_metadata() for name in columns])
+    columns = [name for name in stored if name in table.column_names]
+    schema = columns_read(table, columns)
     connection = connect(duckdb)
     for name, files in (
         ("after_files", [file for path, file in after.items() if path not in before]),

@@ -14,7 +14,7 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
-from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.arrow_columns import columns_read
 from jobs.delta.pinned_versions import Pinned, pinned_versions
 from jobs.delta.scanner import dataset_of
 from jobs.delta.warehouse import Warehouse
@@ -204,12 +204,12 @@ class _Relations:
     def _register(self, table: Table, version: int | None) -> tuple[str, list[str]]:
         """Register a version of a table with DuckDB. Returns its name there, and its columns in order."""
         stored = self._warehouse.columns(table, version, reader_version_max=MIN_READER_VERSION_MAX)
-        declared = arrow_schema(table)
-        if stored is None or not set(stored) <= set(declared.names):
+        if stored is None or not set(stored) <= set(table.column_names):
             raise OutsideSubset(f"{table.full_name}, which only Spark's reader of Delta is sure to know")
-        schema = pa.schema([declared.field(name).remove_metadata() for name in stored])
         files = self._warehouse.files(table, version)
-        dataset = dataset_of([file.path for file in files], schema, [file.partition_values for file in files])
+        dataset = dataset_of(
+            [file.path for file in files], columns_read(table, stored), [file.partition_values for file in files]
+        )
         name = f"files_{table.layer}_{table.name}_{'newest' if version is None else version}"
         self._connection.register(name, dataset)
         return name, stored

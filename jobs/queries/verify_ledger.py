@@ -17,6 +17,7 @@ from coordinator_core.history.rows import GROUP_DELETED, TOPOLOGY_DESCRIPTION_CH
 from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey, key_partition
 from coordinator_core.verify import EXISTS, MEMBER_EXISTS, NOT_STORED, STORED, TOPOLOGY_DESCRIPTION, Facts, Path
+from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import SilverAt
 from jobs.queries.group_model import Row, share_key
@@ -364,7 +365,7 @@ class Ledger:
         offset on."""
         first_end = min((it.from_end for (name, _), it in self._windows.items() if name == topic), default=0)
         to = pc.field("to_log_offset")
-        names = [name for name in table.column_names if name not in (*table.partition_by, "changed_batches")]
+        names = [name for name in file_schema(table).names if name != "changed_batches"]
         begins = "from_log_offset" if "from_log_offset" in names else "log_offset"
         for row in self._silver.scan(table, names, to.is_null() | (to >= pc.scalar(first_end))).to_pylist():
             window = self._window(topic, row["log_partition"])

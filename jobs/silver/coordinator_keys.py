@@ -19,6 +19,7 @@ from coordinator_core.log.kernels import compiled
 from coordinator_core.offsets.columnar import CommitColumns
 from coordinator_core.share_state.columnar import KeyDictionary
 from coordinator_core.share_state.rows import RECORD_KINDS, PartitionStateRows
+from jobs.delta.arrow_columns import columns_read
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema, timestamps
 from jobs.delta.core_tables import applied_at_ms
 from schemas import consumer_offsets, share_group_state
@@ -128,8 +129,7 @@ def _table(
 
 def merged_keys(parts: Iterable[pa.Table]) -> pa.Table:
     """Merge rows of state.coordinator_keys: one row for each key and log partition, sorted; without the cluster."""
-    schema = arrow_schema(COORDINATOR_KEYS)
-    empty = pa.schema([schema.field(name).remove_metadata() for name in TABLE_COLUMNS]).empty_table()
+    empty = columns_read(COORDINATOR_KEYS, TABLE_COLUMNS).empty_table()
     rows = pa.concat_tables([empty, *(part.select(list(TABLE_COLUMNS)).cast(empty.schema) for part in parts)])
     earliest = rows.group_by(list(PLACE_COLUMNS), use_threads=False).aggregate([("began_at", "min")])
     earliest = earliest.rename_columns({"began_at_min": "began_at"}).select(list(TABLE_COLUMNS))

@@ -60,7 +60,7 @@ class Drained:
 def made_by(replay: ReplayKey, table: Table, keys: Keys, topic: str) -> list[dict[str, Any]]:
     """What Spark gets of all keys; each is read to its end, as Spark hands over the next one behind it."""
     names = [name for name in arrow_schema(table).names if name not in ("cluster_id", "topic")]
-    schema = pa.schema([arrow_schema(table).field(name).remove_metadata() for name in names])
+    schema = pa.schema([arrow_schema(table).field(name) for name in names])
     function: Callable[[Any], Any] = arrow_function(replay, schema)
     made: list[dict[str, Any]] = []
     for (of_topic, _, group_id, *_), rows in keys.items():
