@@ -16,7 +16,7 @@ from coordinator_core.plurals import counted
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
-from jobs.sources.segments import DUMP, Segment, SegmentRead, as_array
+from jobs.sources.segments import DUMP, Segment, SegmentRead
 from schemas.tables import TABLES
 
 COVERAGE: Final = TABLES["bronze.coverage"]
@@ -263,9 +263,8 @@ def _captured(read: SegmentRead, first: int, last: int, observed_at_ms: int) -> 
     from_offset, to_offset = int(batches.base_offset[first]), int(batches.last_offset[last - 1])
     holes: Sequence[tuple[int, int]] = ()
     if last == first + 1 and bool(_lacks_records(read)[first]):
-        start = int(batches.position[first])
         try:
-            holes = missing_offsets(as_array(read.data)[start : start + int(batches.size[first])].tobytes())
+            holes = missing_offsets(read.content(first))
         except DecodeError:
             holes = ()  # its records cannot be decoded: replay quarantines the batch, but it is captured
     # where compaction has set a delete horizon, it is stored in the field of the base timestamp

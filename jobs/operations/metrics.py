@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 from urllib.parse import quote
 
 import pyarrow as pa
@@ -23,9 +23,6 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.exit_codes import FAILED
 from schemas.tables.state import RUN_METRICS
-
-if TYPE_CHECKING:
-    from prometheus_client import CollectorRegistry
 
 ATTEMPTS: Final = 3
 """Two jobs of a cluster may end at the same moment; each writes its own row."""
@@ -71,6 +68,10 @@ def metric_names() -> frozenset[str]:
     from jobs.operations import group_metrics  # noqa: PLC0415
 
     return frozenset(PREFIX + name for name in (*OF_RUN, *COUNTS, *LABELLED, *group_metrics.GAUGES))
+
+
+_Sample = tuple[str, str, float, Mapping[str, str]]
+"""A metric, what it is, its value and its labels."""
 
 
 @dataclass(slots=True)
@@ -136,15 +137,15 @@ class Metrics:
     def expose(self, name: str, run: JobRun, started_at: datetime, ended_at: datetime) -> None:
         """Write the textfile of a job atomically, if configured."""
         if self._textfile is not None:
-            self._write_textfile(name, lambda: self._registry(name, run, started_at, ended_at))
+            self._write_textfile(name, lambda: self._of_job(name, run, started_at, ended_at))
 
     def expose_groups(self) -> None:
         """Write the textfile of groups, if configured."""
         if self._textfile is not None:
-            self._write_textfile(GROUPS, self._registry_of_groups)
+            self._write_textfile(GROUPS, self._of_groups)
 
-    def _write_textfile(self, name: str, registry: "Callable[[], CollectorRegistry]") -> None:
-        from prometheus_client import write_to_textfile  # noqa: PLC0415  (most runs write none)
+    def _write_textfile(self, name: str, samples: Callable[[], Iterator[_Sample]]) -> None:
+        from prometheus_client import CollectorRegistry, Gauge, write_to_textfile  # noqa: PLC0415  (most write none)
 
         assert self._textfile is not None
         path = textfile_of(self._textfile, self._cluster_id, name)
@@ -152,7 +153,13 @@ class Metrics:
         label = f'cluster_id="{self._cluster_id}"'
 
         def write() -> None:
-            write_to_textfile(str(path), registry())
+            registry = CollectorRegistry()
+            gauges: dict[str, Gauge] = {}
+            for metric, about, value, labels in samples():
+                if metric not in gauges:
+                    gauges[metric] = Gauge(PREFIX + metric, about, list(labels), registry=registry)
+                gauges[metric].labels(**labels).set(value)
+            write_to_textfile(str(path), registry)
             # the collector treats the same series in two files as an error
             if without_cluster.is_file() and label in without_cluster.read_text(encoding="utf-8"):
                 without_cluster.unlink()
@@ -189,19 +196,7 @@ class Metrics:
                 if not left:
                     raise
 
-    def _registry(self, name: str, run: JobRun, started_at: datetime, ended_at: datetime) -> "CollectorRegistry":
-        from prometheus_client import CollectorRegistry, Gauge  # noqa: PLC0415
-
-        registry = CollectorRegistry()
-        labels = {"cluster_id": self._cluster_id, "job": name}
-
-        def gauge(metric: str, about: str, value: float, **more: str) -> None:
-            made = gauges.get(metric)
-            if made is None:
-                made = gauges[metric] = Gauge(PREFIX + metric, about, [*labels, *more], registry=registry)
-            made.labels(**labels, **more).set(value)
-
-        gauges: dict[str, Gauge] = {}
+    def _of_job(self, name: str, run: JobRun, started_at: datetime, ended_at: datetime) -> Iterator[_Sample]:
         success_at = ended_at if run.exit_code != FAILED else self._last_success(name)
         of_run = {
             "run_start_timestamp_seconds": started_at.timestamp(),
@@ -210,45 +205,30 @@ class Metrics:
             "run_duration_seconds": (ended_at - started_at).total_seconds(),
             "run_exit_code": run.exit_code,
         }
-        for metric, about in OF_RUN.items():
-            value = of_run[metric]
-            if value is not None:
-                gauge(metric, about, value)
-        for metric, about in COUNTS.items():
-            count = getattr(run, metric)
-            if count is not None:
-                gauge(metric, about, count)
         labelled: dict[str, Mapping[str, float | None]] = {
             LEDGER: {} if run.ledger is None else ledger_counts(run.ledger),
             TABLE_ROWS: run.row_counts,
             LAG_RECORDS: {topic: records for topic, (records, _) in run.lag.items()},
             LAG_SECONDS: {topic: seconds for topic, (_, seconds) in run.lag.items()},
         }
+        labels = {"cluster_id": self._cluster_id, "job": name}
+        found: list[tuple[str, str, float | None, dict[str, str]]] = [
+            *((metric, about, of_run[metric], labels) for metric, about in OF_RUN.items()),
+            *((metric, about, getattr(run, metric), labels) for metric, about in COUNTS.items()),
+        ]
         for metric, (label, about) in LABELLED.items():
-            for of, number in labelled[metric].items():
-                if number is not None:
-                    gauge(metric, about, number, **{label: of})
-        return registry
+            found += ((metric, about, number, {**labels, label: of}) for of, number in labelled[metric].items())
+        return ((metric, about, value, labels) for metric, about, value, labels in found if value is not None)
 
-    def _registry_of_groups(self) -> "CollectorRegistry":
-        from prometheus_client import CollectorRegistry, Gauge  # noqa: PLC0415
-
+    def _of_groups(self) -> Iterator[_Sample]:
         # reading silver and gold needs slow imports, and most runs write no textfile
         from jobs.operations import group_metrics  # noqa: PLC0415
         from jobs.queries.group_verdicts import group_verdicts, newest_record_ms  # noqa: PLC0415
 
-        registry = CollectorRegistry()
-        gauges: dict[str, Gauge] = {}
         verdicts = group_verdicts(self._warehouse, self._cluster_id)
         newest_ms = newest_record_ms(self._warehouse, self._cluster_id)
-        for sample in group_metrics.samples(verdicts, newest_ms, self._groups_max):
-            labels = {"cluster_id": self._cluster_id, **sample.labels}
-            gauge = gauges.get(sample.gauge)
-            if gauge is None:
-                about = group_metrics.GAUGES[sample.gauge]
-                gauge = gauges[sample.gauge] = Gauge(PREFIX + sample.gauge, about, list(labels), registry=registry)
-            gauge.labels(**labels).set(sample.value)
-        return registry
+        for metric, value, labels in group_metrics.samples(verdicts, newest_ms, self._groups_max):
+            yield metric, group_metrics.GAUGES[metric], value, {"cluster_id": self._cluster_id, **labels}
 
     def _last_success(self, name: str) -> datetime | None:
         rows = self._warehouse.read(

@@ -28,7 +28,7 @@ from jobs.errors import SourceError
 from jobs.settings import BrokerAddress
 from jobs.sources.broker import TIMEOUT_MS, Broker
 from jobs.sources.broker_log import list_broker_logs, read_ranges
-from jobs.sources.segments import SegmentRead, as_array, find_partitions, read_segment
+from jobs.sources.segments import SegmentRead, find_partitions, read_segment
 
 CAUSE_OF_MESSAGE: Final[Mapping[str, str]] = {cause.value: cause.name for cause in DeadLetterCause}
 """The message in a copy, and the `likely_cause` that it confirms."""
@@ -140,12 +140,9 @@ def read_dead_letters(
 
 
 def _add_read(found: DeadLetters, topic: str, partition: int, read: SegmentRead) -> None:
-    batches, data = read.scan.batches, as_array(read.data)
-    for position, size, is_control in zip(
-        batches.position.tolist(), batches.size.tolist(), batches.is_control.tolist(), strict=True
-    ):
+    for row, is_control in enumerate(read.scan.batches.is_control.tolist()):
         if not is_control:
-            _add(found, topic, partition, data[position : position + size].tobytes())
+            _add(found, topic, partition, read.content(row))
 
 
 def _add(found: DeadLetters, topic: str, partition: int, batch: bytes) -> None:

@@ -23,7 +23,7 @@ from jobs.settings import BrokerAddress
 from jobs.sources.broker import TIMEOUT_MS, Broker
 from jobs.sources.broker_log import list_broker_logs, read_ranges
 from jobs.sources.fetch import LogRange
-from jobs.sources.segments import PartitionLog, SegmentRead, as_array, find_partitions, read_segment
+from jobs.sources.segments import PartitionLog, SegmentRead, find_partitions, read_segment
 
 NEAR_OFFSETS_MAX: Final = 10_000
 """Offsets this close together in a live log are read in one request."""
@@ -196,11 +196,10 @@ def _read_log(log: PartitionLog, offsets: Sequence[int]) -> Iterator[Payload]:
 
 def _look_up(topic: str, partition: int, read: SegmentRead, offsets: Sequence[int]) -> Iterator[Payload]:
     """What the batches of a read have at offsets up to the last of them."""
-    batches, data = read.scan.batches, as_array(read.data)
+    batches = read.scan.batches
     rows = np.searchsorted(batches.last_offset, np.array(offsets, np.int64)).tolist()
     for row, of_batch in groupby(zip(rows, offsets, strict=True), itemgetter(0)):
-        start = int(batches.position[row])
-        records = _records(data[start : start + int(batches.size[row])].tobytes())
+        records = _records(read.content(row))
         for _, offset in of_batch:
             if records is None:
                 yield Payload(topic, partition, offset, Presence.UNREADABLE)
