@@ -29,8 +29,9 @@ from groupledger.records import RecordsError
 from groupledger.replay import TableFrame
 from groupledger.silver_frames import Silver, SilverFrames
 from jobs.delta.part_files import LOG_PARTITION
-from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.group_types import GroupType
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.gold import (

@@ -15,8 +15,9 @@ from coordinator_core.kafka_json import to_json
 from groupledger.records import ColumnNames, read_records
 from jobs.delta.arrow_schemas import arrow_schema, timestamps
 from jobs.delta.spark_schemas import spark_schema
-from jobs.silver.tasks import METADATA_TOPIC, OFFSETS_TOPIC
 from schemas import registry
+from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.tables.declare import BIGINT, INT, STRING, TIMESTAMP, Column, Table
 
 DECODED: Final = Table(

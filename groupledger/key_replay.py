@@ -31,7 +31,9 @@ from jobs.delta.core_tables import (
     share_transitions_table,
 )
 from jobs.silver.isolation import Fault
-from jobs.silver.tasks import NOT_ISOLATED, OFFSETS_TOPIC, SHARE_TOPIC
+from jobs.silver.tasks import NOT_ISOLATED
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
 from schemas.tables.silver import (

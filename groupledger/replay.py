@@ -37,8 +37,10 @@ from jobs.delta.arrow_columns import columns_read
 from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
 from jobs.delta.spark_schemas import described, spark_schema
 from jobs.settings import INTERNAL_TOPICS
-from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC, TABLES_OF_TOPIC
+from jobs.silver.tasks import TABLES_OF_TOPIC
 from jobs.silver.topic_names import LEARNED_FROM
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
 from schemas.tables.silver import (

@@ -31,7 +31,7 @@ from jobs.delta.arrow_schemas import arrow_schema, sql_type
 from jobs.delta.core_tables import rows_table
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.spark_schemas import described, spark_schema
-from jobs.silver.tasks import OFFSETS_TOPIC
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES

@@ -15,7 +15,8 @@ from groupledger.key_replay import ROWS_OF_SHARE_STATE, replay_of
 from groupledger.records import EXPECTED, OPENED_TYPES, RecordsError, require_together, types_of
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.spark_schemas import spark_schema
-from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.silver import GROUP_EVENTS
 

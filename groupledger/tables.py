@@ -9,6 +9,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 
+from jobs.delta.arrow_schemas import STATISTICS_PROPERTY
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
@@ -57,9 +58,6 @@ def read(
     return reduce(lambda some, others: some.unionByName(others, allowMissingColumns=True), parts)
 
 
-STATISTICS: Final = "delta.dataSkippingStatsColumns"
-
-
 def write_options(name: str) -> dict[str, str]:
     """Options for writing rows of a silver or gold table, such as `silver.offset_commits`, to a Delta table.
 
@@ -74,7 +72,7 @@ def write_options(name: str) -> dict[str, str]:
         for column in _known(name).columns
         if not column.is_personal and (column.is_key or column.name == "group_id")
     ]
-    return {STATISTICS: ",".join(columns)}
+    return {STATISTICS_PROPERTY: ",".join(columns)}
 
 
 def _known(name: str) -> Table:

@@ -32,7 +32,7 @@ from jobs.bronze.identity import check_sources, identities_of, keep_identities, 
 from jobs.bronze.log_ends import keep_log_partitions, require_copied_behind_records
 from jobs.bronze.plan import Sources, plan
 from jobs.bronze.quarantine_merge import QuarantineMerge, write_quarantine
-from jobs.bronze.snapshot import COVERAGE, QUARANTINE, RECORD_BATCHES, Bronze, application
+from jobs.bronze.snapshot import QUARANTINE, Bronze, application
 from jobs.bronze.tasks import run_task
 from jobs.bronze.work import CaptureTask, TaskDone, TopicCount
 from jobs.bronze.writer import CaptureRun
@@ -45,6 +45,7 @@ from jobs.errors import ArgumentError, CaptureConflict, SourceError
 from jobs.settings import Settings, require_source
 from jobs.sources.segments import LogPlace, find_partitions
 from jobs.spark.tasks import run_tasks, tapered
+from schemas.tables.bronze import COVERAGE, RECORD_BATCHES
 
 if TYPE_CHECKING:
     from jobs.sources.broker_log import BrokerLog

@@ -17,9 +17,7 @@ from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
 from jobs.sources.segments import DUMP, Segment, SegmentRead
-from schemas.tables import TABLES
-
-COVERAGE: Final = TABLES["bronze.coverage"]
+from schemas.tables.bronze import COVERAGE
 
 COMPACTED_TOPICS: Final = frozenset({"__consumer_offsets", "__transaction_state"})
 """Topics with cleanup.policy=compact: a hole between two batches is the cleaner's work. In the other internal topics

@@ -16,9 +16,10 @@ from coordinator_core.coverage import (
 from coordinator_core.log.copies import Lineage
 from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze import coverage as coverage_rows
-from jobs.bronze.snapshot import COVERAGE, Bronze, replace_cluster
+from jobs.bronze.snapshot import Bronze, replace_cluster
 from jobs.bronze.work import TaskDone
 from jobs.delta.warehouse import Warehouse
+from schemas.tables.bronze import COVERAGE
 
 
 def merged_coverage(

@@ -22,9 +22,7 @@ from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ExportError, writing
 from jobs.spark.tasks import run_tasks
-from schemas.tables import TABLES
-
-RECORD_BATCHES: Final = TABLES["bronze.record_batches"]
+from schemas.tables.bronze import RECORD_BATCHES
 
 SEGMENT_BYTES_MAX: Final = 1024 * 1024 * 1024
 """Kafka's default log.segment.bytes: the maximum size of an exported file whose batches come from no segment file."""

@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from coordinator_core.coverage import intersect
-from coordinator_core.log.chunk import BatchColumns, BoolArray
+from coordinator_core.log.chunk import U8, BatchColumns, BoolArray
 from coordinator_core.log.records import decode_chunk, frame_chunk
 from coordinator_core.log.same_log import OtherLog, other_log, share_a_batch
 from coordinator_core.log_partitions import LogPartition, OffsetRange
@@ -34,6 +34,7 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SourceError
 from jobs.sources.segments import DUMP, U8, PartitionLog, Segment, SegmentRead, as_array, kafka_cluster_id_of
+from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.tables.bronze import IDENTITIES, RECORD_BATCHES
 
 if TYPE_CHECKING:
@@ -45,8 +46,6 @@ if TYPE_CHECKING:
 
 CLUSTER: Final = "CLUSTER"
 TOPIC: Final = "TOPIC"
-METADATA_TOPIC: Final = "__cluster_metadata"
-"""Its topic id is the same in every cluster, so it identifies nothing."""
 BEGINNING_BYTES: Final = 1 << 20
 """Number of bytes at the beginning of a segment that are compared first."""
 BATCHES_COMPARED_MAX: Final = 500
@@ -215,6 +214,7 @@ def _files_by_log(warehouse: Warehouse, bronze: "Bronze") -> dict[LogPartition, 
 
 
 def _has_id(log: PartitionLog) -> bool:
+    # the id of the metadata topic is the same in every cluster, so it identifies nothing
     return log.topic_id is not None and log.topic != METADATA_TOPIC
 
 

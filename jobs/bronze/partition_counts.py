@@ -12,6 +12,7 @@ from jobs.bronze.admin_snapshots import ADMIN
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
+from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.tables.bronze import TOPICS
 from schemas.tables.silver import PARTITION_COUNTS
 
@@ -19,8 +20,6 @@ CLUSTER_METADATA: Final = "CLUSTER_METADATA"
 SETTING: Final = "SETTING"
 """The count comes from `--partitions`, or from `sources.partitions` in the settings."""
 
-METADATA_TOPIC: Final = "__cluster_metadata"
-"""It has one partition in every cluster (KRaft)."""
 
 CountsOverTime = Mapping[tuple[str, int], int]
 """Topic id and time (epoch ms) -> the least number of partitions that the topic has from then on."""
@@ -101,6 +100,7 @@ def known_counts(
     The highest count of all sources is right, since partitions are never removed. `settings`: counts that the user
     gives.
     """
+    # the metadata topic has one partition in every cluster (KRaft)
     known: dict[str, KnownCount] = {METADATA_TOPIC: KnownCount(1, CLUSTER_METADATA, None)}
     rows = WholeRun.newest(warehouse, cluster_id).read(PARTITION_COUNTS).to_pylist()
     for row in rows:

@@ -17,10 +17,9 @@ from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.errors import CaptureConflict
 from schemas.tables import TABLES
+from schemas.tables.bronze import COVERAGE, RECORD_BATCHES
 from schemas.tables.declare import Table
 
-RECORD_BATCHES: Final = TABLES["bronze.record_batches"]
-COVERAGE: Final = TABLES["bronze.coverage"]
 QUARANTINE: Final = TABLES["bronze.quarantine"]
 
 

@@ -46,9 +46,10 @@ from jobs.silver.hot_logs import CutRule, cut_hot_logs
 from jobs.silver.isolation import ReplayFailure
 from jobs.silver.reader import SilverFiles
 from jobs.silver.replay_failures import FailuresByLog, failure_text
-from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
 from jobs.spark.tasks import run_tasks
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.group_types import GroupType
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, HANGING_TRANSACTIONS, SHARE_GROUP_SUMMARY

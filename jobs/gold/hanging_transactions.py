@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from coordinator_core.coverage import IN_BATCH
 from coordinator_core.inference.hanging import HangingRow, OpenCommits, hanging
 from coordinator_core.inference.log_anomalies import LogAnomalyRow, not_judged
-from jobs.bronze.coverage import COMPACTION
+from jobs.bronze.coverage import COMPACTION, HOLES
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.core_tables import rows_table
 from jobs.delta.replay_runs import WholeRun
@@ -17,13 +17,12 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.silver.checkpoints import Watermark, read_watermarks
 from jobs.silver.replay_failures import groups_left_out, read_failures
-from jobs.silver.tasks import OFFSETS_TOPIC
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.tables.bronze import COVERAGE
 from schemas.tables.gold import HANGING_TRANSACTIONS
 from schemas.tables.silver import OFFSET_COMMITS
 
 COLUMNS: Final = ("group_id", "log_partition", "producer_id", "log_offset", "recorded_at", "commit_time")
-HOLES: Final = ("MISSING", "CORRUPT")
 CLEANED: Final = (COMPACTION, IN_BATCH)
 """Reasons of holes that the log cleaner left."""
 

@@ -10,8 +10,9 @@ from jobs.gold.snapshot import FORMER_SHARES, REMOVED_TOPICS, REMOVED_UNTIL, SOU
 from jobs.gold.task import NEVER_MS, AuditWork
 from jobs.silver.checkpoints import ReplayMode, Watermark, step_of
 from jobs.silver.replay_failures import groups_left_out
-from jobs.silver.tasks import SHARE_TOPIC, LogFiles
+from jobs.silver.tasks import LogFiles
 from jobs.spark.tasks import tapered
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.state import AUDITED_LOGS
 

@@ -23,6 +23,7 @@ from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.kafka_versions import METADATA_VERSION
 from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.copies import NO_REWRITES, Rewrites
+from jobs.bronze.coverage import HOLES
 from jobs.bronze.retention import deleted_ranges
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
 from jobs.delta.audit_runs import WholeAudit
@@ -39,7 +40,8 @@ from jobs.silver.homes import CoordinatorPartitions
 from jobs.silver.plan import captured_files
 from jobs.silver.reader import SilverFiles
 from jobs.silver.replay_failures import FailuresByLog, read_failures
-from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATCHES
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, TOPICS
 from schemas.tables.state import AUDITED_LOGS, DUMP_OFFSETS, GROUP_CHECKPOINTS, LEADER_EPOCHS
@@ -209,7 +211,7 @@ class LogsSeen:
                 missing.setdefault(place, []).append((row["from_offset"], behind.get(place, NONE_MS)))
             elif row["first_timestamp"] is not None:
                 behind[place] = epoch_ms(row["first_timestamp"])
-            if row["kind"] in _GAP_KINDS:
+            if row["kind"] in HOLES:  # compaction makes none: it keeps the newest record of each key
                 gaps.setdefault(place, []).append(row["from_offset"])
         for place, of_log in files.items():
             if erased := erasure_places(of_log):
@@ -279,8 +281,6 @@ def _unread(warehouse: Warehouse, of_cluster: Mapping[str, str]) -> dict[LogPart
 
 FIRST_WITH_EPOCHS: Final = 2
 """The first message format whose batches have a leader epoch."""
-_GAP_KINDS: Final = frozenset({CoverageKind.MISSING.name, CoverageKind.CORRUPT.name})
-"""Compaction is not among them: it keeps the newest record of each key."""
 
 
 @dataclass(frozen=True, slots=True)

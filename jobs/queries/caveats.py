@@ -10,11 +10,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.coverage import CoverageKind
 from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import key_partition
 from coordinator_core.plurals import counted
-from jobs.bronze.coverage import LOG_START
+from jobs.bronze.coverage import HOLES, LOG_START
 from jobs.console.names import names_of, short, some_of
 from jobs.console.output import Value, time_text
 from jobs.delta.arrow_columns import codes_of, indices_in
@@ -33,7 +32,6 @@ NOTE: Final = "NOTE"
 """Column for caveats, added where there are any."""
 LOG_POSITION: Final = "LOG-POSITION"
 """Column for the log position, added where the log passes the time several times."""
-HOLES: Final = frozenset({CoverageKind.MISSING.name, CoverageKind.CORRUPT.name})
 
 
 class Caveat(NamedTuple):

@@ -13,9 +13,9 @@ import pyarrow.compute as pc
 from coordinator_core.errors import DecodeError
 from coordinator_core.history.cluster_leaders import ClusterLeaders
 from coordinator_core.log.records import iter_records
-from jobs.bronze.partition_counts import METADATA_TOPIC
 from jobs.bronze.reader import rows_in_order
 from jobs.delta.warehouse import Warehouse
+from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.tables.bronze import RECORD_BATCHES
 

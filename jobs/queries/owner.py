@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, MemberRow
+from coordinator_core.history.views import CURRENT
 from coordinator_core.inference.clock import is_time
 from coordinator_core.inference.life import NO_PARTITION_COUNTS, GroupLife
 from coordinator_core.inference.owners import partition_owners
@@ -49,7 +50,6 @@ CELLS: Final = attrgetter(
     *("group_id", "group_type", "topic", "partition", "member_id", "instance_id", "client_host", "client_id"),
     "from_generation",
 )
-CURRENT: Final = "CURRENT"
 NAMED_MAX: Final = 20
 """Maximum number of share group members named in a remark."""
 

@@ -7,7 +7,7 @@ which DuckDB raises an error, since users know Spark's messages.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from itertools import chain, islice
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from deltalake.exceptions import DeltaError
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.pinned_versions import Pinned, pinned_versions
 from jobs.delta.scanner import dataset_of
+from jobs.delta.times import EPOCH
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError
 from jobs.queries.interrupts import interruptible
@@ -28,7 +29,6 @@ from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.silver import COORDINATOR_PARTITIONS
 
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 BATCH_ROWS: Final = 10_000
 MIN_READER_VERSION_MAX: Final = 1
 """Tables that need a higher Delta reader version may have features that only Spark's reader supports."""

@@ -9,7 +9,7 @@ error.
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any, ClassVar, Final, NamedTuple
 
 from sqlglot import Dialect, ErrorLevel, exp, generator, parse_one
@@ -18,6 +18,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.parsers.spark import SparkParser
 from sqlglot.tokenizer_core import Token, TokenType
 
+from jobs.delta.times import EPOCH
 from jobs.queries.sql_subset import Argument, Column, Kind, OutsideSubset, Relations, Statement
 
 LEXEME: Final = re.compile(
@@ -44,7 +45,6 @@ words may be names."""
 OPTIONAL: Final = frozenset({"asc", "inner", "outer", "nulls", "first", "last"})
 """Words that sqlglot drops where they are the default. It adds AS, and NOT has two positions."""
 TIME: Final = re.compile(r"(\d{4}-\d\d-\d\d)(?:[T ](\d\d:\d\d:\d\d)(?:\.(\d{1,6}))?)?(Z?)")
-EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 INT_MAX, BIGINT_MAX = 2**31 - 1, 2**63 - 1
 EXACT_DOUBLE_MAX: Final = 2**53
 """Up to here Spark's sum of doubles, from which it computes averages, equals the integer sum."""

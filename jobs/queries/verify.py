@@ -27,7 +27,6 @@ from jobs.queries.verify_broker import Asked, ask
 from jobs.queries.verify_judge import (
     BATCHES,
     CLUSTER_AUTHORIZATION_FAILED,
-    TOPIC_AUTHORIZATION_FAILED,
     Finding,
     Hole,
     Judge,
@@ -38,7 +37,7 @@ from jobs.queries.verify_ledger import Ledger, Window
 from jobs.settings import Settings, place_words
 from jobs.sources.admin import Admin
 from jobs.sources.admin_answers import Refusal
-from jobs.sources.broker import Broker
+from jobs.sources.broker import TOPIC_AUTHORIZATION_FAILED, Broker
 from schemas import consumer_offsets, share_group_state
 from schemas.tables.bronze import COVERAGE, RECORD_BATCHES
 from schemas.tables.state import RUNS

@@ -22,11 +22,11 @@ from jobs.sources.admin_answers import (
     TopicPartitionId,
     TopologyStatus,
 )
+from jobs.sources.admin_questions import GROUP_ID_NOT_FOUND
 from jobs.sources.broker import Broker, OffsetSpec
 from schemas import consumer_offsets, share_group_state
 from schemas.group_types import GroupType
 
-GROUP_ID_NOT_FOUND: Final = 69
 NO_PARTITION: Final = -1
 NOT_FOUND: Final = Refusal.of(GROUP_ID_NOT_FOUND)
 

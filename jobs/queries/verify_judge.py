@@ -20,12 +20,12 @@ from coordinator_core.verify import (
     differences,
     explain_group,
 )
-from jobs.queries.verify_broker import GROUP_ID_NOT_FOUND, NOT_FOUND, Asked, description_facts
+from jobs.queries.verify_broker import NOT_FOUND, Asked, description_facts
 from jobs.queries.verify_ledger import NOTHING, GroupInWindow, OffsetHistory, ShareHistory, joined_batches
 from jobs.sources.admin_answers import GroupDescription, Refusal, ShareOffset, ShareState
+from jobs.sources.admin_questions import GROUP_ID_NOT_FOUND
 
 CLUSTER_AUTHORIZATION_FAILED: Final = 31
-TOPIC_AUTHORIZATION_FAILED: Final = 29
 NOT_INITIALIZED: Final = 42
 """INVALID_REQUEST: the answer of ReadShareGroupState for a share partition without a state."""
 ASSIGNOR: Final[Path] = ("assignor",)

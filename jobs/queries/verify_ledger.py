@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.history.rows import GROUP_DELETED, TOPOLOGY_DESCRIPTION_CHANGED
+from coordinator_core.history.views import REVOKING, TARGET
 from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey, key_partition
 from coordinator_core.verify import EXISTS, MEMBER_EXISTS, NOT_STORED, STORED, TOPOLOGY_DESCRIPTION, Facts, Path
@@ -35,8 +36,6 @@ from schemas.tables.silver import (
     SHARE_STATE_BATCHES,
 )
 
-TARGET: Final = "TARGET"
-REVOKING: Final = "REVOKING"
 TOMBSTONE: Final = "TOMBSTONE"
 STORED_TOPOLOGY_EPOCH: Final = "stored_topology_epoch"
 NO_TOPOLOGY: Final = "-1"

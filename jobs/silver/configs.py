@@ -12,8 +12,9 @@ from jobs.bronze.admin_snapshots import ObservedConfig
 from jobs.delta.replay_runs import WholeRun
 from jobs.silver.checkpoints import ReplayMode
 from jobs.silver.plan import Plan
-from jobs.silver.tasks import METADATA_TOPIC, ReplayDone
+from jobs.silver.tasks import ReplayDone
 from jobs.silver.topic_names import at_ms, is_shown
+from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.cluster_metadata import ConfigResourceType
 from schemas.tables.state import CONFIG_CHANGES
 

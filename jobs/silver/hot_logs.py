@@ -19,8 +19,10 @@ from coordinator_core.key_buckets import BUCKET_COUNT_MAX, SLOT_COUNT, buckets_o
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.records import decode_chunk
 from jobs.bronze.reader import read_log
-from jobs.silver.tasks import CHUNK_DECOMPRESSED_BYTES_MAX, OFFSETS_TOPIC, SHARE_TOPIC, LogFiles
+from jobs.silver.tasks import CHUNK_DECOMPRESSED_BYTES_MAX, LogFiles
 from jobs.spark.tasks import run_tasks
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 
 CUT_TOPICS: Final = (OFFSETS_TOPIC, SHARE_TOPIC)
 """Topics whose records are replayed key by key."""

@@ -25,7 +25,8 @@ from jobs.silver.checkpoints import (
 )
 from jobs.silver.isolation import NOTHING_LEFT_OUT, LeftOut, ReplayFailure
 from jobs.silver.replay_failures import FailuresByLog
-from jobs.silver.tasks import METADATA_TOPIC, TABLES_OF_TOPIC, LogFiles
+from jobs.silver.tasks import TABLES_OF_TOPIC, LogFiles
+from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, SILVER_TABLES, TOPICS

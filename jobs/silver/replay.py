@@ -60,10 +60,6 @@ from jobs.silver.privacy import HostPseudonyms
 from jobs.silver.reader import SilverFiles
 from jobs.silver.replay_failures import failures_table, read_failures
 from jobs.silver.tasks import (
-    METADATA_TOPIC,
-    OFFSETS_TOPIC,
-    SHARE_TOPIC,
-    TRANSACTION_TOPIC,
     Carried,
     LogFiles,
     ReplayDone,
@@ -72,6 +68,9 @@ from jobs.silver.tasks import (
 )
 from jobs.silver.topic_names import Names, name_by_id, name_rows, read_names, topic_rows, with_learned
 from jobs.spark.tasks import run_tasks
+from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
@@ -94,6 +93,7 @@ from schemas.tables.state import (
     TOPIC_NAMES,
     WATERMARKS,
 )
+from schemas.transaction_state import TOPIC as TRANSACTION_TOPIC
 
 FIRST_ROUND: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
 ALL_TABLES: Final = (REPLAY_STARTS, *OF_REPLAY, QUARANTINE, RUNS)

@@ -57,6 +57,9 @@ from jobs.silver.isolation import NOTHING_LEFT_OUT, Fault, LeftOut, ReplayFailur
 from jobs.silver.privacy import HostPseudonyms
 from jobs.silver.reader import SilverFiles
 from jobs.silver.rows import is_of_groups
+from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.declare import Table
@@ -72,11 +75,7 @@ from schemas.tables.silver import (
     SHARE_STATE_BATCHES,
 )
 from schemas.tables.state import GROUP_CHECKPOINTS, LOG_CHECKPOINTS
-
-OFFSETS_TOPIC: Final = "__consumer_offsets"
-SHARE_TOPIC: Final = "__share_group_state"
-TRANSACTION_TOPIC: Final = "__transaction_state"
-METADATA_TOPIC: Final = "__cluster_metadata"
+from schemas.transaction_state import TOPIC as TRANSACTION_TOPIC
 
 BUFFERED_ROWS_MAX: Final = 100_000
 """Rows of the group tables that a task buffers before it writes a row group."""

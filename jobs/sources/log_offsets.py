@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from numpy.typing import NDArray
 
+from coordinator_core.log.chunk import I64
 from jobs.errors import BrokerError
 from jobs.settings import BrokerAddress
 from jobs.sources.broker import Broker
@@ -19,7 +19,6 @@ from jobs.sources.bytes_per_offset import bytes_per_offset
 from jobs.sources.fetch import LogRange
 from jobs.sources.segments import PartitionLog, Segment, find_partitions, read_segment
 
-I64 = NDArray[np.int64]
 Offsets = dict[str, int]
 """`<topic>-<partition>` -> next offset. A log partition that is missing starts at its beginning."""
 

@@ -23,6 +23,7 @@ from pyarrow import fs
 
 from coordinator_core.errors import InvalidCheckpoint
 from coordinator_core.log.batch import HAS_DELETE_HORIZON
+from coordinator_core.log.chunk import U8
 from coordinator_core.log.copies import has_no_epoch
 from coordinator_core.log.kernels import HEADER_BYTES_V2
 from coordinator_core.log.scan import LOOK_BACK_BYTES, WINDOW_BYTES, SegmentScan, keep, scan_end, scan_segment
@@ -89,8 +90,6 @@ IDS_BYTES_MAX: Final = 64 * 1024
 CODEC_NAMES: Final = pa.array(["NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"])
 TIMESTAMP_TYPES: Final = pa.array(["CREATE_TIME", "LOG_APPEND_TIME"])
 CONTROL_TYPES: Final = pa.array(["ABORT", "COMMIT"])
-
-U8 = NDArray[np.uint8]
 
 
 @dataclass(frozen=True, slots=True)

@@ -152,7 +152,7 @@ def test_departures_are_named(whole: Recording, warehouse_of: WarehouseOf, repor
 
 
 def test_sums_of_the_finer_are_the_coarser(recording: Recording, warehouse_of: WarehouseOf) -> None:
-    """Time without an owner, rebalances, storms and commit anomalies of a group are one number, however they are summed."""
+    """Unowned time, rebalances, storms and commit anomalies of a group are one number however they are summed."""
     gold = gold_of(recording, warehouse_of)
     unowned = [
         Counter[str]({row.group_id: 0 for row in gold.days}),

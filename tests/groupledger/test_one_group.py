@@ -19,7 +19,8 @@ from groupledger.judges import (
     JudgeGroup,
     JudgeShareGroup,
 )
-from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 from schemas.tables.gold import (

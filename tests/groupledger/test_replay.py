@@ -13,8 +13,8 @@ from pyspark.sql import functions as F  # noqa: N812
 import groupledger
 from coordinator_core import codec
 from groupledger.replay import GroupReplay, ShareReplay
-from jobs.silver.tasks import OFFSETS_TOPIC
 from jobs.sources.kafka_log import KafkaLogDataSource
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
 from tests.cases.harness import Ledger

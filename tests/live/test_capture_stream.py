@@ -19,9 +19,7 @@ from rich.console import Console
 from jobs.bronze import capture as capture_job
 from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.capture import capture
-from jobs.bronze.coverage import COVERAGE
 from jobs.bronze.coverage_merge import write_coverage
-from jobs.bronze.snapshot import RECORD_BATCHES
 from jobs.bronze.writer import CaptureRun
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
@@ -31,7 +29,7 @@ from jobs.operations.run_context import RunContext
 from jobs.settings import BrokerAddress, Settings, load_settings
 from jobs.sources.broker import Broker, Coordinator
 from jobs.spark.tasks import run_tasks
-from schemas.tables.bronze import CONFIGS, END_OFFSETS, TOPICS
+from schemas.tables.bronze import CONFIGS, COVERAGE, END_OFFSETS, RECORD_BATCHES, TOPICS
 from schemas.tables.gold import LAG_HISTORY
 from schemas.tables.silver import TOPICS as SILVER_TOPICS
 from tests.live.broker import BrokerTopic, LiveBroker

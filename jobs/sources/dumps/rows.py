@@ -22,12 +22,11 @@ from coordinator_core.log.batch import encode_headers
 from coordinator_core.log.chunk import BoolArray
 from coordinator_core.log.pack import NO_HEADERS, RECORD_BYTES_MAX
 from jobs.delta.scanner import Scanner
+from jobs.delta.times import EPOCH
 from jobs.errors import SourceError
 from jobs.settings import DUMP_COLUMNS, DumpSettings
 from jobs.sources.dumps.files import Line
-
-METADATA_TOPIC: Final = "__cluster_metadata"
-"""The only supported topic whose records have no keys."""
+from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 
 ROWS_SCHEMA: Final = pa.schema(
     [
@@ -290,6 +289,7 @@ def _checked(found: _Columns, rules: RowRules, place_of: Callable[[int], str]) -
     offset, is_no_offset = _numbers(rows["offset"])
     is_keyless = rows["key"].is_null().to_numpy()
     sizes = sum(pc.binary_length(rows[name]).fill_null(0).to_numpy() for name in ("key", "value", "headers"))
+    # the only supported topic whose records have no keys
     needs_key = pc.not_equal(rows["topic"], METADATA_TOPIC).fill_null(True).to_numpy(zero_copy_only=False)
     faults = (
         (rows["topic"].is_null().to_numpy(), "no topic"),
@@ -456,13 +456,10 @@ def _json_time(value: Any) -> int:
             at = datetime.fromisoformat(value)
         except ValueError:
             raise _NotARow("the timestamp is no time") from None
-        return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - _EPOCH) // timedelta(milliseconds=1)
+        return ((at if at.tzinfo else at.replace(tzinfo=UTC)) - EPOCH) // timedelta(milliseconds=1)
     if type(value) is not int or not -(2**63) <= value < 2**63:
         raise _NotARow("the timestamp is no time")
     return value
-
-
-_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _json_bytes(value: Any, name: str, encoding: Encoding) -> bytes | None:

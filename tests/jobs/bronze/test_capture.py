@@ -16,7 +16,6 @@ from jobs.bronze import tasks as capture_tasks
 from jobs.bronze.capture import CaptureSummary, capture
 from jobs.bronze.coverage import (
     COMPACTED_TOPICS,
-    COVERAGE,
     CRC_MISMATCH,
     HOLE,
     LOG_START,
@@ -25,13 +24,13 @@ from jobs.bronze.coverage import (
     from_table,
 )
 from jobs.bronze.export_segments import export_segments
-from jobs.bronze.snapshot import RECORD_BATCHES
 from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.errors import ExportError, SourceError, WarehouseError
 from jobs.settings import load_settings
 from jobs.sources.segments import find_partitions, read_segment
 from jobs.spark.tasks import run_tasks
 from schemas.tables import TABLES
+from schemas.tables.bronze import COVERAGE, RECORD_BATCHES
 from tests.jobs.builders import batch, damaged, write_segment
 from tests.recorded import RECORDINGS
 

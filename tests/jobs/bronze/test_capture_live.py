@@ -13,10 +13,10 @@ from kafka.protocol.consumer import ListOffsetsRequest
 from coordinator_core.log.batch import Record, build_batch
 from jobs.bronze.capture import CaptureSummary, capture, capture_logs, find_sources, refuse_other_logs
 from jobs.bronze.cluster_watch import ClusterWatch, watch_once
-from jobs.bronze.coverage import COMPACTION, COVERAGE, CRC_MISMATCH, HOLE, LOG_START, from_table
+from jobs.bronze.coverage import COMPACTION, CRC_MISMATCH, HOLE, LOG_START, from_table
 from jobs.bronze.identity import CLUSTER, Identity, keep_identities
 from jobs.bronze.plan import Sources
-from jobs.bronze.snapshot import RECORD_BATCHES, Bronze
+from jobs.bronze.snapshot import Bronze
 from jobs.bronze.writer import CaptureRun
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import BrokerError, SourceError
@@ -24,6 +24,7 @@ from jobs.operations.continuous_capture import ContinuousCapture, next_offset
 from jobs.settings import BrokerAddress, Settings, load_settings
 from jobs.sources.broker import Broker
 from schemas.tables import TABLES
+from schemas.tables.bronze import COVERAGE, RECORD_BATCHES
 from tests.jobs import fake_kafka
 from tests.jobs.builders import batch, damaged, write_segment
 from tests.jobs.fake_kafka import TOPIC, FakeKafka, code, then

@@ -31,7 +31,8 @@ from jobs.gold.snapshot import (
 from jobs.gold.task import NEVER_MS, AuditWork
 from jobs.silver.checkpoints import ReplayMode, Watermark
 from jobs.silver.reader import SilverFiles
-from jobs.silver.tasks import OFFSETS_TOPIC, SHARE_TOPIC
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 
 NOWHERE = cast(Warehouse, None)
 SETTINGS: Mapping[str, Any] = {

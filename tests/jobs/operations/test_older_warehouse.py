@@ -34,7 +34,7 @@ from jobs.settings import Settings
 from jobs.silver.checkpoints import Watermark, read_watermarks, watermarks_table
 from jobs.silver.reader import SilverFiles
 from jobs.silver.replay import replay_application
-from jobs.silver.tasks import OFFSETS_TOPIC
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.tables import TABLES, bronze
 from schemas.tables.bronze import RECORD_BATCHES, TOPICS
 from schemas.tables.declare import Table
