@@ -145,8 +145,6 @@ class Records:
     frame: DataFrame
     has_cluster: bool
     has_topic: bool
-    has_producers: bool
-    """`producer_id` and `is_transactional` exist."""
     has_markers: bool
     """`control_type` exists, so transactions can be decided."""
     batches: DataFrame | None = None
@@ -190,7 +188,6 @@ def read_records(records: DataFrame, columns: ColumnNames | None = None, *, deci
         frame,
         has_cluster="cluster_id" in found,
         has_topic="topic" in found,
-        has_producers=has_producers,
         has_markers=has_producers and is_control is not None,
     )
 
@@ -327,9 +324,7 @@ def _opened(records: DataFrame) -> Records:
     has_cluster = "cluster_id" in found
     declared = (*((_CLUSTER,) if has_cluster else ()), _TOPIC, *_OPENED)
     frame = batches.mapInArrow(_open_batches, spark_schema(declared))
-    return Records(
-        frame, has_cluster=has_cluster, has_topic=True, has_producers=True, has_markers=True, batches=batches
-    )
+    return Records(frame, has_cluster=has_cluster, has_topic=True, has_markers=True, batches=batches)
 
 
 def _open_batches(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

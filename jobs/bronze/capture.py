@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from jobs.sources.broker_log import BrokerLog
     from jobs.sources.dumps.source import Unpacked
 
-TRUNCATED_BATCH: Final = "TRUNCATED_BATCH"
-"""A capture also finds it in a segment that Kafka is writing; a torn tail there is no fault."""
-
 
 @dataclass(frozen=True, slots=True)
 class CaptureSummary:

@@ -63,13 +63,6 @@ CLUSTER_CHARACTERS_MAX: Final = 64
 """Maximum length of a cluster's name in a file name; a longer one is replaced by a digest."""
 
 
-def metric_names() -> frozenset[str]:
-    """All metrics that a textfile may contain."""
-    from jobs.operations import group_metrics  # noqa: PLC0415
-
-    return frozenset(PREFIX + name for name in (*OF_RUN, *COUNTS, *LABELLED, *group_metrics.GAUGES))
-
-
 _Sample = tuple[str, str, float, Mapping[str, str]]
 """A metric, what it is, its value and its labels."""
 

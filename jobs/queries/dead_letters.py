@@ -77,8 +77,6 @@ class DeadLetters:
     letters: dict[DeadLetterOrigin, list[DeadLetter]] = field(default_factory=dict)
     newest_ms: int = _NOT_YET_SEEN_MS
     """Timestamp of the newest record, epoch ms; -1 where there is none."""
-    other_count: int = 0
-    """Records without headers of origin: not written by a broker."""
     unreadable_count: int = 0
     """Batches that could not be read; copies in them would seem to be missing."""
 
@@ -154,8 +152,7 @@ def _add(found: DeadLetters, topic: str, partition: int, batch: bytes) -> None:
     for record in records:
         found.newest_ms = max(found.newest_ms, record.timestamp_ms)
         origin = origin_of(record)
-        if origin is None:
-            found.other_count += 1
+        if origin is None:  # not written by a broker
             continue
         headers = _texts(record)
         count = _number(headers.get(HEADER_DELIVERY_COUNT))

@@ -48,7 +48,7 @@ OTHER_CAUSES: Final = "OTHER"
 NO_CAUSE: Final = "NOT_KNOWN"
 BAR_HEIGHT: Final = 26
 TIMELINE_BINS_MAX: Final = 240
-TIMELINE_WIDTHS_MS: Final = tuple(
+BIN_WIDTHS_MS: Final = tuple(
     seconds * 1000 for seconds in (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_419_200)
 )
 TIMELINE: Final = ("rebalances", "storm_rebalances", "rewinds", "redelivered", "archived")
@@ -148,8 +148,8 @@ def _most(lines: Sequence[GroupLine], measure: str, lags: Mapping[str, int]) -> 
 def timeline(reader: Reader, window: tuple[int, int], holes: Sequence[Hole]) -> Picture:
     """Events of the cluster over time."""
     width_ms = next(
-        (width for width in TIMELINE_WIDTHS_MS if (window[1] - window[0]) / width <= TIMELINE_BINS_MAX),
-        TIMELINE_WIDTHS_MS[-1],
+        (width for width in BIN_WIDTHS_MS if (window[1] - window[0]) / width <= TIMELINE_BINS_MAX),
+        BIN_WIDTHS_MS[-1],
     )
     rebalances = reader.moments(REBALANCES, ("in_storm",), "started_at")
     in_storm = pc.fill_null(rebalances["in_storm"], False)

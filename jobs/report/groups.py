@@ -13,7 +13,7 @@ from coordinator_core.inference.columns import distinct, numbered_pairs
 from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of, ordered_codes
 from jobs.queries.audit_report import Hole
-from jobs.report.cluster import GroupLine, hole_json
+from jobs.report.cluster import BIN_WIDTHS_MS, GroupLine, hole_json
 from jobs.report.condense import OPEN, STEP_MS, Condensed, Flow, Marks, Ownership, flow, marks
 from jobs.report.pictures import Column, Kind, Listed, Listing, Picture, cells, columns_of, in_order
 from jobs.report.reader import Limits, Reader, by_group, shared_out
@@ -22,9 +22,6 @@ from schemas.tables.gold import COMMIT_ANOMALIES, LAG_HISTORY, PARTITION_OWNERS,
 from schemas.tables.silver import GROUP_MEMBERS
 
 BINS_MAX: Final = 1_000
-BIN_WIDTHS_MS: Final = tuple(
-    seconds * 1000 for seconds in (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_419_200)
-)
 LANE_HEIGHT: Final = 24
 ROW_HEIGHT: Final = 19
 AXIS_HEIGHT: Final = 62

@@ -30,7 +30,6 @@ class LoginModule:
 
     name: str
     """The Java class."""
-    control_flag: str
     options: Mapping[str, str] = field(repr=False)
 
 
@@ -92,7 +91,7 @@ def _login_module(tokens: "_Tokens") -> LoginModule:
         options[key] = tokens.current.text
     if tokens.current.kind != ";":
         raise JaasError("it must end with a semicolon")
-    return LoginModule(name, flag, options)
+    return LoginModule(name, options)
 
 
 class _Tokens:

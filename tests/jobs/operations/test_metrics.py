@@ -17,7 +17,7 @@ from coordinator_core.ledger import LedgerCounts
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.operations.group_metrics import GAUGES
-from jobs.operations.metrics import JobRun, Metrics, job_of, metric_names, textfile_of
+from jobs.operations.metrics import COUNTS, LABELLED, OF_RUN, PREFIX, JobRun, Metrics, job_of, textfile_of
 from jobs.queries.group_verdicts import group_verdicts
 from schemas.tables.state import RUN_METRICS
 from tests.cases.harness import CLUSTER_ID, Ledger
@@ -38,6 +38,9 @@ class Clock:
     def __call__(self) -> datetime:
         self.minutes += 1
         return START + timedelta(minutes=self.minutes)
+
+
+METRICS = {PREFIX + name for name in (*OF_RUN, *COUNTS, *LABELLED, *GAUGES)}
 
 
 def metrics(warehouse: Warehouse, clock: Clock, said: list[str] | None = None, textfile: str = "") -> Metrics:
@@ -85,7 +88,7 @@ def test_a_run_leaves_a_row_and_a_textfile(warehouse: Warehouse, tmp_path: Path)
     assert found["groupledger_written_rows", "silver.topics"] == 4
     assert found["groupledger_capture_lag_seconds", "__consumer_offsets"] == 1.5
     assert ("groupledger_capture_lag_seconds", "__share_group_state") not in found
-    assert {name for name, _ in found} == metric_names() - {f"groupledger_{name}" for name in GAUGES}
+    assert {name for name, _ in found} == METRICS - {f"groupledger_{name}" for name in GAUGES}
 
 
 def test_a_run_that_failed_is_reported(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -144,7 +147,7 @@ def test_the_dashboard_asks_for_what_is_written() -> None:
     board = json.loads(text)
     expressions = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
     asked = set(re.findall(r"groupledger_[a-z_]+", " ".join([*expressions, text])))
-    assert asked <= metric_names()
+    assert asked <= METRICS
     assert len(expressions) >= 10 and all("groupledger_" in expression for expression in expressions)
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
@@ -152,7 +155,7 @@ def test_the_dashboard_asks_for_what_is_written() -> None:
 def test_alert_rules_are_prometheus_own(tmp_path: Path) -> None:
     """promtool takes them, and finds no fault in the textfiles that they are about."""
     rules = EXAMPLES / "prometheus" / "groupledger.rules.yml"
-    assert set(re.findall(r"groupledger_[a-z_]+", rules.read_text())) <= metric_names()
+    assert set(re.findall(r"groupledger_[a-z_]+", rules.read_text())) <= METRICS
     if PROMTOOL is None:
         pytest.skip("no promtool: apt install prometheus")
     done = subprocess.run([PROMTOOL, "check", "rules", str(rules)], capture_output=True, text=True, check=False)

@@ -6,7 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from jobs.report.groups import BIN_WIDTHS_MS, BINS_MAX, Bins
+from jobs.report.cluster import BIN_WIDTHS_MS
+from jobs.report.groups import BINS_MAX, Bins
 
 MANY = 400
 COMMITS = st.lists(st.tuples(st.integers(0, 10**12), st.integers(0, 1), st.integers(0, 100)), min_size=1, max_size=8)
