@@ -7,6 +7,7 @@ which DuckDB raises an error, since users know Spark's messages.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import timedelta
 from itertools import chain, islice
 from typing import Any, Final
@@ -150,51 +151,43 @@ class DuckDb:
             pinned = now  # a run began meanwhile: the former files may be a part of it
 
 
+@dataclass(frozen=True, slots=True)
 class _Relations:
     """Registers what a statement names with DuckDB."""
 
-    def __init__(
-        self,
-        connection: Any,
-        warehouse: Warehouse,
-        there: Mapping[str, Table],
-        pinned: Mapping[Table, Pinned],
-        cluster_id: str | None,
-    ) -> None:
-        self._connection = connection
-        self._warehouse = warehouse
-        self._there = there
-        self._pinned = pinned
-        self._cluster_id = cluster_id
-        self._known: dict[str, Relation] = {}
-        self._definitions = {definition.name: definition for definition in DEFINITIONS}
+    connection: Any
+    warehouse: Warehouse
+    there: Mapping[str, Table]
+    pinned: Mapping[Table, Pinned]
+    cluster_id: str | None
+    known: dict[str, Relation] = field(default_factory=dict)
 
     def __call__(self, name: tuple[str, ...], arguments: tuple[Argument, ...] | None) -> Relation:
-        if len(name) == 2 and arguments is None and (table := self._there.get(".".join(name))) is not None:
+        if len(name) == 2 and arguments is None and (table := self.there.get(".".join(name))) is not None:
             return self._table(table)
-        definition = self._definitions.get(name[0]) if len(name) == 1 else None
+        definition = next((it for it in DEFINITIONS if (it.name,) == name), None)
         if definition is None or (definition.kind is DefinitionKind.FUNCTION) != (arguments is not None):
             raise OutsideSubset(f"the name {'.'.join(name)}")
         return self._definition(definition, arguments or ())
 
     def _table(self, table: Table) -> Relation:
         name = f"{table.layer}.{table.name}"
-        if name not in self._known:
-            self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {table.layer}")
-            self._connection.execute(f"CREATE VIEW {name} AS {self._rows(table)}")
-            self._known[name] = self._relation(name)
-        return self._known[name]
+        if name not in self.known:
+            self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {table.layer}")
+            self.connection.execute(f"CREATE VIEW {name} AS {self._rows(table)}")
+            self.known[name] = self._relation(name)
+        return self.known[name]
 
     def _rows(self, table: Table) -> str:
         """The query for a table's rows: for clusters without a whole run now, those of the last whole run."""
-        pinned = self._pinned.get(table, {})
+        pinned = self.pinned.get(table, {})
         newest, columns = self._register(table, None)
         conditions = [f"cluster_id <> {_text(cluster_id)}" for cluster_id in pinned]
-        if self._cluster_id is not None:
-            conditions.append(f"cluster_id = {_text(self._cluster_id)}")
+        if self.cluster_id is not None:
+            conditions.append(f"cluster_id = {_text(self.cluster_id)}")
         parts = [f"SELECT * FROM {newest} WHERE {' AND '.join(conditions) or 'true'}"]
         for cluster_id, version in pinned.items():
-            if version is not None and self._cluster_id in (None, cluster_id):
+            if version is not None and self.cluster_id in (None, cluster_id):
                 registered, stored = self._register(table, version)
                 if stored != columns:
                     raise OutsideSubset(f"{table.full_name}, whose columns changed")
@@ -203,15 +196,15 @@ class _Relations:
 
     def _register(self, table: Table, version: int | None) -> tuple[str, list[str]]:
         """Register a version of a table with DuckDB. Returns its name there, and its columns in order."""
-        stored = self._warehouse.columns(table, version, reader_version_max=MIN_READER_VERSION_MAX)
+        stored = self.warehouse.columns(table, version, reader_version_max=MIN_READER_VERSION_MAX)
         if stored is None or not set(stored) <= set(table.column_names):
             raise OutsideSubset(f"{table.full_name}, which only Spark's reader of Delta is sure to know")
-        files = self._warehouse.files(table, version)
+        files = self.warehouse.files(table, version)
         dataset = dataset_of(
             [file.path for file in files], columns_read(table, stored), [file.partition_values for file in files]
         )
         name = f"files_{table.layer}_{table.name}_{'newest' if version is None else version}"
-        self._connection.register(name, dataset)
+        self.connection.register(name, dataset)
         return name, stored
 
     def _definition(self, definition: Definition, arguments: tuple[Argument, ...]) -> Relation:
@@ -225,22 +218,22 @@ class _Relations:
         text = definition_of(query, dict(zip(names, arguments, strict=True)))
         for table in definition.tables:
             self._table(table)
-        name = f"definition_{len(self._known)}"
-        self._connection.execute(f"CREATE VIEW {name} AS {text}")
-        self._known[name] = self._relation(name)
-        return self._known[name]
+        name = f"definition_{len(self.known)}"
+        self.connection.execute(f"CREATE VIEW {name} AS {text}")
+        self.known[name] = self._relation(name)
+        return self.known[name]
 
     def _query(self, definition: Definition) -> str:
-        text = definition.query_of(self._there)
+        text = definition.query_of(self.there)
         if text is None:
             raise OutsideSubset(f"the name {definition.name}")
         for table in (LOG_ANOMALIES, COORDINATOR_PARTITIONS):
-            if table.full_name in self._there:
+            if table.full_name in self.there:
                 self._table(table)
         return text
 
     def _relation(self, name: str) -> Relation:
-        relation = self._connection.sql(f"SELECT * FROM {name}")
+        relation = self.connection.sql(f"SELECT * FROM {name}")
         kinds = [KINDS.get(str(kind), Kind.OTHER) for kind in relation.types]
         for kind, type_ in zip(kinds, relation.types, strict=True):
             if kind is Kind.OTHER and ("TIMESTAMP" in str(type_) or "MAP" in str(type_)[1:]):

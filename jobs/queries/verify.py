@@ -111,7 +111,7 @@ def verify(warehouse: Warehouse, cluster_id: str, asked: Asked, admin: Admin) ->
         if group_id not in asked.descriptions and history.generations
     }
     unseen = {str(path[1]) for history in offsets.values() for path in history.base} - asked.topics.keys()
-    hidden = [name for name, it in admin.refused_topics(unseen).items() if it.code == TOPIC_AUTHORIZATION_FAILED]
+    hidden = {name for name, it in admin.refused_topics(unseen).items() if it.code == TOPIC_AUTHORIZATION_FAILED}
     judge = Judge(
         asked,
         gaps=gaps_of(asked, coverage),

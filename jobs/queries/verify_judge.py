@@ -1,8 +1,9 @@
 """Verdicts of verify: each answer of a broker compared with the ledger, with a reason for every difference."""
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence, Set
+from dataclasses import KW_ONLY, dataclass
 from enum import StrEnum
-from functools import partial
+from functools import cached_property, partial
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.log_partitions import LogPartition
@@ -92,47 +93,37 @@ class Hole(NamedTuple):
     text: str
 
 
+@dataclass(frozen=True)
 class Judge:
-    """Compares a cluster's answers with the ledger, thing by thing.
+    """Compares a cluster's answers with the ledger, thing by thing."""
 
-    - `gaps`: sentences about what the warehouse lacks of log partitions.
-    - `compacted`: where compaction came before the capture.
-    - `behind`: log partitions that continue at the broker.
-    - `former`: by coordinator topic and key, log partitions with records for which the broker uses another one.
-    - `unlisted`: answers of the broker about groups that it did not list.
-    - `hidden`: topics that the principal may not describe.
-    - `left_empty`: groups that were removed by a transaction marker.
-    - `initialized`: share partitions that their groups recorded as initialized.
-    """
+    asked: Asked
+    _: KW_ONLY
+    gaps: Mapping[LogPartition, str]
+    """Sentences about what the warehouse lacks of log partitions."""
+    compacted: Mapping[LogPartition, Hole]
+    """Where compaction came before the capture."""
+    behind: Mapping[LogPartition, str]
+    """Log partitions that continue at the broker."""
+    unlisted: Mapping[str, GroupDescription | Refusal]
+    """Answers of the broker about groups that it did not list."""
+    hidden: Set[str]
+    """Topics that the principal may not describe."""
+    left_empty: Set[str]
+    """Groups that were removed by a transaction marker."""
+    former: Mapping[tuple[str, str], Collection[int]]
+    """By coordinator topic and key, log partitions with records for which the broker uses another one."""
+    initialized: Set[SharePartitionKey]
+    """Share partitions that their groups recorded as initialized."""
 
-    def __init__(
-        self,
-        asked: Asked,
-        *,
-        gaps: Mapping[LogPartition, str],
-        compacted: Mapping[LogPartition, Hole],
-        behind: Mapping[LogPartition, str],
-        unlisted: Mapping[str, GroupDescription | Refusal],
-        hidden: Collection[str] = (),
-        left_empty: Collection[str] = (),
-        former: Mapping[tuple[str, str], Collection[int]] | None = None,
-        initialized: Collection[SharePartitionKey] = (),
-    ) -> None:
-        self._asked = asked
-        self._gaps = gaps
-        self._compacted = compacted
-        self._behind = behind
-        self._unlisted = unlisted
-        self._hidden = frozenset(hidden)
-        self._left_empty = frozenset(left_empty)
-        self._former = former or {}
-        self._initialized = initialized
-        self._names = {it.topic_id: it.topic for it in asked.topics.values() if it.topic_id is not None}
+    @cached_property
+    def _names(self) -> dict[str, str]:
+        return {it.topic_id: it.topic for it in self.asked.topics.values() if it.topic_id is not None}
 
     def groups(self, known: Mapping[str, GroupInWindow]) -> Iterator[Finding]:
         """Compare groups, members and assignments."""
-        for group_id in {**self._asked.descriptions, **known}:
-            answer = self._asked.descriptions.get(group_id, NOT_FOUND)
+        for group_id in {**self.asked.descriptions, **known}:
+            answer = self.asked.descriptions.get(group_id, NOT_FOUND)
             if isinstance(answer, Refusal) and answer.code != GROUP_ID_NOT_FOUND:
                 yield Finding(Verdict.CANNOT_TELL, Thing(What.GROUP, group_id), reason=answer.why)
                 continue
@@ -141,17 +132,17 @@ class Judge:
             if not any(ASSIGNOR in state for state in states):
                 described.pop(ASSIGNOR, None)  # no member requests one: it is a broker setting, and in no log
             unlike = [it for it in differences(described, states[0], changes_between(states)) if not _is_unknown(it)]
-            by_name = self._unlisted.get(group_id, NOT_FOUND)
+            by_name = self.unlisted.get(group_id, NOT_FOUND)
             if unlike and by_name != NOT_FOUND:
                 reason = by_name.why if isinstance(by_name, Refusal) else LEFT_OUT
                 yield Finding(Verdict.CANNOT_TELL, Thing(What.GROUP, group_id), reason=reason)
                 continue
             state = None if isinstance(answer, Refusal) else answer.state
             explain: Explain = partial(explain_group, described_state=state, topic_ids=frozenset(self._names))
-            if group_id in self._left_empty and group_id not in known and state == EMPTY:
+            if group_id in self.left_empty and group_id not in known and state == EMPTY:
                 explain = lambda _: Reason.NOT_DROPPED_YET  # noqa: E731
             lacks = self._lacks_deletions(group_id, known[group_id].begun, unlike) if group_id in known else _nothing
-            log = self._asked.group_log(group_id)
+            log = self.asked.group_log(group_id)
             of_before = self._of_before(log, group_id)
             yield from self._findings(
                 partial(_of_description, group_id), described, unlike, [log], explain, lacks, of_before
@@ -163,9 +154,9 @@ class Judge:
                         yield Finding(Verdict.CANNOT_TELL, thing, reason=UNREAD)
 
     def offsets(self, known: Mapping[str, OffsetHistory]) -> Iterator[Finding]:
-        for group_id in {**self._asked.offsets, **known}:
-            answer = self._asked.offsets.get(group_id, {})
-            description = self._asked.descriptions.get(group_id) or self._unlisted.get(group_id)
+        for group_id in {**self.asked.offsets, **known}:
+            answer = self.asked.offsets.get(group_id, {})
+            description = self.asked.descriptions.get(group_id) or self.unlisted.get(group_id)
             if isinstance(answer, Refusal) or _is_refused(description):
                 if isinstance(answer, Refusal):  # else it is reported for the group
                     yield Finding(Verdict.CANNOT_TELL, Thing(What.OFFSET, group_id), reason=answer.why)
@@ -174,7 +165,7 @@ class Judge:
             history = known.get(group_id, OffsetHistory())
             unlike = differences(described, history.base, history.changes)
             lacks = self._lacks_deletions(group_id, history.applied, unlike)
-            log = self._asked.group_log(group_id)
+            log = self.asked.group_log(group_id)
             of_before = self._of_before(log, group_id)
             yield from self._findings(
                 partial(_of_offset, group_id), described, unlike, [log], lacks=lacks, of_before=of_before
@@ -184,7 +175,7 @@ class Judge:
         """Compare start offsets of share partitions, and their states at the share coordinator."""
         described_offsets: dict[SharePartitionKey, ShareOffset | Refusal] = {}
         refused: dict[str, Refusal] = {}
-        for group_id, answer in self._asked.share_offsets.items():
+        for group_id, answer in self.asked.share_offsets.items():
             if isinstance(answer, Refusal):
                 refused[group_id] = answer
                 yield Finding(Verdict.CANNOT_TELL, Thing(What.SHARE_OFFSET, group_id), reason=answer.why)
@@ -192,14 +183,14 @@ class Judge:
             for place, offset in answer.items():
                 described_offsets[SharePartitionKey(group_id, place.topic_id, place.partition)] = offset
         for key in {**described_offsets, **known}:
-            description = self._asked.descriptions.get(key.group_id) or self._unlisted.get(key.group_id)
+            description = self.asked.descriptions.get(key.group_id) or self.unlisted.get(key.group_id)
             if key.group_id in refused or _is_refused(description):
                 continue
             history = known.get(key, ShareHistory(NOTHING))
             states = history.states()
             yield from self._share_offset(key, described_offsets.get(key), history, states)
-            if key in self._asked.share_states:
-                yield from self._share_state(key, self._asked.share_states[key], history, states)
+            if key in self.asked.share_states:
+                yield from self._share_state(key, self.asked.share_states[key], history, states)
 
     def _share_offset(
         self,
@@ -244,7 +235,7 @@ class Judge:
         unlike: Collection[Difference],
         history: ShareHistory,
     ) -> Iterator[Finding]:
-        logs = [self._asked.share_log(key), self._asked.group_log(key.group_id)]
+        logs = [self.asked.share_log(key), self.asked.group_log(key.group_id)]
         explain = partial(self._explain_share, key)
         lacks = None if history.is_complete else NO_SNAPSHOT
         of_before = self._of_before(logs[0], key.as_coordinator_key())
@@ -255,18 +246,18 @@ class Judge:
             return None
         if key.topic_id not in self._names:
             return Reason.TOPIC_DELETED
-        return None if key in self._initialized else Reason.SHARE_INITIALIZING
+        return None if key in self.initialized else Reason.SHARE_INITIALIZING
 
     def _of_before(self, log: LogPartition, key: str) -> str | None:
         """A sentence about log partitions with records of a group or share partition that were not compared."""
         topic, number = log
-        former = sorted(self._former.get((topic, key), ()))
+        former = sorted(self.former.get((topic, key), ()))
         if not former:
             return None
         there = " and ".join(f"{topic}-{partition}" for partition in former)
         return (
             f"it is in {topic}-{number} now that the topic has "
-            f"{counted(self._asked.partition_count(topic) or 0, 'partition')}: its records in {there} are from "
+            f"{counted(self.asked.partition_count(topic) or 0, 'partition')}: its records in {there} are from "
             "before the topic got more partitions, and were not compared"
         )
 
@@ -276,7 +267,7 @@ class Judge:
     def _lacks_deletions(self, group_id: str, written: Mapping[Path, int], unlike: Collection[Difference]) -> Lacks:
         """What only the ledger has may have been deleted by a tombstone that the cleaner removed, after
         delete.retention.ms, before it was captured. `written`: the offset of the record behind each fact."""
-        hole = self._compacted.get(self._asked.group_log(group_id))
+        hole = self.compacted.get(self.asked.group_log(group_id))
         if hole is None:
             return _nothing
         gone = {
@@ -309,11 +300,11 @@ class Judge:
         if any(it.path == EXISTS for it in unlike):
             unlike, described = [it for it in unlike if it.path == EXISTS], {}
         unlike = [it for it in unlike if it.path[-1] == EXISTS[0] or thing_of(it.path) not in missing]
-        gap = next((self._gaps[log] for log in logs if log in self._gaps), None)
-        behind = next((self._behind[log] for log in logs if log in self._behind), None)
+        gap = next((self.gaps[log] for log in logs if log in self.gaps), None)
+        behind = next((self.behind[log] for log in logs if log in self.behind), None)
         for it in unlike:
             thing = thing_of(it.path)
-            is_hidden = thing.what is What.OFFSET and it.described is None and it.path[1] in self._hidden
+            is_hidden = thing.what is What.OFFSET and it.described is None and it.path[1] in self.hidden
             verdict, why = _verdict(it, explain(it), HIDDEN if is_hidden else lacks(it) or gap, behind)
             if verdict in (Verdict.DIFFERENT, Verdict.CANNOT_TELL) and of_before is not None:
                 why = of_before if why is None else f"{why}; {of_before}"
