@@ -26,13 +26,13 @@ from coordinator_core.log.scan import TORN_TAIL
 from coordinator_core.log_partitions import LogPartition
 from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.admin_snapshots import first_topic_ids
-from jobs.bronze.copies import Copies, write_rewrites
+from jobs.bronze.copies import Copies, capture_application, write_rewrites
 from jobs.bronze.coverage_merge import merged_coverage, write_coverage
 from jobs.bronze.identity import check_sources, identities_of, keep_identities, refuse_other_dumps
 from jobs.bronze.log_ends import keep_log_partitions, require_copied_behind_records
 from jobs.bronze.plan import Sources, plan
 from jobs.bronze.quarantine_merge import QuarantineMerge, write_quarantine
-from jobs.bronze.snapshot import QUARANTINE, Bronze, application
+from jobs.bronze.snapshot import QUARANTINE, Bronze
 from jobs.bronze.tasks import run_task
 from jobs.bronze.work import CaptureTask, TaskDone, TopicCount
 from jobs.bronze.writer import CaptureRun
@@ -210,7 +210,7 @@ def capture_logs(
         new_bytes=sum(item.unread_bytes for item in work),
     )
     version = bronze.versions[RECORD_BATCHES.full_name] + 1
-    app_id = application(bronze.cluster_id)
+    app_id = capture_application(bronze.cluster_id)
     target = warehouse.target(RECORD_BATCHES)
     tasks = [
         CaptureTask(

@@ -47,7 +47,7 @@ class Bronze:
     @classmethod
     def load(cls, warehouse: Warehouse, cluster_id: str) -> Self:
         """The current state. Creates the tables that do not exist."""
-        versions = warehouse.ensure_all((RECORD_BATCHES, COVERAGE, QUARANTINE), application(cluster_id))
+        versions = warehouse.ensure_all((RECORD_BATCHES, COVERAGE, QUARANTINE), capture_application(cluster_id))
         dropped = deleted_ranges(warehouse, cluster_id)
         files = captured_files(warehouse, cluster_id)
         known, ends, damaged = _known_offsets(files, dropped)
@@ -98,10 +98,6 @@ class Bronze:
         return replace(self, known=known, damaged=damaged, coverage=coverage, versions=versions)
 
 
-def application(cluster_id: str) -> str:
-    return capture_application(cluster_id)
-
-
 def captured_files(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, tuple[TableFile, ...]]:
     """Files of bronze.record_batches of a cluster that have rows, by log partition."""
     files: dict[LogPartition, list[TableFile]] = {}
@@ -144,7 +140,7 @@ def replace_cluster(warehouse: Warehouse, table: Table, rows: pa.Table, bronze: 
     committed = warehouse.write(
         table,
         rows,
-        app_id=application(bronze.cluster_id),
+        app_id=capture_application(bronze.cluster_id),
         version=bronze.versions[table.full_name] + 1,
         mode=OVERWRITE,
         replace={"cluster_id": bronze.cluster_id},

@@ -362,7 +362,7 @@ def _commits(reader: Reader, group_ids: Sequence[str]) -> dict[str, Bins]:
     """Commits in time bins, for all groups in one pass."""
     found = {group_id: Bins() for group_id in group_ids}
     from_ms, to_ms = reader.scope.from_ms, reader.scope.to_ms
-    for batch in reader.applied_commits(("group_id", "applied_at", "change", "delta")):
+    for batch in reader.silver.applied_commits(("group_id", "applied_at", "change", "delta")):
         rows = pa.Table.from_batches([batch])
         groups, names = codes_of(rows["group_id"])
         changes, change = codes_of(rows["change"])

@@ -1,6 +1,6 @@
 """The reader of a report: rows of a cluster's tables in a time span, without Spark."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from copy import copy
 from dataclasses import asdict, dataclass
 from typing import Any, Final
@@ -82,22 +82,22 @@ class Reader:
         self.warehouse = warehouse
         self.scope = scope
         self.span = Span(scope.from_ms, scope.to_ms)
-        self._silver = SilverAt(warehouse, scope.cluster_id, group_ids=scope.group_ids)
+        self.silver = SilverAt(warehouse, scope.cluster_id, group_ids=scope.group_ids)
 
     def of_groups(self, group_ids: Sequence[str]) -> "Reader":
         """The same span for some groups."""
         those = copy(self)
         those.scope = self.scope._replace(group_ids=tuple(group_ids))
-        those._silver = self._silver.of_groups(group_ids)
+        those.silver = self.silver.of_groups(group_ids)
         return those
 
     def moments(self, table: Table, names: Sequence[str], time_column: str, *conditions: Any) -> pa.Table:
         """Rows whose time is in the span, unordered; strings are dictionary-encoded."""
-        return self._silver.coded_rows(table, (*names, time_column), *within(time_column, self.span), *conditions)
+        return self.silver.coded_rows(table, (*names, time_column), *within(time_column, self.span), *conditions)
 
     def intervals(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
         """Rows whose interval overlaps with the span, unordered; strings are dictionary-encoded."""
-        return self._silver.coded_rows(table, (*names, *INTERVAL), *overlapping(self.span), *conditions)
+        return self.silver.coded_rows(table, (*names, *INTERVAL), *overlapping(self.span), *conditions)
 
     def as_owned(self, rows: pa.Table) -> pa.Table:
         """Intervals of groups for a picture: those still open in a former log partition end when the group left it.
@@ -105,7 +105,7 @@ class Reader:
         Lists show them as in the tables, with a mark.
         """
         is_open = rows["valid_to"].is_null().to_numpy()
-        left = self._silver.left_at() if is_open.any() else {}
+        left = self.silver.left_at() if is_open.any() else {}
         if not left:
             return rows
         starts, ends = epoch_ms_column(rows["valid_from"]), epoch_ms_column(rows["valid_to"])
@@ -124,11 +124,7 @@ class Reader:
 
     def rows(self, table: Table, names: Sequence[str], *conditions: Any) -> pa.Table:
         """Rows of any time, unordered; strings are dictionary-encoded."""
-        return self._silver.coded_rows(table, names, *conditions)
-
-    def applied_commits(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Applied commits of any time; strings are dictionary-encoded."""
-        return self._silver.applied_commits(names)
+        return self.silver.coded_rows(table, names, *conditions)
 
     def coverage(self) -> pa.Table:
         """Coverage of the coordinators' logs, without compacted ranges."""
