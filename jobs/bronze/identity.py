@@ -33,7 +33,7 @@ from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SourceError
-from jobs.sources.segments import DUMP, U8, PartitionLog, Segment, SegmentRead, as_array, kafka_cluster_id_of
+from jobs.sources.segments import DUMP, PartitionLog, Segment, SegmentRead, as_array, kafka_cluster_id_of
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.tables.bronze import IDENTITIES, RECORD_BATCHES
 
