@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.coverage import CoverageKind
 from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import key_partition
 from coordinator_core.plurals import counted
