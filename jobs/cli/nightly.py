@@ -56,8 +56,8 @@ def nightly(
     something, or is in quarantine.
     """
     if all_clusters:
-        named = (cluster_id, segments, bootstrap_server, command_config, dump, dump_format, topic, partitions)
-        return _all_clusters(warehouse, report_file, output_format, notify, has_own=any(named))
+        own = (cluster_id, segments, bootstrap_server, command_config, dump, dump_format, topic, partitions, copied_at)
+        return _all_clusters(warehouse, report_file, output_format, notify, has_own=any(own))
     settings = settings_of(
         warehouse,
         cluster_id,

@@ -93,6 +93,17 @@ def test_every_example_is_a_command(
         assert cli.main(shlex.split(words)) in (outcome.PARSED, exit_codes.DONE), capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "words",
+    [["--copied-at", "now"], ["--segments", "."], ["--cluster-id", "c"], ["--notify", "f.json"]],
+    ids=lambda it: it[0],
+)
+def test_all_clusters_have_their_own_sources(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """An option that would have no effect is refused."""
+    assert cli.main(["nightly", "--all-clusters", *words]) == exit_codes.WRONG_ARGUMENTS
+    assert "--all-clusters takes clusters and their sources from [clusters]" in capsys.readouterr().err
+
+
 def test_every_job_gives_json() -> None:
     """Whatever prints something, prints it for other programs, too."""
     for job, command in JOBS.items():
