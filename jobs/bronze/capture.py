@@ -28,7 +28,7 @@ from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.copies import Copies, capture_application, write_rewrites
 from jobs.bronze.coverage_merge import merged_coverage, write_coverage
-from jobs.bronze.identity import check_sources, identities_of, keep_identities, refuse_other_dumps
+from jobs.bronze.identity import check_sources, identities_of, keep_identities, other_names, refuse_other_dumps
 from jobs.bronze.log_ends import keep_log_partitions, require_copied_behind_records
 from jobs.bronze.plan import Sources, plan
 from jobs.bronze.quarantine_merge import QuarantineMerge, write_quarantine
@@ -110,6 +110,7 @@ def capture(
     refuse_other_logs(sources.live, bronze, first_topic_ids(warehouse, settings.cluster_id))
     run = CaptureRun(settings.cluster_id, capture_id, captured_at)
     summary, dumped = _capture_all(session, warehouse, settings, bronze, sources, run)
+    summary = replace(summary, notes=(*summary.notes, *other_names(warehouse, bronze, identities)))
     keep_identities(warehouse, settings.cluster_id, identities, captured_at)
     copied: list[LogPlace] = [*sources.segments, *dumped] if settings.copied_at_ms is not None else []
     if settings.copied_at_ms is not None:

@@ -150,6 +150,24 @@ def _refuse_other_cluster(warehouse: Warehouse, cluster_id: str, kafka_cluster_i
         refuse_other_identities([found], _stored(warehouse, cluster_id), cluster_id)
 
 
+def other_names(warehouse: Warehouse, bronze: "Bronze", identities: Iterable[Identity]) -> tuple[str, ...]:
+    """A sentence where a first capture is of a Kafka cluster that was captured under other cluster ids: one of them may
+    be mistyped. Tables and answers of each are apart.
+    """
+    kafka_id = next((identity.id for identity in identities if identity.kind == CLUSTER), None)
+    if kafka_id is None or bronze.known:
+        return ()
+    rows = warehouse.read(IDENTITIES, ["cluster_id", "kind", "id"]).to_pylist()
+    of_cluster = {row["cluster_id"] for row in rows if (row["kind"], row["id"]) == (CLUSTER, kafka_id)}
+    names = sorted(of_cluster - {bronze.cluster_id})
+    if not names:
+        return ()
+    return (
+        f"this Kafka cluster (its id is {kafka_id}) was captured as --cluster-id {', '.join(names)} before. What is "
+        f"captured as {bronze.cluster_id} from now on is kept apart from that",
+    )
+
+
 def keep_identities(
     warehouse: Warehouse, cluster_id: str, identities: Iterable[Identity], seen_at: datetime
 ) -> tuple[Identity, ...]:

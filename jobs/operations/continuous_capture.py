@@ -33,7 +33,7 @@ from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.capture import CaptureSummary, capture, capture_logs, refuse_other_logs
 from jobs.bronze.cluster_watch import ClusterWatch, Reported, SilverTopics
 from jobs.bronze.coverage import HOLE, LOG_START
-from jobs.bronze.identity import check_sources, keep_identities, refuse_other_cluster
+from jobs.bronze.identity import check_sources, keep_identities, other_names, refuse_other_cluster
 from jobs.bronze.log_ends import keep_log_partitions
 from jobs.bronze.plan import Sources
 from jobs.bronze.snapshot import Bronze
@@ -222,6 +222,8 @@ class ContinuousCapture:
         identities = check_sources(self._warehouse, bronze, Sources(live=logs))
         ids = first_topic_ids(self._warehouse, settings.cluster_id)
         refuse_other_logs(logs, bronze, ids)
+        for note in other_names(self._warehouse, bronze, identities):
+            self._steps.say(note)
         keep_identities(self._warehouse, settings.cluster_id, identities, self._new_run().captured_at)
         bronze = self._bronze = self._follow_cut(logs, bronze)
         self._topic_ids = {log.topic: ids.get(log.topic) or log.topic_id for log in logs}

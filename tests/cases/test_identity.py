@@ -114,6 +114,19 @@ def test_another_cluster_is_refused_by_its_id(ledger: Ledger, tmp_path: Path) ->
     assert kept["CLUSTER"] == ("mine-AAAAAAAAAAAAAAAAA", str(mine))
 
 
+def test_a_second_name_of_a_cluster_is_said(tmp_path: Path) -> None:
+    """A --cluster-id that was typed in another way has tables of its own, and its first night says so. Not the second
+    night, nor one of another cluster."""
+    mine = copy_of(CASES / "X-compaction" / "full", tmp_path / "mine", cluster_id="mine-AAAAAAAAAAAAAAAAA")
+    other = copy_of(CASES / "X-compaction" / "full", tmp_path / "other", cluster_id="other-AAAAAAAAAAAAAAAA")
+    orders, mistyped, third = (Ledger(tmp_path / "warehouse", name) for name in ("orders", "ordesr", "third"))
+    said = "(its id is mine-AAAAAAAAAAAAAAAAA) was captured as --cluster-id orders before"
+    assert said not in orders.night(mine).text
+    assert said in mistyped.night(mine, number=2).text
+    assert said not in mistyped.night(mine, number=3).text
+    assert "was captured as" not in third.night(other, number=4).text
+
+
 def test_the_recording_goes_into_no_ledger_of_ones_own(tmp_path: Path) -> None:
     """A night on a named warehouse or cluster without a source is wrong arguments, and nothing is there afterwards."""
     ledger = Ledger(tmp_path / "warehouse", is_prepared=False)
