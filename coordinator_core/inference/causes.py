@@ -140,6 +140,14 @@ class GenerationStart(NamedTuple):
         rebalance."""
         return bool(self.leave_reasons) and {reason.method for reason in self.leave_reasons} == {REBALANCE_TIMEOUT}
 
+    @property
+    def may_be_recreated(self) -> bool:
+        """Whether the group may have been deleted and created again between the two, and its generations fit by chance:
+        all members are new, and records that would show it may be missing.
+        """
+        joined_count = sum(event.event_type == "MEMBER_JOINED" for event in self.events)
+        return self.has_hole and self.had_members and 0 < self.member_count == joined_count
+
     def has(self, event_type: str) -> bool:
         """Whether the operation has an event of this type."""
         return any(event.event_type == event_type for event in self.events)
@@ -174,7 +182,7 @@ def find_causes(step: GenerationStart, before: Sequence[Cause]) -> list[Cause]:
         causes.extend(_by_assignment(step))
     if not causes:
         causes.append(_by_default(step, before))
-    if not step.row.is_contiguous or step.is_timeless or step.has_gap:
+    if not step.row.is_contiguous or step.is_timeless or step.has_gap or step.may_be_recreated:
         causes = [weaker(cause) for cause in causes]
     surest: dict[str, Cause] = {}
     for cause in sorted(set(causes), key=_order):

@@ -175,6 +175,19 @@ def test_a_topic_that_went_from_a_cooperative_group(protocol: str, cause: str) -
 
 
 @pytest.mark.parametrize(
+    ("holes", "members", "confidence"), [((), "n", "CERTAIN"), ((1,), "mn", "CERTAIN"), ((1,), "n", "LIKELY")]
+)
+def test_a_group_that_may_have_been_created_again(holes: tuple[int, ...], members: str, confidence: str) -> None:
+    """Compaction may have removed the deletion of the group, and the first generation of the next one, between two
+    captures. A member in both generations proves that it did not."""
+    life = life_of([(0, classic(1, {"m": (0,)})), (60_000, classic(2, dict.fromkeys(members, (0,))))])
+    row = audit_group(
+        life._replace(holes=holes, whole_to=life.generations[-1].from_log_offset), InferenceSettings()
+    ).rebalances[-1]
+    assert (row.cause, row.confidence) == ("MEMBER_JOINED", confidence)
+
+
+@pytest.mark.parametrize(
     ("protocol", "confidence"), [("cooperative-sticky", "LIKELY"), ("stream", "LIKELY"), ("our-own", "GUESS")]
 )
 def test_cooperative_members_hand_over_in_two_steps(protocol: str, confidence: str) -> None:
