@@ -199,8 +199,8 @@ RULES: Final[Mapping[str, Rule]] = {
         category=LOG,
     ),
     NOT_JUDGED: Rule(
-        "This group could not be judged, so gold lacks it: no owners, rebalances, odd commits or days of it. Other "
-        "groups are not concerned, nor is silver. The next audit judges it from its beginning.",
+        "This group could not be judged, so gold lacks it: no owners, rebalances, commit anomalies or days of it. "
+        "Other groups are not concerned, nor is silver. The next audit judges it from its beginning.",
         "This is a fault of Groupledger: please report it with `details`, and if you can with the segments of the log "
         "partition. Until then silver has all that the log tells of the group.",
         category=AUDIT,

@@ -16,7 +16,7 @@ CLUSTER: Final = "test"
 OF_THE_RUN: Final = frozenset(
     {
         *("captured_at", "capture_id", "observed_at", "seen_at", "first_seen_at", "run_id", "started_at"),
-        *("bronze_version", "admin_version", "replay_version", "audit_version", "table_versions"),
+        *("bronze_version", "bronze_versions", "admin_version", "replay_version", "audit_version", "table_versions"),
     }
 )
 """Columns that say when, and by which run, a row was written: another run writes others."""

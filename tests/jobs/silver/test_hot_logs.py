@@ -67,7 +67,8 @@ def cut_at_random(monkeypatch: pytest.MonkeyPatch, random: Random) -> list[int]:
     return made
 
 
-@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=takes_minutes) for seed in (2, 3))])
+# with other seeds a later night has configs from before an earlier one, so every audit starts from the beginning
+@pytest.mark.parametrize("seed", [1, *(pytest.param(seed, marks=takes_minutes) for seed in (5, 7))])
 def test_nights_in_buckets_make_the_tables_of_nights_without(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:

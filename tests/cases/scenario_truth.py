@@ -1,0 +1,144 @@
+"""What truly happened in a simulation, and what gold may call it."""
+
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any, Final
+
+from tests.scenarios import Scenario
+
+CAUSES_OF: Final[Mapping[str, frozenset[str]]] = {
+    "MEMBER_JOINED": frozenset({"MEMBER_JOINED", "FIRST"}),
+    "STATIC_MEMBER_BACK": frozenset({"MEMBER_JOINED", "FIRST", "STATIC_MEMBER_REPLACED"}),
+    "STATIC_MEMBER_AWAY": frozenset({"STATIC_MEMBER_AWAY"}),
+    "MEMBER_LEFT": frozenset({"MEMBER_LEFT"}),
+    "POLL_EXPIRED": frozenset({"MEMBER_LEFT"}),  # it leaves in its own name
+    "SESSION_EXPIRED": frozenset({"MEMBER_EXPIRED"}),
+    "REBALANCE_EXPIRED": frozenset({"MEMBER_EXPIRED"}),
+    "TOPIC_CHANGED": frozenset({"PARTITIONS_CHANGED"}),
+    "PARTITIONS_CHANGED": frozenset({"PARTITIONS_CHANGED"}),
+    "SUBSCRIPTION_CHANGED": frozenset({"SUBSCRIPTION_CHANGED"}),
+}
+"""What truly happened -> what gold may call it."""
+LEAVING: Final = frozenset({"MEMBER_LEFT", "POLL_EXPIRED", "SESSION_EXPIRED", "REBALANCE_EXPIRED"})
+"""Of these the log may not show which it was: then gold says UNKNOWN."""
+FOLLOW_UP: Final = "REVOKED_PARTITIONS"
+NO_CLAIM: Final = frozenset({"UNKNOWN", "GROUP_EMPTIED"})
+"""They say that members went, and not why."""
+ARCHIVED_AS: Final = {
+    "RETENTION": "AGED_OUT",
+    "REJECTED": "REJECTED",
+    "DELIVERY_LIMIT": "DELIVERY_LIMIT",
+    "GAP": "GAP",
+}
+HAND_BACKS: Final = {
+    "ACKNOWLEDGE": "RELEASED",
+    "LOCK_TIMEOUT": "LOCK_TIMEOUT",
+    "RELEASE": "SESSION_CLOSED",
+}
+"""What a share partition's leader did -> how gold names a hand-back."""
+RETRIED_MS: Final = 10_000
+"""From the truth's time of a write to that of its record: a write is tried again while its leader is away."""
+
+Place = tuple[str, str, int, int]
+"""Group, topic, partition and offset."""
+
+
+def ms(at: datetime) -> int:
+    return round(at.timestamp() * 1000)
+
+
+def distance(one_ms: int, other_ms: int) -> int:
+    return abs(one_ms - other_ms)
+
+
+def places(facts: Mapping[str, Any], group: str) -> Iterator[Place]:
+    for offset in range(facts["first_offset"], facts["last_offset"] + 1):
+        yield group, facts["topic"], facts["partition"], offset
+
+
+def true_owners(judged: Scenario) -> set[tuple[str, str, int, str, int]]:
+    """Group, topic, partition, member id, and from when, as coordinators wrote it."""
+    found = set()
+    by_group: dict[str, dict[tuple[str, int], str]] = defaultdict(dict)
+    others = {line["group"] for line in judged.truth("tasks")}
+    for line in judged.truth("generations"):
+        if line["group_type"] == "SHARE":
+            others.add(line["group"])
+        if line["group_type"] != "CLASSIC":
+            continue
+        owners = {
+            (topic, number): member_id
+            for member_id, member in line["members"].items()
+            for topic, numbers in member["assignment"]
+            for number in numbers
+        }
+        for at, member_id in owners.items():
+            if by_group[line["group"]].get(at) != member_id:
+                found.add((line["group"], *at, member_id, line["ts_ms"]))
+        by_group[line["group"]] = owners
+    names = {line["topic_id"]: line["topic"] for line in judged.truth("topics")}
+    by_member: dict[tuple[str, str], set[tuple[str, int]]] = defaultdict(set)
+    for line in judged.truth("assignments"):
+        if line["group"] in others:  # a share partition has no single owner
+            continue
+        key = (line["group"], line["member_id"])
+        is_there = line["member_epoch"] is not None
+        assigned = (
+            {(names[topic_id], it) for topic_id, numbers in line["assigned"] for it in numbers} if is_there else set()
+        )
+        found |= {(line["group"], *at, line["member_id"], line["ts_ms"]) for at in assigned - by_member[key]}
+        by_member[key] = assigned
+    return found
+
+
+def found_owners(judged: Scenario) -> set[tuple[str, str, int, str, int]]:
+    """The same as gold has it."""
+    return {
+        (row["group_id"], row["topic"], row["partition"], row["member_id"], ms(row["valid_from"]))
+        for row in judged.rows("gold.partition_owners")
+        if row["group_type"] != "STREAMS"  # the truth has their tasks
+    }
+
+
+def true_reasons(judged: Scenario) -> tuple[dict[tuple[str, int], set[str]], set[tuple[str, int]]]:
+    """Why each generation came, and who was thrown out as it did; and in which ones a topic changed unseen."""
+    reasons: dict[tuple[str, int], set[str]] = defaultdict(set)
+    hidden = set()
+    before: dict[str, Mapping[str, Any]] = defaultdict(dict)
+    for line in judged.truth("generations"):
+        group, key = line["group"], (line["group"], line["generation"])
+        reasons[key].update(cause["reason"] for cause in line["causes"])
+        excused = {cause["client_id"] for cause in line["causes"] if cause["reason"] in LEAVING}
+        gone = [member for member_id, member in before[group].items() if member_id not in line["members"]]
+        if line["group_type"] == "CLASSIC":
+            if any(member["client_id"] not in excused and member["instance_id"] is None for member in gone):
+                reasons[key].add("SESSION_EXPIRED")  # or it did not join again: both are an expiry
+            if _assigned(before[group]) == _assigned(line["members"]):
+                hidden.add(key)  # as where only racks changed
+        before[group] = line["members"]
+    return reasons, hidden
+
+
+def _assigned(members: Mapping[str, Any]) -> set[tuple[str, int]]:
+    return {
+        (topic, number) for member in members.values() for topic, numbers in member["assignment"] for number in numbers
+    }
+
+
+def true_redeliveries(judged: Scenario) -> dict[tuple[Place, int], str]:
+    """Writes of share state in which an offset was available again, or counted more deliveries than the write before:
+    (place, time) -> what gold may name it."""
+    found = {}
+    counts: dict[Place, int] = {}
+    for line in judged.truth("share_writes"):
+        for first, last, state, count in line["state_batches"]:
+            for offset in range(first, last + 1):
+                place = (line["group"], line["topic"], line["partition"], offset)
+                known = counts.get(place, 0)
+                if state == "AVAILABLE" and count:
+                    found[place, line["ts_ms"]] = HAND_BACKS.get(line["cause"], line["cause"])
+                elif count > max(known, 1):
+                    found[place, line["ts_ms"]] = ""
+                counts[place] = count
+    return found

@@ -1,0 +1,152 @@
+"""simulate, nightly, and the truth, for clusters at random: owners, redeliveries and archived records are the true
+ones; of what gold claims, CERTAIN is never wrong, and LIKELY at least 19 times in 20.
+"""
+
+import json
+import os
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+
+from jobs.operations.simulate import simulate
+from tests.cases.random_clusters import scenario_text
+from tests.cases.scenario_truth import (
+    ARCHIVED_AS,
+    CAUSES_OF,
+    FOLLOW_UP,
+    NO_CLAIM,
+    RETRIED_MS,
+    Place,
+    distance,
+    found_owners,
+    ms,
+    places,
+    true_owners,
+    true_reasons,
+    true_redeliveries,
+)
+from tests.conftest import REPORT_LINE
+from tests.scenarios import Scenario
+
+CLUSTERS: Final = int(os.environ.get("CLUSTERS", "3"))
+"""`make fuzz` tries 300."""
+FIRST_SEED: Final = int(os.environ.get("FIRST_CLUSTER", "0"))
+LIKELY_LEAST: Final = 0.95
+LIKELY_COUNT: Final = 40
+"""So many claims show a share."""
+UNWRITTEN: Final = frozenset({"UNSEEN"})
+"""Causes of what was given up and is in no record: aborted transactions too, which the truth does not list."""
+COUNT_LOST: Final = "COUNT_LOST"
+"""Delivered before another leader loaded the share partition, and once more after it: no write of state counts both."""
+
+
+class Claim(NamedTuple):
+    """What a row of gold says was the reason of something."""
+
+    cause: str
+    method: str
+    confidence: str
+    place: tuple[object, ...]
+    is_true: bool
+
+
+def lived(seed: int, folder: Path) -> Scenario:
+    """A cluster's logs, their truth, and a night over them."""
+    life = Scenario(f"story-{seed}", folder / str(seed))
+    life.root.mkdir(parents=True)
+    file = life.root / "scenario.toml"
+    file.write_text(scenario_text(seed), encoding="utf-8")
+    simulate(str(file), str(life.folder))
+    night = life.ledger.night(life.folder / "logs")
+    (life.root / "night.json").write_text(json.dumps([night.exit_code, night.lines, night.facts]), encoding="utf-8")
+    return life
+
+
+def claimed_causes(life: Scenario) -> Iterator[Claim]:
+    """Why groups rebalanced. Several operations of a group in one batch and one millisecond are one to the log."""
+    reasons, _ = true_reasons(life)
+    merged: dict[tuple[str, int], set[str]] = {}
+    last: dict[tuple[str, int], set[str]] = {}
+    for line in life.truth("generations"):
+        key, moment = (line["group"], line["generation"]), (line["group"], line["ts_ms"])
+        merged[key] = last[moment] = last.get(moment, set()) | reasons[key]
+    for row in life.rows("gold.rebalances"):
+        true = merged.get((row["group_id"], row["to_generation"]), set())
+        allowed = set().union(*(CAUSES_OF.get(reason, frozenset({reason})) for reason in true))
+        ways = zip(row["causes"], row["cause_methods"], row["cause_confidences"], strict=True)
+        joined = {"MEMBER_JOINED"} if row["members_joined"] else set()  # while others did, as the log shows
+        for cause, method, confidence in ways:
+            is_follow_up = method == "COOPERATIVE_FOLLOW_UP" and FOLLOW_UP in true
+            if cause not in NO_CLAIM:
+                is_true = is_follow_up or cause in allowed | joined
+                yield Claim(cause, method, confidence, (row["group_id"], row["to_generation"], *true), is_true)
+
+
+def claimed_ends(life: Scenario) -> Iterator[Claim]:
+    """Why share groups gave records up. Each one that the state shows was."""
+    why = {place: line["why"] for line in life.truth("archived") for place in places(line, line["group"])}
+    written: dict[tuple[str, str, int], int] = defaultdict(int)
+    for line in life.truth("share_writes"):
+        share_partition = line["group"], line["topic"], line["partition"]
+        written[share_partition] = max(written[share_partition], line["start_offset"])
+    found = set[Place]()
+    for row in life.rows("gold.archived_records"):
+        for place in places(row, row["group_id"]):
+            found.add(place)
+            assert place in why or row["cause"] in UNWRITTEN, (place, row)
+            if row["likely_cause"] is not None and place in why:
+                names = {ARCHIVED_AS.get(why[place], why[place])}
+                if why[place] == "GAP":
+                    names.add("TRANSACTION_MARKER")
+                yield Claim(row["likely_cause"], row["method"], row["confidence"], place, row["likely_cause"] in names)
+    unwritten = {place for place, reason in why.items() if reason == "RETENTION" and place[3] >= written[place[:3]]}
+    assert why.keys() - found == unwritten - found
+
+
+def claimed_hand_backs(life: Scenario) -> Iterator[Claim]:
+    """How deliveries ended. Each redelivery that the state shows was."""
+    true = true_redeliveries(life)
+    times: dict[Place, dict[int, str]] = defaultdict(dict)
+    for (place, at_ms), why in true.items():
+        times[place][at_ms] = why
+    timeouts: dict[Place, list[int]] = defaultdict(list)
+    for line in life.truth("lock_timeouts"):
+        for place in places(line, line["group"]):
+            timeouts[place].append(line["ts_ms"])
+    seen: set[tuple[Place, int]] = set()
+    for row in life.rows("gold.redeliveries"):
+        at = ms(row["at"])
+        for place in places(row, row["group_id"]):
+            near = [it for it in sorted(times[place], key=partial(distance, at))[:1] if distance(at, it) <= RETRIED_MS]
+            assert near or row["cause"] == COUNT_LOST, (place, row)
+            seen |= {(place, at_ms) for at_ms in near}
+            if row["likely_cause"] is not None:
+                is_late = row["likely_cause"] == "LOCK_TIMEOUT" and any(at_ms <= at for at_ms in timeouts[place])
+                is_true = is_late or row["likely_cause"] in {times[place][at_ms] for at_ms in near}
+                yield Claim(row["likely_cause"], row["method"], row["confidence"], place, is_true)
+    assert true.keys() == seen
+
+
+def test_gold_is_true(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """All that its tables list, and nothing else; and the reasons it gives."""
+    counts: Counter[tuple[str, bool]] = Counter()
+    wrong = []
+    for seed in range(FIRST_SEED, FIRST_SEED + CLUSTERS):
+        life = lived(seed, tmp_path)
+        assert life.night.exit_code == 0, life.name
+        assert found_owners(life) == true_owners(life), life.name
+        for claim in (*claimed_causes(life), *claimed_ends(life), *claimed_hand_backs(life)):
+            counts[claim.confidence, claim.is_true] += 1
+            if not claim.is_true and claim.confidence != "GUESS":
+                wrong.append((life.name, claim))
+    for confidence in ("CERTAIN", "LIKELY", "GUESS"):
+        right = counts[confidence, True]
+        line = f"{CLUSTERS} random clusters: {confidence} {right} of {right + counts[confidence, False]} right"
+        request.node.user_properties.append((REPORT_LINE, line))
+    assert [(name, claim) for name, claim in wrong if claim.confidence == "CERTAIN"] == []
+    likely_count = counts["LIKELY", True] + counts["LIKELY", False]
+    assert likely_count < LIKELY_COUNT or counts["LIKELY", True] >= LIKELY_LEAST * likely_count, wrong
