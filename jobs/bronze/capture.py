@@ -15,7 +15,7 @@ any crash. Damaged batches have files of their own, since the offsets in a damag
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
+from datetime import datetime, timedelta
 from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
@@ -97,6 +97,7 @@ def capture(
 
     Raises SourceError for a source that is not there, CaptureConflict when another capture of the cluster was faster.
     """
+    began = perf_counter()
     if settings.copied_at_ms is not None and settings.copied_at_ms > epoch_ms(captured_at):
         raise ArgumentError(
             f"--copied-at {time_text(settings.copied_at_ms)} lies ahead of this run, which began at "
@@ -127,10 +128,11 @@ def capture(
     )
     if settings.broker_address is None:
         return summary
-    # the run may have begun long before
     from jobs.bronze.cluster_watch import watch_once  # noqa: PLC0415  (files need not load Kafka's client)
 
-    return replace(summary, notes=(*summary.notes, *watch_once(warehouse, settings, datetime.now(UTC))))
+    # reading the logs may have taken long
+    asked_at = captured_at + timedelta(seconds=perf_counter() - began)
+    return replace(summary, notes=(*summary.notes, *watch_once(warehouse, settings, asked_at)))
 
 
 def _capture_all(

@@ -227,7 +227,9 @@ def left_within_timeouts(case: str) -> SmallLog:
 CONFIDENCES = ("GUESS", "LIKELY", "CERTAIN")
 
 
-@pytest.mark.parametrize("case", ["plain", "format 1", "unreadable", "gap"])
+@pytest.mark.parametrize(
+    "case", [*(pytest.param(case, marks=takes_minutes) for case in ("plain", "format 1")), "unreadable", "gap"]
+)
 def test_the_audit_is_never_surer_than_nightly(spark: SparkSession, tmp_path: Path, case: str) -> None:
     """Records show no leaders: who went within its time-outs may have been away for longer by one clock. What a group
     has of unreadable records counts, and a warehouse's tables say all that nightly says. Records do not show which of
