@@ -266,6 +266,7 @@ def _text_of(path: str) -> str | None:
 
 
 def changed_ns(folder: str) -> int | None:
+    """When a folder was last changed (ns); None where it cannot be read."""
     try:
         return os.stat(folder).st_mtime_ns  # noqa: PTH116  (asked thousands of times a night: a Path costs more)
     except OSError:

@@ -37,7 +37,7 @@ CLUSTERS: Final = int(os.environ.get("CLUSTERS", "3"))
 FIRST_SEED: Final = int(os.environ.get("FIRST_CLUSTER", "0"))
 LIKELY_LEAST: Final = 0.95
 LIKELY_COUNT: Final = 40
-"""So many claims show a share."""
+"""Fewer claims say nothing about a share."""
 UNWRITTEN: Final = frozenset({"UNSEEN"})
 """Causes of what was given up and is in no record: aborted transactions too, which the truth does not list."""
 COUNT_LOST: Final = "COUNT_LOST"
