@@ -142,3 +142,20 @@ def true_redeliveries(judged: Scenario) -> dict[tuple[Place, int], str]:
                     found[place, line["ts_ms"]] = ""
                 counts[place] = count
     return found
+
+
+def redelivery_times(true: Mapping[tuple[Place, int], str]) -> dict[Place, dict[int, str]]:
+    """The same by place."""
+    times: dict[Place, dict[int, str]] = defaultdict(dict)
+    for (place, at_ms), why in true.items():
+        times[place][at_ms] = why
+    return times
+
+
+def lock_timeouts(judged: Scenario) -> dict[Place, list[int]]:
+    """When the locks of records timed out."""
+    timeouts: dict[Place, list[int]] = defaultdict(list)
+    for line in judged.truth("lock_timeouts"):
+        for place in places(line, line["group"]):
+            timeouts[place].append(line["ts_ms"])
+    return timeouts

@@ -23,8 +23,10 @@ from tests.cases.scenario_truth import (
     Place,
     distance,
     found_owners,
+    lock_timeouts,
     ms,
     places,
+    redelivery_times,
     true_owners,
     true_reasons,
     true_redeliveries,
@@ -110,13 +112,7 @@ def claimed_ends(life: Scenario) -> Iterator[Claim]:
 def claimed_hand_backs(life: Scenario) -> Iterator[Claim]:
     """How deliveries ended. Each redelivery that the state shows was."""
     true = true_redeliveries(life)
-    times: dict[Place, dict[int, str]] = defaultdict(dict)
-    for (place, at_ms), why in true.items():
-        times[place][at_ms] = why
-    timeouts: dict[Place, list[int]] = defaultdict(list)
-    for line in life.truth("lock_timeouts"):
-        for place in places(line, line["group"]):
-            timeouts[place].append(line["ts_ms"])
+    times, timeouts = redelivery_times(true), lock_timeouts(life)
     seen: set[tuple[Place, int]] = set()
     for row in life.rows("gold.redeliveries"):
         at = ms(row["at"])

@@ -2,7 +2,7 @@
 redeliveries and archived records of gold are the true ones, and all of them that the log can show.
 """
 
-from collections import Counter, defaultdict
+from collections import Counter
 from functools import partial
 from typing import Final
 
@@ -19,8 +19,10 @@ from tests.cases.scenario_truth import (
     Place,
     distance,
     found_owners,
+    lock_timeouts,
     ms,
     places,
+    redelivery_times,
     true_owners,
     true_reasons,
     true_redeliveries,
@@ -99,13 +101,7 @@ def test_redeliveries_are_the_true_ones(judged: Scenario, request: pytest.Fixtur
     """Each record that was handed back or given out again, as often as the log counts it, with its true cause where one
     is named."""
     true = true_redeliveries(judged)
-    times: dict[Place, dict[int, str]] = defaultdict(dict)
-    for (place, at_ms), why in true.items():
-        times[place][at_ms] = why
-    timeouts: dict[Place, list[int]] = defaultdict(list)
-    for line in judged.truth("lock_timeouts"):
-        for place in places(line, line["group"]):
-            timeouts[place].append(line["ts_ms"])
+    times, timeouts = redelivery_times(true), lock_timeouts(judged)
     seen: set[tuple[Place, int]] = set()
     made_up, misnamed, said = [], [], 0
     for row in judged.rows("gold.redeliveries"):

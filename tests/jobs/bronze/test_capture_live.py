@@ -1,6 +1,6 @@
 """Capture of a live log from fake brokers: what is asked for, what is lost, what joins. Tasks run without Spark."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from pathlib import Path
@@ -344,6 +344,23 @@ def test_a_running_capture_follows_a_log_that_was_cut(
     assert running._follow_cut(find_sources(settings).live, after) is after
 
 
+def continuing(
+    run: Capturing, kafka: FakeKafka, clock: Callable[[], datetime], say: Callable[[str], object]
+) -> ContinuousCapture:
+    """A continuous capture of the log, after a first one."""
+    values = {"bootstrap_servers": kafka.address, "cluster_id": "c", "topics": (TOPIC,)}
+    running = ContinuousCapture(
+        SESSION,
+        run.warehouse,
+        load_settings(values | {"warehouse": run.warehouse.root}, environment={}),
+        every_ms=1_000,
+        new_run=lambda: CaptureRun("c", "again", clock()),
+        steps=SimpleNamespace(say=say, facts={}, is_terminal=False),  # type: ignore[arg-type]
+    )
+    running._bronze = Bronze.load(run.warehouse, "c")
+    return running
+
+
 def test_what_another_cluster_at_the_address_says_is_not_of_the_ledger(run: Capturing, kafka: FakeKafka) -> None:
     """Its log ends before that of bronze, so nothing seems to be behind: no log partition is whole up to now for that,
     and none of its topics and end offsets are kept."""
@@ -352,28 +369,11 @@ def test_what_another_cluster_at_the_address_says_is_not_of_the_ledger(run: Capt
     kafka.cluster_id = "standby"
     kafka.logs[0] = [batch(0)]
     said: list[str] = []
-    settings = load_settings(
-        {
-            "bootstrap_servers": kafka.address,
-            "cluster_id": "c",
-            "warehouse": run.warehouse.root,
-            "topics": (TOPIC,),
-        },
-        environment={},
-    )
-    running = ContinuousCapture(
-        SESSION,
-        run.warehouse,
-        settings,
-        every_ms=1_000,
-        new_run=lambda: CaptureRun("c", "again", START + timedelta(days=9)),
-        steps=SimpleNamespace(say=said.append, facts={}, is_terminal=False),  # type: ignore[arg-type]
-    )
-    running._bronze = Bronze.load(run.warehouse, "c")
+    running = continuing(run, kafka, lambda: START + timedelta(days=9), said.append)
     running._watcher.tick()
     running._watcher.report()
     running._watcher.close()
-    notes = watch_once(run.warehouse, settings, START + timedelta(days=9))
+    notes = watch_once(run.warehouse, running._settings, START + timedelta(days=9))
     for text in (*said, *notes):
         assert "is of another Kafka cluster: its cluster id is standby" in text
     assert len(said) == 2
@@ -386,24 +386,7 @@ def test_a_log_is_whole_up_to_when_its_end_was_asked_for(run: Capturing, kafka: 
     """Not up to when the answer came: what was written meanwhile was not captured."""
     run()
     times = [START + timedelta(days=9), START + timedelta(days=9, minutes=1)]
-    settings = load_settings(
-        {
-            "bootstrap_servers": kafka.address,
-            "cluster_id": "c",
-            "warehouse": run.warehouse.root,
-            "topics": (TOPIC,),
-        },
-        environment={},
-    )
-    running = ContinuousCapture(
-        SESSION,
-        run.warehouse,
-        settings,
-        every_ms=1_000,
-        new_run=lambda: CaptureRun("c", "again", times[0]),
-        steps=SimpleNamespace(say=lambda _: None, facts={}, is_terminal=False),  # type: ignore[arg-type]
-    )
-    running._bronze = Bronze.load(run.warehouse, "c")
+    running = continuing(run, kafka, lambda: times[0], lambda _: None)
     kafka.on_any[ListOffsetsRequest.API_KEY] = [then(lambda _: times.pop(0))]
     running._watcher.report()
     running._watcher.close()
