@@ -145,8 +145,12 @@ class GenerationStart(NamedTuple):
         """Whether the group may have been deleted and created again between the two, and its generations fit by chance:
         all members are new, and records that would show it may be missing.
         """
-        joined_count = sum(event.event_type == "MEMBER_JOINED" for event in self.events)
-        return self.has_hole and self.had_members and 0 < self.member_count == joined_count
+        return self.has_hole and self.had_members and 0 < self.member_count == self.joined_count
+
+    @property
+    def joined_count(self) -> int:
+        """Number of members that joined with the operation."""
+        return sum(event.event_type == "MEMBER_JOINED" for event in self.events)
 
     def has(self, event_type: str) -> bool:
         """Whether the operation has an event of this type."""
@@ -202,11 +206,10 @@ def is_first_seen(step: GenerationStart) -> bool:
         return not step.row.is_contiguous and _has_unknown_epoch(step.previous, step.since_previous)
     if step.row.is_contiguous or step.has("GROUP_CONVERTED"):
         return False
-    joined_count = sum(event.event_type == "MEMBER_JOINED" for event in step.events)
     is_beginning = (
-        step.row.group_type != GroupType.CLASSIC and 1 <= step.row.generation <= FIRST_EPOCH + joined_count - 1
+        step.row.group_type != GroupType.CLASSIC and 1 <= step.row.generation <= FIRST_EPOCH + step.joined_count - 1
     )
-    return not (is_beginning and joined_count == step.member_count)
+    return not (is_beginning and step.joined_count == step.member_count)
 
 
 def _has_unknown_epoch(row: GenerationRow, events: Sequence[EventRow]) -> bool:

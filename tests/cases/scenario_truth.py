@@ -1,7 +1,7 @@
 """What truly happened in a simulation, and what gold may call it."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -142,6 +142,11 @@ def true_redeliveries(judged: Scenario) -> dict[tuple[Place, int], str]:
                     found[place, line["ts_ms"]] = ""
                 counts[place] = count
     return found
+
+
+def allowed_causes(true: Iterable[str]) -> set[str]:
+    """What gold may call the true reasons of a rebalance."""
+    return set().union(*(CAUSES_OF.get(reason, frozenset({reason})) for reason in true))
 
 
 def redelivery_times(true: Mapping[tuple[Place, int], str]) -> dict[Place, dict[int, str]]:

@@ -16,11 +16,11 @@ from jobs.operations.simulate import simulate
 from tests.cases.random_clusters import scenario_text
 from tests.cases.scenario_truth import (
     ARCHIVED_AS,
-    CAUSES_OF,
     FOLLOW_UP,
     NO_CLAIM,
     RETRIED_MS,
     Place,
+    allowed_causes,
     distance,
     found_owners,
     lock_timeouts,
@@ -78,7 +78,7 @@ def claimed_causes(life: Scenario) -> Iterator[Claim]:
         merged[key] = last[moment] = last.get(moment, set()) | reasons[key]
     for row in life.rows("gold.rebalances"):
         true = merged.get((row["group_id"], row["to_generation"]), set())
-        allowed = set().union(*(CAUSES_OF.get(reason, frozenset({reason})) for reason in true))
+        allowed = allowed_causes(true)
         ways = zip(row["causes"], row["cause_methods"], row["cause_confidences"], strict=True)
         joined = {"MEMBER_JOINED"} if row["members_joined"] else set()  # while others did, as the log shows
         for cause, method, confidence in ways:

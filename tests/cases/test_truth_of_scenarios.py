@@ -17,6 +17,7 @@ from tests.cases.scenario_truth import (
     NO_CLAIM,
     RETRIED_MS,
     Place,
+    allowed_causes,
     distance,
     found_owners,
     lock_timeouts,
@@ -71,7 +72,7 @@ def test_causes_are_the_true_ones(judged: Scenario, request: pytest.FixtureReque
     wrong, missed, right, true_count = [], [], 0, 0
     for row in rows:
         true = reasons[row["group_id"], row["to_generation"]]
-        allowed = set().union(*(CAUSES_OF.get(reason, frozenset({reason})) for reason in true))
+        allowed = allowed_causes(true)
         named = set()
         for cause, method, confidence in zip(
             row["causes"], row["cause_methods"], row["cause_confidences"], strict=True
