@@ -36,3 +36,9 @@ class EventLoop:
             self.event_count += 1
             action(*arguments)
         self.now_ms = end_ms
+
+    def run_pending(self, action: Action) -> None:
+        """Run the pending calls of one action, in their order; the time stays as it is."""
+        for *_, pending, arguments in sorted(self._heap):
+            if pending == action:
+                pending(*arguments)

@@ -573,6 +573,10 @@ class ShareLeaders:
                 self._copy_due(broker, served)
             self._pump(broker)
 
+    def settle(self) -> None:
+        """Deliver the responses of the share coordinators, so that the truth has each write that is in their log."""
+        self._loop.run_pending(self._on_response)
+
     def _on_broker_gone(self, broker_id: int) -> None:
         """The broker's state of share groups is lost, and other brokers lead its partitions."""
         broker = self._brokers.pop(broker_id, None)

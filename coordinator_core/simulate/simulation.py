@@ -118,6 +118,7 @@ class Simulation:
         self.loop.run_until(end_ms)
         self.heartbeats.wake_where(lambda _group_id: True)
         self.cluster.settle()
+        self.share_leaders.settle()
         self._record_end(end_ms)
         return Summary(
             self.scenario.name,
