@@ -24,6 +24,7 @@ from coordinator_core.confidence import CERTAIN, LIKELY
 from coordinator_core.history.rows import SUBSCRIPTIONS_APART, SUBSCRIPTIONS_TOGETHER, EventRow
 from coordinator_core.inference.clock import shown_at
 from coordinator_core.inference.life import NONE_MS, GroupLife
+from coordinator_core.inference.owners import OWNED
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.log.chunk import I8, I64, BoolArray
 from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
@@ -87,14 +88,11 @@ UNCLEAN: Final = (
 
 RULES: Final[Mapping[str, Rule]] = {
     # KAFKA-16147: a member that is given back a partition which it is about to revoke loses the partition's epoch, so
-    # the coordinator takes the partition for free. KAFKA-19862: a log read while the cleaner runs has the new owner's
-    # record, but not the record by which the old owner gave the partition up.
+    # the coordinator takes the partition for free.
     anomalies.DOUBLE_OWNER: Rule(
-        "A partition was given to a member while another member still owned it: both may have read it. In a log that "
-        "was compacted while it was read, the record by which the other gave it up may only be missing.",
-        "See bronze.coverage for COMPACTED ranges there. If there are none, take the records of the partition between "
-        "the two times as processed twice.",
-        ("KAFKA-16147", "KAFKA-19862"),
+        "A partition was given to a member while another member still owned it: both may have read it.",
+        "Take the records of the partition between the two times as processed twice.",
+        ("KAFKA-16147",),
     ),
     anomalies.CLASSIC_MEMBER_REPEATED: Rule(
         "One generation of a classic group names a member id or a group instance id twice.",
@@ -124,8 +122,8 @@ RULES: Final[Mapping[str, Rule]] = {
         ("KAFKA-21102",),
     ),
     GENERATION_FELL: Rule(
-        "A generation or group epoch is lower than the one before it, with no tombstone between: the group's deletion "
-        "is missing from the log, or a coordinator wrote that had lost what another one knew.",
+        "A generation or group epoch is lower than the one before it, with no tombstone between: a coordinator wrote "
+        "that had lost what another one knew.",
         UNCLEAN,
     ),
     EMBEDDED: Rule(
@@ -143,7 +141,7 @@ RULES: Final[Mapping[str, Rule]] = {
         category=CLIENT,
     ),
     OFFSETS_OUTLIVE_GROUP: Rule(
-        "A group was deleted and an offset committed before stayed in force: its tombstone is missing. A new group of "
+        "A group was deleted and an offset committed before stayed in force: no tombstone followed it. A new group of "
         "that id would go on from it.",
         "Before that group id is used again, delete the offset with kafka-consumer-groups --delete-offsets, or expect "
         "the new group to start there.",
@@ -378,11 +376,34 @@ def _from_events(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAno
         if event.event_type != "ANOMALY":
             continue
         code = event.details.get("code", OTHER)
+        if _is_explained(life, code, event):
+            continue
         rule = EMBEDDED if code.startswith(EMBEDDED) else code if code in RULES else OTHER
         # behind a missing part of the log, only what a record shows by itself contradicts anything
         is_proven = rule in OF_ONE_RECORD or not life.has_hole(-1, event.log_offset)
         confidence = CERTAIN if is_proven else LIKELY
         yield _of_event(life, event, rule, _details_of(code, event.details), "REPLAY", confidence)
+
+
+def _is_explained(life: GroupLife, code: str, event: EventRow) -> bool:
+    """Whether a record that may be missing between the two that contradict each other explains that. Between two
+    captures of a compacted log this is no break of a rule: the record was there, and nobody read it (KAFKA-19862).
+    """
+    if code == anomalies.DOUBLE_OWNER:  # the one by which the other owner gave the partition up
+        message = event.details.get("message", "")
+        places = [
+            row.from_log_offset
+            for row in life.assignments
+            if row.assignment in OWNED
+            and row.from_log_offset < event.log_offset
+            and (row.to_log_offset is None or row.to_log_offset > event.log_offset)
+            and message.startswith(f"{row.topic_id}-{row.partition} ")
+        ]
+        return life.has_hole(min(places, default=-1), event.log_offset)
+    if code == GENERATION_FELL:  # the deletion of the group
+        places = [row.from_log_offset for row in life.generations if row.from_log_offset < event.log_offset]
+        return life.has_hole(max(places, default=-1), event.log_offset)
+    return False
 
 
 def _of_event(life: GroupLife, event: EventRow, rule: str, details: str, method: str, confidence: str) -> LogAnomalyRow:
@@ -456,6 +477,8 @@ def _orphaned_offsets(life: GroupLife, events: Iterable[EventRow]) -> Iterator[L
                 # no offset was in force at the next commit: the tombstone is there, in the same operation
                 continue
             row = mine[last]
+            if life.has_hole(int(commits.applied_log_offset[row]), event.log_offset):
+                continue  # its tombstone may be missing
             details = f"offset {int(commits.committed_offset[row])} of log offset {int(commits.log_offset[row])}"
             of_group = _of_event(life, event, OFFSETS_OUTLIVE_GROUP, details, "NO_TOMBSTONE", LIKELY)
             yield of_group._replace(

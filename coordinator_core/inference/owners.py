@@ -59,7 +59,7 @@ def partition_owners(life: GroupLife) -> list[OwnerRow]:
         )
     ]
     rows.sort(key=lambda row: (row.topic or "", row.topic_id or "", row.partition, row.from_log_offset, row.member_id))
-    return _with_handovers(rows, _Targets(life.assignments), life.timeless, unread_places(life))
+    return _with_handovers(rows, life)
 
 
 def unread_places(life: GroupLife, to_log_offset: int = WHOLE) -> list[int]:
@@ -76,15 +76,17 @@ def is_gap_known(places: Sequence[int], from_log_offset: int, to_log_offset: int
     return bisect_left(places, from_log_offset) == bisect_left(places, to_log_offset)
 
 
-def _with_handovers(
-    rows: Sequence[OwnerRow], targets: "_Targets", timeless: Set[int], unread: Sequence[int]
-) -> list[OwnerRow]:
+def _with_handovers(rows: Sequence[OwnerRow], life: GroupLife) -> list[OwnerRow]:
     """The rows with the gap before each interval, marked if two members owned a partition at the same time. The
     length of a gap is known where both of its ends have a time, and all assignments between them are known.
+
+    If records between two owners may be missing, so is the one by which the first owner gave the partition up
+    (KAFKA-19862): that was before the second one got it, and its interval ends there.
 
     Classic groups identify a topic by name, others by id: where the name of the id is known, an interval after a
     conversion continues the one before it.
     """
+    targets, timeless, unread = _Targets(life.assignments), life.timeless, unread_places(life)
     marked = list(rows)
     latest: dict[tuple[str, int], int] = {}
     """Partition -> the interval so far with the latest end."""
@@ -97,8 +99,11 @@ def _with_handovers(
             continue
         previous = rows[before]
         if previous.to_log_offset is None or row.from_log_offset < previous.to_log_offset:
-            marked[before] = marked[before]._replace(is_double=True)
-            marked[index] = marked[index]._replace(is_double=True)
+            if not life.has_hole(previous.from_log_offset, row.from_log_offset):
+                marked[before] = marked[before]._replace(is_double=True)
+                marked[index] = marked[index]._replace(is_double=True)
+            elif _ends_later(row, previous):
+                marked[before] = _ended(marked[before], row)
         elif (
             is_time(previous.valid_to)
             and is_time(row.valid_from)
@@ -111,6 +116,12 @@ def _with_handovers(
         if _ends_later(row, previous):
             latest[key] = index
     return marked
+
+
+def _ended(row: OwnerRow, by: OwnerRow) -> OwnerRow:
+    """An interval that ended when another one began, at the latest."""
+    valid_to = max(row.valid_from, by.valid_from)
+    return row._replace(to_log_offset=by.from_log_offset, valid_to=valid_to, to_generation=by.from_generation)
 
 
 class _Targets:

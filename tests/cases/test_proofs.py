@@ -33,6 +33,7 @@ from tests.cases.test_certain import (
 from tests.cases.test_lag_of_topics_made_again import sampled
 from tests.cases.test_share_holes import limits
 from tests.cases.test_times import gold
+from tests.coordinator_core.group_records import T1
 from tests.jobs.in_process import in_process
 
 HOUR_MS = 3_600_000
@@ -160,15 +161,52 @@ def test_what_a_start_offset_passed_behind_a_gap(
 
 
 def test_a_broken_rule_behind_a_gap(ledger: Ledger, tmp_path: Path) -> None:
-    """A group was deleted, which nobody saw, and made again: no coordinator broke a rule for certain."""
+    """Groups were deleted, which nobody saw, and made again: no coordinator broke a rule by that. One whose generation
+    falls behind it broke one, but not for certain."""
     first, second = SmallLog(), SmallLog()
     first.generation("g", 7, {"m": (0,)}, NOON_MS)
+    first.commit("g", 0, 5, NOON_MS)
     second.skip(40)
     second.generation("g", 1, {"m": (0,)}, NOON_MS + MINUTE_MS)
-    second.generation("whole", 7, {"m": (0,)}, NOON_MS + 2 * MINUTE_MS)
+    second.generation("behind", 7, {"m": (0,)}, NOON_MS + 2 * MINUTE_MS)
+    second.generation("behind", 6, {"m": (0,)}, NOON_MS + 3 * MINUTE_MS)
+    second.group_record(RecordType.GROUP_METADATA, {"group": "g"}, None, NOON_MS + 4 * MINUTE_MS)
     with_gap(ledger, tmp_path, first, second)
-    found = {row["rule"]: row["confidence"] for row in ledger.rows("gold.log_anomalies")}
-    assert found == {"GENERATION_FELL": "LIKELY"}
+    found = [(row["group_id"], row["rule"], row["confidence"]) for row in ledger.rows("gold.log_anomalies")]
+    assert found == [("behind", "GENERATION_FELL", "LIKELY")]
+
+
+def owning(log: SmallLog, member_id: str, epoch: int, partitions: tuple[int, ...], at_ms: int) -> None:
+    """A member of a consumer group, and what it is assigned."""
+    key = {"group_id": "g", "member_id": member_id}
+    log.group_record(RecordType.CONSUMER_GROUP_MEMBER_METADATA, key, {"client_id": member_id}, at_ms)
+    log.group_record(RecordType.CONSUMER_GROUP_METADATA, {"group_id": "g"}, {"epoch": epoch}, at_ms)
+    assigned = ({"topic_id": T1, "partitions": partitions},) if partitions else ()
+    value = {"member_epoch": epoch, "previous_member_epoch": epoch - 1, "assigned_partitions": assigned}
+    log.group_record(RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, key, value, at_ms)
+
+
+@pytest.mark.parametrize(("cleaned", "goes_on"), [(0, True), (3, True), (3, False)])
+def test_an_owner_whose_revocation_was_compacted_between_two_nights(
+    ledger: Ledger, tmp_path: Path, cleaned: int, goes_on: bool
+) -> None:
+    """KAFKA-19862: of `a` the first night read that it owns the partition, and the second one only what it did after
+    another member had got it. Both did not own it at a time, and no coordinator broke a rule; where no record is
+    missing, one did."""
+    log = SmallLog()
+    owning(log, "a", 2, (0,), NOON_MS)
+    ledger.night(log.write(tmp_path / "before"), number=1)
+    log.skip(cleaned)
+    owning(log, "b", 4, (0,), NOON_MS + MINUTE_MS)
+    if goes_on:
+        owning(log, "a", 5, (), NOON_MS + 2 * MINUTE_MS)
+    ledger.night(log.write(tmp_path / "after"), number=2)
+    first, second = sorted(ledger.rows("gold.partition_owners"), key=lambda row: int(row["from_log_offset"]))
+    assert (first["is_double"], second["is_double"]) == (not cleaned, not cleaned)
+    assert (first["to_log_offset"] == second["from_log_offset"]) == bool(cleaned)
+    assert second["gap_before_ms"] is None
+    rules = [(row["rule"], row["confidence"]) for row in ledger.rows("gold.log_anomalies")]
+    assert rules == ([] if cleaned else [("DOUBLE_OWNER", "CERTAIN")])
 
 
 @pytest.mark.parametrize(("missing", "confidence"), [(0, "CERTAIN"), (3, "LIKELY")])
