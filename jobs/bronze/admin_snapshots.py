@@ -5,6 +5,7 @@ from typing import Any, Final, NamedTuple
 
 from coordinator_core.history.rows import TopicName
 from coordinator_core.inference.configs import ALL_BROKERS, BROKER
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from schemas.tables.bronze import CONFIGS, TOPICS
@@ -39,27 +40,25 @@ def admin_snapshot_versions(warehouse: Warehouse) -> AdminSnapshotVersions:
     return AdminSnapshotVersions(warehouse.version(TOPICS), warehouse.version(CONFIGS))
 
 
-def newest(
-    warehouse: Warehouse, table: Table, cluster_id: str, key: Sequence[str]
-) -> dict[tuple[str, ...], dict[str, Any]]:
+def newest(tables: ClusterTables, table: Table, key: Sequence[str]) -> dict[tuple[str, ...], dict[str, Any]]:
     """The newest row of each key; of rows with the same time, the one that is not deleted."""
-    rows = warehouse.read(table, where={"cluster_id": cluster_id}).to_pylist()
+    rows = tables.read(table).to_pylist()
     rows.sort(key=lambda row: (row["observed_at"], not row.get("is_deleted")))
     return {tuple(row[name] for name in key): row for row in rows}
 
 
-def first_topic_ids(warehouse: Warehouse, cluster_id: str) -> dict[str, str]:
+def first_topic_ids(tables: ClusterTables) -> dict[str, str]:
     """The id of each topic, by name, as it was first observed."""
-    rows = warehouse.read(TOPICS, ["topic", "topic_id", "observed_at"], where={"cluster_id": cluster_id}).to_pylist()
+    rows = tables.read(TOPICS, ["topic", "topic_id", "observed_at"]).to_pylist()
     rows.sort(key=lambda row: row["observed_at"], reverse=True)
     return {row["topic"]: row["topic_id"] for row in rows}
 
 
-def admin_topics(warehouse: Warehouse, cluster_id: str, version: int) -> tuple[list[TopicName], dict[str, int]]:
+def admin_topics(tables: ClusterTables, version: int) -> tuple[list[TopicName], dict[str, int]]:
     """Names of topic ids, each from when it was first observed, and when ids were found to be gone (epoch ms)."""
     if version < 0:
         return [], {}
-    rows = warehouse.read(TOPICS, where={"cluster_id": cluster_id}, version=version).to_pylist()
+    rows = tables.read(TOPICS, version=version).to_pylist()
     rows.sort(key=lambda row: (row["observed_at"], row["topic_id"]))
     names: dict[str, TopicName] = {}
     deleted: dict[str, int] = {}
@@ -73,11 +72,11 @@ def admin_topics(warehouse: Warehouse, cluster_id: str, version: int) -> tuple[l
     return list(names.values()), deleted
 
 
-def admin_configs(warehouse: Warehouse, cluster_id: str, version: int) -> list[ObservedConfig]:
+def admin_configs(tables: ClusterTables, version: int) -> list[ObservedConfig]:
     """Changes of configs, by time: one for all brokers where they agree, else one for each broker."""
     if version < 0:
         return []
-    rows = warehouse.read(CONFIGS, where={"cluster_id": cluster_id}, version=version).to_pylist()
+    rows = tables.read(CONFIGS, version=version).to_pylist()
     observed = [
         ObservedConfig(
             row["resource_type"], row["resource_name"], row["name"], row["value"], epoch_ms(row["observed_at"])

@@ -37,6 +37,7 @@ from jobs.bronze.tasks import run_task
 from jobs.bronze.work import CaptureTask, TaskDone, TopicCount
 from jobs.bronze.writer import CaptureRun
 from jobs.console.output import time_text
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import delete_folder
 from jobs.delta.other_writers import refuse_older_bronze
 from jobs.delta.times import epoch_ms, to_datetime
@@ -105,20 +106,20 @@ def capture(
         )
     sources = find_sources(settings)
     identities_of(sources)  # sources that contradict each other are refused before a table is created
-    refuse_older_bronze(warehouse, settings.cluster_id)
-    bronze = Bronze.load(warehouse, settings.cluster_id)
+    tables = ClusterTables(warehouse, settings.cluster_id)
+    refuse_older_bronze(tables)
+    bronze = Bronze.load(tables)
     identities = check_sources(warehouse, bronze, sources)
-    refuse_other_logs(sources.live, bronze, first_topic_ids(warehouse, settings.cluster_id))
+    refuse_other_logs(sources.live, bronze, first_topic_ids(tables))
     run = CaptureRun(settings.cluster_id, capture_id, captured_at)
     summary, dumped = _capture_all(session, warehouse, settings, bronze, sources, run)
     summary = replace(summary, notes=(*summary.notes, *other_names(warehouse, bronze, identities)))
-    keep_identities(warehouse, settings.cluster_id, identities, captured_at)
+    keep_identities(tables, identities, captured_at)
     copied: list[LogPlace] = [*sources.segments, *dumped] if settings.copied_at_ms is not None else []
     if settings.copied_at_ms is not None:
-        require_copied_behind_records(warehouse, settings.cluster_id, copied, settings.copied_at_ms)
+        require_copied_behind_records(tables, copied, settings.copied_at_ms)
     keep_log_partitions(
-        warehouse,
-        settings.cluster_id,
+        tables,
         copied=copied,
         copied_at=None if settings.copied_at_ms is None else to_datetime(settings.copied_at_ms),
         found=[*sources.segments, *dumped],
@@ -147,7 +148,7 @@ def _capture_all(
     try:
         unpacked = unpack_dumps(settings, staging=staging, run_all=partial(run_tasks, session))
         sources = replace(sources, dumps=unpacked)
-        _refuse_numbered_dumps(warehouse, settings.cluster_id, sources)
+        _refuse_numbered_dumps(ClusterTables(warehouse, settings.cluster_id), sources)
         refuse_other_dumps(warehouse, bronze, sources)
         return capture_logs(session, warehouse, settings, bronze, sources, run)[0], sources.all_dumps
     finally:
@@ -239,6 +240,7 @@ def capture_logs(
     # Quarantine is committed first and coverage last. After a crash between them the next run finds the same rows again
     # and replaces them, and a segment is read again until coverage contains it.
     versions = dict(bronze.versions)
+    tables = ClusterTables(warehouse, bronze.cluster_id)
     copies = _copies_after(bronze, done)
     quarantine = QuarantineMerge.load(warehouse, bronze, done)
     merged = merged_coverage(
@@ -246,11 +248,11 @@ def capture_logs(
     )
     is_written, still_open = write_quarantine(warehouse, bronze, done, quarantine, merged, run)
     versions[QUARANTINE.full_name] += is_written
-    copies.write_lineages(warehouse, bronze.cluster_id, app_id, bronze.copies)
-    copies.write_dumped(warehouse, bronze.cluster_id, app_id, bronze.copies)
+    copies.write_lineages(tables, app_id, bronze.copies)
+    copies.write_dumped(tables, app_id, bronze.copies)
     changed = _least_changed(done)
     if changed:
-        write_rewrites(warehouse, bronze.cluster_id, version, changed, run.captured_at)
+        write_rewrites(tables, version, changed, run.captured_at)
     files = [file for result in done for file in result.files]
     bronze_version = warehouse.version(RECORD_BATCHES)
     if files or removed:
@@ -262,7 +264,7 @@ def capture_logs(
         bronze_version = committed.version
         versions[RECORD_BATCHES.full_name] = version
     versions[COVERAGE.full_name] += write_coverage(warehouse, bronze, merged)
-    copies.write_files(warehouse, bronze.cluster_id, app_id, bronze.copies)
+    copies.write_files(tables, app_id, bronze.copies)
     holes = tuple(coverage_rows.holes(merged))
     # count all open rows, also those of files that this run did not read
     codes = Counter(row["code"] for row in still_open if not row["message"].endswith(TORN_TAIL))
@@ -279,7 +281,7 @@ def capture_logs(
         ),
     )
     if removed:
-        return summary, Bronze.load(warehouse, bronze.cluster_id)
+        return summary, Bronze.load(tables)
     return summary, replace(bronze.after(done, merged, versions), copies=copies)
 
 
@@ -322,7 +324,7 @@ def _unpacking(dumps: "Unpacked", run: CaptureRun) -> TaskDone:
     return TaskDone(quarantine=rows, read_sources=dict.fromkeys(dumps.sources, 0))
 
 
-def _refuse_numbered_dumps(warehouse: Warehouse, cluster_id: str, sources: Sources) -> None:
+def _refuse_numbered_dumps(tables: ClusterTables, sources: Sources) -> None:
     """Raise SourceError where records without offsets would meet other records: their numbers are not offsets of the
     log."""
     numbered = {log.topic: log.uri for log in sources.all_dumps if not log.has_offsets}
@@ -332,7 +334,7 @@ def _refuse_numbered_dumps(warehouse: Warehouse, cluster_id: str, sources: Sourc
     others += [(log.topic, "") for log in sources.segments]
     others += [(log.topic, "") for log in sources.live]
     # Delta's statistics keep only a prefix of a string, so the column itself is read
-    rows = warehouse.read(RECORD_BATCHES, ["topic", "source"], where={"cluster_id": cluster_id})
+    rows = tables.read(RECORD_BATCHES, ["topic", "source"])
     captured = rows.group_by(["topic", "source"], use_threads=False).aggregate([])
     others += zip(captured["topic"].to_pylist(), captured["source"].to_pylist(), strict=True)
     for topic, source in others:

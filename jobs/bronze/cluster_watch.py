@@ -17,6 +17,7 @@ from coordinator_core.inference.configs import BROKER, GROUP, TOPIC
 from jobs.bronze.admin_snapshots import newest
 from jobs.bronze.identity import refuse_other_cluster
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.scanner import Scanner
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
@@ -45,14 +46,11 @@ class Reported:
 class ClusterWatch:
     """Asks one cluster. Use it from one thread."""
 
-    def __init__(
-        self, warehouse: Warehouse, cluster_id: str, broker: Broker, silver: "SilverTopics | None" = None
-    ) -> None:
-        self._warehouse = warehouse
-        self._cluster_id = cluster_id
+    def __init__(self, tables: ClusterTables, broker: Broker, silver: "SilverTopics | None" = None) -> None:
+        self._tables = tables
         self._broker = broker
         self._admin = Admin(broker)
-        self._silver = silver or SilverTopics(warehouse, cluster_id)
+        self._silver = silver or SilverTopics(tables)
 
     def sample_end_offsets(self, sampled_at: datetime) -> Reported:
         """Add the log start offset and the end offset of every partition of the topics that groups consume.
@@ -109,7 +107,7 @@ class ClusterWatch:
 
     def note_topics(self, observed_at: datetime) -> Reported:
         """Add topics that are new, have more partitions, or were deleted."""
-        last = newest(self._warehouse, TOPICS, self._cluster_id, ("topic_id",))
+        last = newest(self._tables, TOPICS, ("topic_id",))
         # brokers before 2.8 have no topic ids; replay then takes the names from commits
         found = {it.topic_id: it for it in self._admin.topics().values() if it.topic_id is not None}
         rows: list[dict[str, Any]] = []
@@ -136,7 +134,7 @@ class ClusterWatch:
         )
         refusals += sorted({f"configs of {kind.lower()}s: {refusal.why}" for (kind, _), refusal in refused.items()})
         key = ("resource_type", "resource_name", "name")
-        last = newest(self._warehouse, CONFIGS, self._cluster_id, key)
+        last = newest(self._tables, CONFIGS, key)
         rows: list[dict[str, Any]] = []
         found: dict[tuple[str, ...], Config] = {(it.resource_type, it.resource_name, it.name): it for it in configs}
         for place, config in sorted(found.items()):
@@ -160,12 +158,12 @@ class ClusterWatch:
         one."""
         if not rows:
             return 0
-        self._warehouse.ensure(table)
+        self._tables.warehouse.ensure(table)
         made = pa.Table.from_pylist(
-            [{**row, "cluster_id": self._cluster_id} for row in rows], schema=arrow_schema(table)
+            [{**row, "cluster_id": self._tables.cluster_id} for row in rows], schema=arrow_schema(table)
         )
-        app_id = f"watch/{self._cluster_id}"
-        committed = self._warehouse.write(table, made, app_id=app_id, version=version)
+        app_id = f"watch/{self._tables.cluster_id}"
+        committed = self._tables.warehouse.write(table, made, app_id=app_id, version=version)
         if committed.skipped:
             raise WarehouseError(
                 f"{table.full_name}: another capture of this cluster asked later than this one, or the clock went back"
@@ -178,13 +176,14 @@ def watch_once(warehouse: Warehouse, settings: Settings, asked_at: datetime) -> 
     the capture goes on without it."""
     address = settings.broker_address
     assert address is not None
+    tables = ClusterTables(warehouse, settings.cluster_id)
     notes: list[str] = []
     began = monotonic()
     with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
-        watch = ClusterWatch(warehouse, settings.cluster_id, broker)
+        watch = ClusterWatch(tables, broker)
         for ask in (watch.note_topics, watch.note_configs, watch.sample_end_offsets):
             try:
-                refuse_other_cluster(warehouse, settings.cluster_id, broker)
+                refuse_other_cluster(tables, broker)
                 now = asked_at + timedelta(seconds=monotonic() - began)
                 notes += (f"the cluster refused: {refused}" for refused in ask(now).refused)
             except JobError as error:
@@ -196,30 +195,27 @@ def watch_once(warehouse: Warehouse, settings: Settings, asked_at: datetime) -> 
 class SilverTopics:
     """Topics that groups consume, from silver; read again after each change of silver."""
 
-    warehouse: Warehouse
-    cluster_id: str
+    tables: ClusterTables
     _versions: dict[str, int] = field(default_factory=dict)
     _names: dict[str, set[str]] = field(default_factory=dict)
 
     def names(self) -> set[str]:
         found: set[str] = set()
         for table in CONSUMING_TABLES:
-            version = self.warehouse.version(table)
+            version = self.tables.warehouse.version(table)
             if self._versions.get(table.full_name) != version:
-                self._names[table.full_name] = _topics_of(self.warehouse, table, self.cluster_id)
+                self._names[table.full_name] = _topics_of(self.tables, table)
                 self._versions[table.full_name] = version
             found |= self._names[table.full_name]
         return found
 
 
-def _topics_of(warehouse: Warehouse, table: Table, cluster_id: str) -> set[str]:
+def _topics_of(tables: ClusterTables, table: Table) -> set[str]:
     """Distinct topics in a large table. The strings stay dictionary-encoded, as they are in the files."""
     has_types = "group_type" in table.column_names
     columns = ["topic", *(["group_type"] if has_types else [])]
     found: set[str] = set()
-    for file in warehouse.files(table):
-        if file.partition_values["cluster_id"] != cluster_id:
-            continue
+    for file in tables.files(table):
         with Scanner(file.path, columns) as scanner:
             for rows in scanner.row_groups(columns):
                 texts = rows["topic"]

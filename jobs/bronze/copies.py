@@ -20,9 +20,11 @@ from coordinator_core.log.copies import UNKNOWN_EPOCH, Lineage, has_no_epoch
 from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.quarantine import COPIES_DIFFER, COPIES_PART
 from jobs.delta.arrow_schemas import arrow_schema
-from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.warehouse import OVERWRITE
 from jobs.sources.segments import Segment
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
+from schemas.tables.declare import Table
 from schemas.tables.state import DUMP_OFFSETS, LEADER_EPOCHS, READ_FILES, REWRITES
 
 
@@ -107,11 +109,11 @@ class Copies:
     """Batches without a leader epoch where copies diverge; quarantine keeps their bytes."""
 
     @classmethod
-    def load(cls, warehouse: Warehouse, cluster_id: str) -> "Copies":
+    def load(cls, tables: ClusterTables) -> "Copies":
         """The state after the last capture."""
         seen: dict[LogPartition, dict[int, int]] = {}
         checkpoints: dict[LogPartition, list[tuple[int, int]]] = {}
-        for row in warehouse.read(LEADER_EPOCHS, where={"cluster_id": cluster_id}).to_pylist():
+        for row in tables.read(LEADER_EPOCHS).to_pylist():
             log, epoch = (row["topic"], row["partition"]), row["leader_epoch"]
             seen.setdefault(log, {})
             if row["is_checkpoint"]:
@@ -120,18 +122,18 @@ class Copies:
                 seen[log][epoch] = row["start_offset"]
         files: dict[LogPartition, dict[str, ReadFile]] = {}
         names = ("path", "size_bytes", "modified_at_ns", "base_offset", "last_offset", "end_position")
-        for row in warehouse.read(READ_FILES, where={"cluster_id": cluster_id}).to_pylist():
+        for row in tables.read(READ_FILES).to_pylist():
             file = ReadFile(*(row[name] for name in names))
             files.setdefault((row["topic"], row["partition"]), {})[file.path] = file
         lineages = {log: Lineage(epochs, tuple(sorted(checkpoints.get(log, ())))) for log, epochs in seen.items()}
         dumped: dict[LogPartition, list[DumpedRange]] = {}
-        for row in warehouse.read(DUMP_OFFSETS, where={"cluster_id": cluster_id}).to_pylist():
+        for row in tables.read(DUMP_OFFSETS).to_pylist():
             found = row["from_offset"], row["to_offset"], row["source"]
             dumped.setdefault((row["topic"], row["partition"]), []).append(found)
         left_out: dict[LogPartition, list[bytes]] = {}
         parted: dict[LogPartition, list[LeftOut]] = {}
         columns = ["topic", "partition", "code", "bytes", "message", "source"]
-        rows = warehouse.read(QUARANTINE, columns, where={"cluster_id": cluster_id})
+        rows = tables.read(QUARANTINE, columns)
         of_copies = pc.is_in(rows["code"], value_set=pa.array([COPIES_DIFFER, COPIES_PART]))
         for row in rows.filter(of_copies).to_pylist():
             place = row["topic"], row["partition"]
@@ -162,13 +164,13 @@ class Copies:
         cut = {log: self.lineages[log].without(batches) for log, batches in disproved.items() if log in self.lineages}
         return replace(self, lineages={**self.lineages, **cut}) if cut else self
 
-    def write_lineages(self, warehouse: Warehouse, cluster_id: str, app_id: str, before: "Copies") -> None:
+    def write_lineages(self, tables: ClusterTables, app_id: str, before: "Copies") -> None:
         """Commit leader epochs. This comes before bronze: an epoch that is known too early does no harm."""
         if self.lineages == before.lineages:
             return
         rows = [
             {
-                "cluster_id": cluster_id,
+                "cluster_id": tables.cluster_id,
                 "topic": topic,
                 "partition": partition,
                 "leader_epoch": epoch,
@@ -179,15 +181,15 @@ class Copies:
             for is_checkpoint, entries in ((False, sorted(lineage.seen.items())), (True, lineage.checkpoint))
             for epoch, offset in entries
         ]
-        _overwrite(warehouse, LEADER_EPOCHS, rows, cluster_id, app_id)
+        _overwrite(tables, LEADER_EPOCHS, rows, app_id)
 
-    def write_dumped(self, warehouse: Warehouse, cluster_id: str, app_id: str, before: "Copies") -> None:
+    def write_dumped(self, tables: ClusterTables, app_id: str, before: "Copies") -> None:
         """Commit the offsets of dumps. This comes before bronze, as for leader epochs."""
         if self.dumped == before.dumped:
             return
         rows = [
             {
-                "cluster_id": cluster_id,
+                "cluster_id": tables.cluster_id,
                 "topic": topic,
                 "partition": partition,
                 "from_offset": first,
@@ -197,18 +199,18 @@ class Copies:
             for (topic, partition), ranges in sorted(self.dumped.items())
             for first, last, source in ranges
         ]
-        _overwrite(warehouse, DUMP_OFFSETS, rows, cluster_id, app_id)
+        _overwrite(tables, DUMP_OFFSETS, rows, app_id)
 
-    def write_files(self, warehouse: Warehouse, cluster_id: str, app_id: str, before: "Copies") -> None:
+    def write_files(self, tables: ClusterTables, app_id: str, before: "Copies") -> None:
         """Commit the files read. This comes last: a file that an interrupted run read is read again."""
         if self.files == before.files:
             return
         rows = [
-            {"cluster_id": cluster_id, "topic": topic, "partition": partition, **asdict(file)}
+            {"cluster_id": tables.cluster_id, "topic": topic, "partition": partition, **asdict(file)}
             for (topic, partition), files in sorted(self.files.items())
             for _, file in sorted(files.items())
         ]
-        _overwrite(warehouse, READ_FILES, rows, cluster_id, app_id)
+        _overwrite(tables, READ_FILES, rows, app_id)
 
 
 def capture_application(cluster_id: str) -> str:
@@ -216,14 +218,14 @@ def capture_application(cluster_id: str) -> str:
 
 
 def write_rewrites(
-    warehouse: Warehouse, cluster_id: str, capture_version: int, changed: Mapping[LogPartition, int], at: datetime
+    tables: ClusterTables, capture_version: int, changed: Mapping[LogPartition, int], at: datetime
 ) -> None:
     """Record the first changed offset of each log partition, before this capture commits to bronze as
     `capture_version`.
     """
     rows = [
         {
-            "cluster_id": cluster_id,
+            "cluster_id": tables.cluster_id,
             "topic": topic,
             "partition": partition,
             "capture_version": capture_version,
@@ -232,15 +234,15 @@ def write_rewrites(
         }
         for (topic, partition), offset in sorted(changed.items())
     ]
-    app_id = capture_application(cluster_id)
-    version = 1 + warehouse.ensure_all((REWRITES,), app_id)[REWRITES.full_name]
+    app_id = capture_application(tables.cluster_id)
+    version = 1 + tables.warehouse.ensure_all((REWRITES,), app_id)[REWRITES.full_name]
     table = pa.Table.from_pylist(rows, schema=arrow_schema(REWRITES))
-    warehouse.write(REWRITES, table, app_id=app_id, version=version)
+    tables.warehouse.write(REWRITES, table, app_id=app_id, version=version)
 
 
-def last_capture(warehouse: Warehouse, cluster_id: str) -> int:
+def last_capture(tables: ClusterTables) -> int:
     """Number of the last capture that committed to bronze; -1: none did."""
-    return warehouse.last_version(RECORD_BATCHES, capture_application(cluster_id))
+    return tables.warehouse.last_version(RECORD_BATCHES, capture_application(tables.cluster_id))
 
 
 @dataclass(frozen=True, slots=True)
@@ -252,10 +254,10 @@ class Rewrites:
     """(number of the capture, first offset that changed)."""
 
     @classmethod
-    def load(cls, warehouse: Warehouse, cluster_id: str, capture_version: int) -> "Rewrites":
+    def load(cls, tables: ClusterTables, capture_version: int) -> "Rewrites":
         """The changes by captures up to `capture_version`."""
         changed: dict[LogPartition, list[tuple[int, int]]] = {}
-        for row in warehouse.read(REWRITES, where={"cluster_id": cluster_id}).to_pylist():
+        for row in tables.read(REWRITES).to_pylist():
             if row["capture_version"] <= capture_version:
                 place = row["topic"], row["partition"]
                 changed.setdefault(place, []).append((row["capture_version"], row["from_offset"]))
@@ -266,12 +268,11 @@ class Rewrites:
         return min((offset for version, offset in self.changed.get(log, ()) if version > capture_version), default=None)
 
 
-def _overwrite(
-    warehouse: Warehouse, table: Any, rows: Iterable[Mapping[str, Any]], cluster_id: str, app_id: str
-) -> None:
-    version = 1 + warehouse.ensure_all((table,), app_id)[table.full_name]
-    made = pa.Table.from_pylist([dict(row) for row in rows], schema=arrow_schema(table))
-    warehouse.write(table, made, app_id=app_id, version=version, mode=OVERWRITE, replace={"cluster_id": cluster_id})
+def _overwrite(tables: ClusterTables, table: Table, rows: list[dict[str, Any]], app_id: str) -> None:
+    version = 1 + tables.warehouse.ensure_all((table,), app_id)[table.full_name]
+    made = pa.Table.from_pylist(rows, schema=arrow_schema(table))
+    of_cluster = {"cluster_id": tables.cluster_id}
+    tables.warehouse.write(table, made, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster)
 
 
 NO_REWRITES: Final = Rewrites()

@@ -14,8 +14,8 @@ from coordinator_core.log.records import missing_offsets
 from coordinator_core.log_partitions import LogPartition
 from coordinator_core.plurals import counted
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms, to_datetime
-from jobs.delta.warehouse import Warehouse
 from jobs.sources.segments import DUMP, Segment, SegmentRead
 from schemas.tables.bronze import COVERAGE
 
@@ -344,10 +344,10 @@ def is_hole(topic: str, kind: str, reason: str | None, from_offset: int) -> bool
     return kind in HOLES and not (is_pruned and from_offset == 0)
 
 
-def hole_count(warehouse: Warehouse, cluster_id: str) -> int:
+def hole_count(tables: ClusterTables) -> int:
     """Number of holes in everything captured of a cluster."""
     columns = ["topic", "kind", "reason", "from_offset"]
-    rows = warehouse.read(COVERAGE, columns, where={"cluster_id": cluster_id}).to_pylist()
+    rows = tables.read(COVERAGE, columns).to_pylist()
     return sum(is_hole(row["topic"], row["kind"], row["reason"], row["from_offset"]) for row in rows)
 
 

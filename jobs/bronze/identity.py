@@ -27,6 +27,7 @@ from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.console.output import time_text
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import filesystem_of
 from jobs.delta.scanner import Scanner
 from jobs.delta.table_files import TableFile
@@ -114,40 +115,40 @@ def refuse_other_identities(
 
 def known_identities(warehouse: Warehouse, bronze: "Bronze") -> dict[tuple[str, str], Identity]:
     """The ids that captures of a cluster kept; for captured topics without one, the id from Admin snapshots."""
-    cluster_id = bronze.cluster_id
+    tables = ClusterTables(warehouse, bronze.cluster_id)
     captured = {topic for topic, _ in bronze.known}
     known = {
         (TOPIC, topic): Identity(TOPIC, topic, topic_id, "a live cluster")
-        for topic, topic_id in first_topic_ids(warehouse, cluster_id).items()
+        for topic, topic_id in first_topic_ids(tables).items()
         if topic in captured
     }
-    return known | _stored(warehouse, cluster_id)
+    return known | _stored(tables)
 
 
-def _stored(warehouse: Warehouse, cluster_id: str) -> dict[tuple[str, str], Identity]:
-    rows = warehouse.read(IDENTITIES, ["kind", "topic", "id", "source"], where={"cluster_id": cluster_id}).to_pylist()
+def _stored(tables: ClusterTables) -> dict[tuple[str, str], Identity]:
+    rows = tables.read(IDENTITIES, ["kind", "topic", "id", "source"]).to_pylist()
     stored = (Identity(row["kind"], row["topic"], row["id"], row["source"]) for row in rows)
     return {identity.subject: identity for identity in stored}
 
 
-def refuse_other_cluster(warehouse: Warehouse, cluster_id: str, broker: "Broker") -> None:
+def refuse_other_cluster(tables: ClusterTables, broker: "Broker") -> None:
     """Raise SourceError where a live cluster is not the one that was captured under this cluster id.
 
     For jobs that ask a cluster about other things than its coordinators' logs.
     """
-    _refuse_other_cluster(warehouse, cluster_id, broker.current_cluster_id(), "the live cluster")
+    _refuse_other_cluster(tables, broker.current_cluster_id(), "the live cluster")
 
 
-def refuse_folders_of_other_clusters(warehouse: Warehouse, cluster_id: str, folders: Iterable[str]) -> None:
+def refuse_folders_of_other_clusters(tables: ClusterTables, folders: Iterable[str]) -> None:
     """The same for folders of other topics."""
     for folder in folders:
-        _refuse_other_cluster(warehouse, cluster_id, kafka_cluster_id_of(folder), folder)
+        _refuse_other_cluster(tables, kafka_cluster_id_of(folder), folder)
 
 
-def _refuse_other_cluster(warehouse: Warehouse, cluster_id: str, kafka_cluster_id: str | None, source: str) -> None:
+def _refuse_other_cluster(tables: ClusterTables, kafka_cluster_id: str | None, source: str) -> None:
     if kafka_cluster_id is not None:
         found = Identity(CLUSTER, "", kafka_cluster_id, source)
-        refuse_other_identities([found], _stored(warehouse, cluster_id), cluster_id)
+        refuse_other_identities([found], _stored(tables), tables.cluster_id)
 
 
 def other_names(warehouse: Warehouse, bronze: "Bronze", identities: Iterable[Identity]) -> tuple[str, ...]:
@@ -168,22 +169,17 @@ def other_names(warehouse: Warehouse, bronze: "Bronze", identities: Iterable[Ide
     )
 
 
-def keep_identities(
-    warehouse: Warehouse, cluster_id: str, identities: Iterable[Identity], seen_at: datetime
-) -> tuple[Identity, ...]:
+def keep_identities(tables: ClusterTables, identities: Iterable[Identity], seen_at: datetime) -> tuple[Identity, ...]:
     """Keep the ids that are not known yet. Returns the new ones."""
-    kept = {
-        (row["kind"], row["topic"])
-        for row in warehouse.read(IDENTITIES, ["kind", "topic"], where={"cluster_id": cluster_id}).to_pylist()
-    }
+    kept = {(row["kind"], row["topic"]) for row in tables.read(IDENTITIES, ["kind", "topic"]).to_pylist()}
     new = tuple(identity for identity in identities if identity.subject not in kept)
     if new:
-        warehouse.ensure(IDENTITIES)
-        rows = [{**it._asdict(), "cluster_id": cluster_id, "seen_at": seen_at} for it in new]
-        application = f"groupledger/identity/{cluster_id}"
-        version = max(epoch_ms(seen_at), warehouse.last_version(IDENTITIES, application) + 1)
+        tables.warehouse.ensure(IDENTITIES)
+        rows = [{**it._asdict(), "cluster_id": tables.cluster_id, "seen_at": seen_at} for it in new]
+        application = f"groupledger/identity/{tables.cluster_id}"
+        version = max(epoch_ms(seen_at), tables.warehouse.last_version(IDENTITIES, application) + 1)
         made = pa.Table.from_pylist(rows, schema=arrow_schema(IDENTITIES))
-        warehouse.write(IDENTITIES, made, app_id=application, version=version)
+        tables.warehouse.write(IDENTITIES, made, app_id=application, version=version)
     return new
 
 

@@ -22,8 +22,9 @@ from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.partition_counts import SETTING, KnownCount, known_counts
 from jobs.console.output import time_text
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.delta.warehouse import OVERWRITE
 from jobs.errors import ArgumentError
 from jobs.sources.segments import LogPlace
 from schemas.tables.bronze import COVERAGE, LOG_PARTITIONS
@@ -108,17 +109,15 @@ class LogEnds(NamedTuple):
 
 
 def log_ends(
-    warehouse: Warehouse,
-    cluster_id: str,
+    tables: ClusterTables,
     topics: Collection[str] = COORDINATOR_TOPICS,
     settings: Mapping[str, int] | None = None,
 ) -> dict[str, LogEnds]:
     """What is known of the log partitions of some topics. `settings`: partition counts that the user gives."""
-    of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
     coverage: dict[LogPartition, list[Mapping[str, Any]]] = {}
-    for row in warehouse.read(COVERAGE, RANGE_COLUMNS, where=of_cluster).to_pylist():
+    for row in tables.read(COVERAGE, RANGE_COLUMNS).to_pylist():
         coverage.setdefault((row["topic"], row["partition"]), []).append(row)
-    rows = warehouse.read(LOG_PARTITIONS, where=of_cluster).to_pylist()
+    rows = tables.read(LOG_PARTITIONS).to_pylist()
     kept = {(row["topic"], row["partition"]): row for row in rows}
     said: dict[str, int] = {}
     for row in rows:
@@ -126,7 +125,7 @@ def log_ends(
             said[row["topic"]] = max(row["partition_count"], said.get(row["topic"], 0))
     for topic, count in (settings or {}).items():
         said[topic] = max(count, said.get(topic, 0))
-    known = known_counts(warehouse, cluster_id, said)
+    known = known_counts(tables, said)
     found: dict[str, dict[int, LogEnd]] = {topic: {} for topic in topics}
     for topic, partition in {*coverage, *kept}:
         if topic in found:
@@ -150,8 +149,7 @@ def _end(partition: int, ranges: Iterable[Mapping[str, Any]], read_until: dateti
 
 
 def keep_log_partitions(
-    warehouse: Warehouse,
-    cluster_id: str,
+    tables: ClusterTables,
     *,
     found: Iterable[LogPlace],
     live: Iterable[LogPlace] = (),
@@ -165,10 +163,8 @@ def keep_log_partitions(
     `copied_at`: when the log partitions in `copied` were copied, if the user gives it; they are complete up to then.
     `said`: partition counts that the user gives. Nothing is written where nothing is new.
     """
-    of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
-    old = {
-        (row["topic"], row["partition"]): row for row in warehouse.read(LOG_PARTITIONS, where=of_cluster).to_pylist()
-    }
+    of_cluster: dict[str, Any] = {"cluster_id": tables.cluster_id}
+    old = {(row["topic"], row["partition"]): row for row in tables.read(LOG_PARTITIONS).to_pylist()}
     new = dict(old)
     live_places = {(it.topic, it.partition): seen_at for it in live}
     read_until = dict(live_places)
@@ -195,21 +191,21 @@ def keep_log_partitions(
         new[place] = row | {"partition_count": max((it for it in counts if it is not None), default=None)}
     if new == old:
         return
-    warehouse.ensure(LOG_PARTITIONS)
-    application = f"log_partitions/{cluster_id}"
+    tables.warehouse.ensure(LOG_PARTITIONS)
+    application = f"log_partitions/{tables.cluster_id}"
     rows = pa.Table.from_pylist([new[place] for place in sorted(new)], schema=arrow_schema(LOG_PARTITIONS))
-    version = warehouse.last_version(LOG_PARTITIONS, application) + 1
-    warehouse.write(LOG_PARTITIONS, rows, app_id=application, version=version, mode=OVERWRITE, replace=of_cluster)
+    version = tables.warehouse.last_version(LOG_PARTITIONS, application) + 1
+    tables.warehouse.write(
+        LOG_PARTITIONS, rows, app_id=application, version=version, mode=OVERWRITE, replace=of_cluster
+    )
 
 
-def require_copied_behind_records(
-    warehouse: Warehouse, cluster_id: str, copied: Iterable[LogPlace], copied_at_ms: int
-) -> None:
+def require_copied_behind_records(tables: ClusterTables, copied: Iterable[LogPlace], copied_at_ms: int) -> None:
     """Raise ArgumentError where a log partition has records newer than the given time of its copy, unless a later live
     capture or copy covers them.
     """
     places = {(it.topic, it.partition) for it in copied}
-    for topic, ends in log_ends(warehouse, cluster_id, {topic for topic, _ in places}).items():
+    for topic, ends in log_ends(tables, {topic for topic, _ in places}).items():
         for partition, end in sorted(ends.ends.items()):
             last_ms = end.last_record_ms
             if (topic, partition) not in places or last_ms is None or last_ms <= copied_at_ms:

@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from jobs.bronze.admin_snapshots import ADMIN
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import Warehouse
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.tables.bronze import TOPICS
 from schemas.tables.silver import PARTITION_COUNTS
@@ -78,12 +78,12 @@ def partition_count_rows(
     return rows
 
 
-def observed_counts(warehouse: Warehouse, cluster_id: str, version: int | None = None) -> dict[tuple[str, int], int]:
+def observed_counts(tables: ClusterTables, version: int | None = None) -> dict[tuple[str, int], int]:
     """Partition counts of Admin snapshots. `version`: version of bronze.topics, None: the newest."""
     if version is not None and version < 0:
         return {}
     names = ["topic_id", "observed_at", "partition_count"]
-    rows = warehouse.read(TOPICS, names, where={"cluster_id": cluster_id}, version=version).to_pylist()
+    rows = tables.read(TOPICS, names, version=version).to_pylist()
     counts = {
         (row["topic_id"], epoch_ms(row["observed_at"])): row["partition_count"]
         for row in rows
@@ -92,9 +92,7 @@ def observed_counts(warehouse: Warehouse, cluster_id: str, version: int | None =
     return grown(counts)
 
 
-def known_counts(
-    warehouse: Warehouse, cluster_id: str, settings: Mapping[str, int] | None = None
-) -> dict[str, KnownCount]:
+def known_counts(tables: ClusterTables, settings: Mapping[str, int] | None = None) -> dict[str, KnownCount]:
     """The partition counts of topics now, where anything other than the partitions found gives them.
 
     The highest count of all sources is right, since partitions are never removed. `settings`: counts that the user
@@ -102,13 +100,13 @@ def known_counts(
     """
     # the metadata topic has one partition in every cluster (KRaft)
     known: dict[str, KnownCount] = {METADATA_TOPIC: KnownCount(1, CLUSTER_METADATA, None)}
-    rows = WholeRun.newest(warehouse, cluster_id).read(PARTITION_COUNTS).to_pylist()
+    rows = WholeRun.newest(tables).read(PARTITION_COUNTS).to_pylist()
     for row in rows:
         if row["topic"] is None or row["valid_to"] is not None:
             continue
         since_ms = None if row["valid_from"] is None else epoch_ms(row["valid_from"])
         _take(known, row["topic"], KnownCount(row["partition_count"], row["learned_from"], since_ms))
-    observed = warehouse.read(TOPICS, where={"cluster_id": cluster_id}).to_pylist()
+    observed = tables.read(TOPICS).to_pylist()
     for row in _newest_observed(observed):  # a capture may be newer than silver
         if row["partition_count"] is not None:
             _take(known, row["topic"], KnownCount(row["partition_count"], ADMIN, epoch_ms(row["observed_at"])))

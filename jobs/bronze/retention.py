@@ -13,15 +13,16 @@ import pyarrow as pa
 from coordinator_core.coverage import union
 from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import MAINTAIN_APPLICATION, Warehouse
 from schemas.tables.state import DELETED_RANGES
 
 
-def deleted_ranges(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, tuple[OffsetRange, ...]]:
+def deleted_ranges(tables: ClusterTables) -> dict[LogPartition, tuple[OffsetRange, ...]]:
     """By log partition, ascending and disjoint; empty where retention deleted nothing."""
     ranges: dict[LogPartition, list[OffsetRange]] = {}
-    for row in warehouse.read(DELETED_RANGES, where={"cluster_id": cluster_id}).to_pylist():
+    for row in tables.read(DELETED_RANGES).to_pylist():
         ranges.setdefault((row["topic"], row["partition"]), []).append((row["from_offset"], row["to_offset"]))
     return {log: tuple(union(found)) for log, found in ranges.items()}
 

@@ -13,6 +13,7 @@ from jobs.bronze.copies import Copies, capture_application
 from jobs.bronze.retention import deleted_ranges
 from jobs.bronze.work import SETTLED, TaskDone
 from jobs.bronze.writer import DAMAGED
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.errors import CaptureConflict
@@ -45,15 +46,17 @@ class Bronze:
     copies: Copies = field(default_factory=Copies)
 
     @classmethod
-    def load(cls, warehouse: Warehouse, cluster_id: str) -> Self:
+    def load(cls, tables: ClusterTables) -> Self:
         """The current state. Creates the tables that do not exist."""
-        versions = warehouse.ensure_all((RECORD_BATCHES, COVERAGE, QUARANTINE), capture_application(cluster_id))
-        dropped = deleted_ranges(warehouse, cluster_id)
-        files = captured_files(warehouse, cluster_id)
+        versions = tables.warehouse.ensure_all(
+            (RECORD_BATCHES, COVERAGE, QUARANTINE), capture_application(tables.cluster_id)
+        )
+        dropped = deleted_ranges(tables)
+        files = captured_files(tables)
         known, ends, damaged = _known_offsets(files, dropped)
-        coverage = coverage_rows.from_table(warehouse.read(COVERAGE, where={"cluster_id": cluster_id}))
-        copies = Copies.load(warehouse, cluster_id)
-        return cls(cluster_id, known, damaged, coverage, versions, ends, files, dropped, copies)
+        coverage = coverage_rows.from_table(tables.read(COVERAGE))
+        copies = Copies.load(tables)
+        return cls(tables.cluster_id, known, damaged, coverage, versions, ends, files, dropped, copies)
 
     def settled(self, partition: LogPartition) -> tuple[OffsetRange, ...]:
         """Offsets of a log partition that need not be read again: captured in files, or removed by compaction.
@@ -98,12 +101,12 @@ class Bronze:
         return replace(self, known=known, damaged=damaged, coverage=coverage, versions=versions)
 
 
-def captured_files(warehouse: Warehouse, cluster_id: str) -> dict[LogPartition, tuple[TableFile, ...]]:
+def captured_files(tables: ClusterTables) -> dict[LogPartition, tuple[TableFile, ...]]:
     """Files of bronze.record_batches of a cluster that have rows, by log partition."""
     files: dict[LogPartition, list[TableFile]] = {}
-    for file in warehouse.files(RECORD_BATCHES):
+    for file in tables.files(RECORD_BATCHES):
         values = file.partition_values
-        if values["cluster_id"] == cluster_id and file.row_count:
+        if file.row_count:
             files.setdefault((values["topic"], values["partition"]), []).append(file)
     return {partition: tuple(found) for partition, found in files.items()}
 

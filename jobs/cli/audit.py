@@ -43,12 +43,13 @@ def audit(
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     if payload:
         check_client(settings)
+    from jobs.delta.cluster_tables import ClusterTables
     from jobs.delta.warehouse import Warehouse
     from jobs.gold.audit import is_audited
     from jobs.queries.audit_report import Span, run_audit_report
 
-    tables = Warehouse(settings.warehouse)
-    if rebuild or not is_audited(tables, settings.cluster_id, settings.inference):
+    tables = ClusterTables(Warehouse(settings.warehouse), settings.cluster_id)
+    if rebuild or not is_audited(tables, settings.inference):
         run = start_run("audit", settings, meanwhile=".gold.audit")
         from jobs.operations.nightly import run_audit
 
@@ -58,7 +59,6 @@ def audit(
 
         is_complete = run_payload(
             tables,
-            settings.cluster_id,
             span=Span(from_ms, to_ms),
             group_ids=group or None,
             sources=settings.segments,
@@ -73,7 +73,6 @@ def audit(
         return DONE if is_complete else INCOMPLETE
     is_complete = run_audit_report(
         tables,
-        settings.cluster_id,
         listing=listing,
         span=Span(from_ms, to_ms),
         group_ids=group or None,

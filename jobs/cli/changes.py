@@ -39,10 +39,10 @@ def changes(
     settings = reading_settings(warehouse, cluster_id)
     tables = open_tables("changes", settings)
     if chosen is None:
-        write_answers(SUMMARY_COLUMNS, summary(tables, settings.cluster_id, run_id, since), output_format, sys.stdout)
+        write_answers(SUMMARY_COLUMNS, summary(tables, run_id, since), output_format, sys.stdout)
         return DONE
-    pair = compared(tables, settings.cluster_id, chosen, run_id, since)
+    pair = compared(tables, chosen, run_id, since)
     before = "nothing, as it is the first one" if pair.before is None else pair.before.run_id
     say(f"{chosen.full_name}: what {pair.run.run_id} left, against {before}")
-    write_rows(changes_of(tables, settings.cluster_id, pair), output_format, sys.stdout)
+    write_rows(changes_of(tables, pair), output_format, sys.stdout)
     return DONE

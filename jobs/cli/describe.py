@@ -77,11 +77,10 @@ def describe(
 
         coordinators = partial(coordinators_of_cluster, settings)
     at_ms, tables = optional_moment(at, timezone), open_tables("describe", settings)
-    remarks = remarks_in_log(tables, settings, at_ms, group)
+    remarks = remarks_in_log(tables, at_ms, group)
     try:
         remarks += run_describe(
             tables,
-            settings.cluster_id,
             view=views[0] if views else View.OFFSETS,
             at_ms=at_ms,
             group_ids=group or None,

@@ -28,10 +28,8 @@ def history(
     settings = reading_settings(warehouse, cluster_id)
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     tables = open_tables("history", settings)
-    remarks = run_history(
-        tables, settings.cluster_id, group_id=group, from_ms=from_ms, to_ms=to_ms, output_format=output_format
-    )
-    say(*remarks_in_log(tables, settings, None, [group]), *remarks)
+    remarks = run_history(tables, group_id=group, from_ms=from_ms, to_ms=to_ms, output_format=output_format)
+    say(*remarks_in_log(tables, None, [group]), *remarks)
     return DONE
 
 
@@ -59,11 +57,10 @@ def groups(
     from_ms, tables = optional_moment(from_time, timezone), open_tables("groups", settings)
     remarks = run_groups(
         tables,
-        settings.cluster_id,
         from_ms=from_ms,
         match=match,
         needs_attention=needs_attention,
         output_format=output_format,
     )
-    say(*remarks_in_log(tables, settings, None), *remarks)
+    say(*remarks_in_log(tables, None), *remarks)
     return DONE

@@ -131,5 +131,5 @@ def _all_clusters(
 def _notify(target: str, facts: dict[str, Any], run: "RunContext") -> None:
     from jobs.operations.notify import attention, deliver, markdown_of, with_attention
 
-    groups = [] if "error" in facts else attention(run.warehouse, run.settings.cluster_id)
+    groups = [] if "error" in facts else attention(run.tables)
     deliver(target, with_attention(facts, groups), markdown_of(facts, groups, run.settings), run.steps.say)

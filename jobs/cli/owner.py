@@ -27,8 +27,6 @@ def owner(
 
     settings = reading_settings(warehouse, cluster_id)
     at_ms, tables = optional_moment(at, timezone), open_tables("owner", settings)
-    remarks = run_owner(
-        tables, settings.cluster_id, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format
-    )
-    say(*remarks, *remarks_in_log(tables, settings, at_ms))
+    remarks = run_owner(tables, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format)
+    say(*remarks, *remarks_in_log(tables, at_ms))
     return DONE

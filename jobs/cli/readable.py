@@ -8,7 +8,7 @@ from jobs.errors import JobError
 from jobs.settings import Settings, first_night, option_words
 
 if TYPE_CHECKING:
-    from jobs.delta.warehouse import Warehouse
+    from jobs.delta.cluster_tables import ClusterTables
 
 
 def no_tables(warehouse: str, cluster_id: str | None = None) -> str:
@@ -24,26 +24,25 @@ def no_tables(warehouse: str, cluster_id: str | None = None) -> str:
     )
 
 
-def open_tables(job: str, settings: Settings) -> "Warehouse":
-    """The warehouse, without Spark where possible, for jobs that read silver. Silver must have the current format."""
+def open_tables(job: str, settings: Settings) -> "ClusterTables":
+    """The tables for a job that reads silver, which must have the current format."""
+    from jobs.delta.cluster_tables import ClusterTables
     from jobs.delta.silver_format import require_current_silver
     from jobs.delta.warehouse import Warehouse
     from schemas.tables.silver import SILVER_TABLES
 
-    tables = Warehouse(settings.warehouse)
-    if job != "verify" and not any(map(tables.exists, SILVER_TABLES)):
+    tables = ClusterTables(Warehouse(settings.warehouse), settings.cluster_id)
+    if job != "verify" and not any(map(tables.warehouse.exists, SILVER_TABLES)):
         raise JobError(no_tables(settings.warehouse, settings.cluster_id))
-    require_current_silver(tables, settings.cluster_id)
+    require_current_silver(tables)
     from jobs.delta.other_writers import lines, written_by_others
 
-    for line in lines(written_by_others(tables, settings.cluster_id), option_words(settings)):
+    for line in lines(written_by_others(tables), option_words(settings)):
         say(f"warning: {line}")
     return tables
 
 
-def remarks_in_log(
-    tables: "Warehouse", settings: Settings, at_ms: int | None, group_ids: list[str] | None = None
-) -> list[str]:
+def remarks_in_log(tables: "ClusterTables", at_ms: int | None, group_ids: list[str] | None = None) -> list[str]:
     """Remarks: which parts of the log are in no source or not replayed yet, and up to when the answer is known to be
     right, if the time is later. Raises ArgumentError for a time before the log begins.
     """
@@ -51,9 +50,9 @@ def remarks_in_log(
     from jobs.queries.behind import not_replayed_lines
     from jobs.queries.in_log import remarks_behind, require_begun, unread_remarks
 
-    all_ends = require_begun(tables, settings.cluster_id, at_ms)
+    all_ends = require_begun(tables, at_ms)
     return [
         *unread_remarks(all_ends, group_ids or None),
-        *not_replayed_lines(tables, settings.cluster_id, GROUPS_LOG),
+        *not_replayed_lines(tables, GROUPS_LOG),
         *remarks_behind(all_ends, at_ms, group_ids or None),
     ]

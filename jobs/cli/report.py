@@ -52,9 +52,9 @@ def report(
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     run, steps = Run.start(), Steps()
     tables = open_tables("report", settings)
-    require_in_any_log(tables, settings.cluster_id, from_ms, to_ms)
+    require_in_any_log(tables, from_ms, to_ms)
     write_report(
-        tables,
+        tables.warehouse,
         settings,
         output=output,
         made_at=run.started_at,

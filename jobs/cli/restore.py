@@ -39,12 +39,11 @@ def restore(
 
     settings, at_ms = reading_settings(warehouse, cluster_id), moment_of(at, timezone)
     tables = open_tables("restore", settings)
-    behind = remarks_in_log(tables, settings, at_ms, group)
+    behind = remarks_in_log(tables, at_ms, group)
     remarks: list[str] = []
     try:
         remarks = run_restore(
             tables,
-            settings.cluster_id,
             group_ids=group,
             at_ms=at_ms,
             output=output,

@@ -14,7 +14,7 @@ from jobs.errors import JobError
 from jobs.exit_codes import DONE, FAILED, INCOMPLETE
 
 if TYPE_CHECKING:
-    from jobs.delta.warehouse import Warehouse
+    from jobs.delta.cluster_tables import ClusterTables
 
 
 @job
@@ -40,13 +40,13 @@ def verify(
     settings = settings_of(warehouse, cluster_id, bootstrap_servers=bootstrap_server, command_config=command_config)
     check_client(settings)
 
-    def caught_up() -> "Warehouse":
+    def caught_up() -> "ClusterTables":
         run = start_run("verify", settings, meanwhile=".operations.nightly", has_metrics=False)
         from jobs.operations.nightly import run_catch_up
 
         if run_catch_up(run) == FAILED:
             raise JobError("the counts of the replay do not balance: nothing was compared")
-        return run.warehouse
+        return run.tables
 
     worst = run_verify(
         settings,

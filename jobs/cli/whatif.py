@@ -51,10 +51,8 @@ def whatif(
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     question = asked(changed, recorded or (), settings, kafka_version)
     tables = open_tables("whatif", settings)
-    rows = run_whatif(
-        tables, cluster_id=settings.cluster_id, group_id=group, question=question, from_ms=from_ms, to_ms=to_ms
-    )
+    rows = run_whatif(tables, group_id=group, question=question, from_ms=from_ms, to_ms=to_ms)
     print_rows(rows, output_format)
-    remarks = log_remarks(tables, settings.cluster_id, [group])
-    say(*remarks_in_log(tables, settings, None, [group]), *remarks)
+    remarks = log_remarks(tables, [group])
+    say(*remarks_in_log(tables, None, [group]), *remarks)
     return DONE

@@ -9,17 +9,17 @@ import json
 from collections.abc import Mapping
 from typing import Any, Self
 
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import PinnedTables, newest_row, number_of
-from jobs.delta.warehouse import Warehouse
 from schemas.tables.state import AUDIT_STARTS, AUDITS
 
 
 class WholeAudit(PinnedTables):
     """The newest whole audit of a cluster, and gold as of that audit."""
 
-    def __init__(self, warehouse: Warehouse, cluster_id: str, row: Mapping[str, Any] | None) -> None:
+    def __init__(self, tables: ClusterTables, row: Mapping[str, Any] | None) -> None:
         values = row or {}
-        super().__init__(warehouse, cluster_id, values.get("table_versions") or {})
+        super().__init__(tables, values.get("table_versions") or {})
         self.is_known = row is not None
         self.foreign_versions = dict(values.get("foreign_versions") or ())
         self.audit_version: int = number_of(values.get("audit_version"))
@@ -29,13 +29,13 @@ class WholeAudit(PinnedTables):
         """A later audit began and has not ended."""
 
     @classmethod
-    def newest(cls, warehouse: Warehouse, cluster_id: str, *, is_writer: bool = False) -> Self:
+    def newest(cls, tables: ClusterTables, *, is_writer: bool = False) -> Self:
         """From the current state.audits. `is_writer`: the caller is about to begin an audit, and nobody else can."""
         columns = ["replay_version", "settings", "table_versions", "foreign_versions"]
-        whole = cls(warehouse, cluster_id, newest_row(warehouse, cluster_id, AUDITS, "audit_version", columns))
+        whole = cls(tables, newest_row(tables, AUDITS, "audit_version", columns))
 
         def has_begun() -> bool:
-            starts = warehouse.read(AUDIT_STARTS, ["audit_version"], where={"cluster_id": cluster_id})
+            starts = tables.read(AUDIT_STARTS, ["audit_version"])
             return bool(max(starts["audit_version"].to_pylist(), default=-1) > whole.audit_version)
 
         whole.has_broken_off = whole.watch(AUDIT_STARTS, has_begun, is_writer=is_writer)

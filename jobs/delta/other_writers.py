@@ -19,6 +19,7 @@ from typing import Final, NamedTuple
 from pyarrow import fs
 
 from jobs.console.command_name import command
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import filesystem_of
 from jobs.delta.replay_runs import newest_row
 from jobs.delta.warehouse import Warehouse
@@ -109,11 +110,11 @@ def set_back(warehouse: Warehouse, left: Mapping[str, int]) -> dict[str, int]:
     return {table.full_name: version for table, version in now if version < left[table.full_name]}
 
 
-def refuse_older_bronze(warehouse: Warehouse, cluster_id: str) -> None:
+def refuse_older_bronze(tables: ClusterTables) -> None:
     """Raise WarehouseError where tables of bronze are older than the last replay read them: coverage would speak of
     batches that are gone."""
-    newest = newest_row(warehouse, cluster_id, RUNS, "replay_version", ["bronze_versions"])
-    back = {} if newest is None else set_back(warehouse, dict(newest["bronze_versions"] or ()))
+    newest = newest_row(tables, RUNS, "replay_version", ["bronze_versions"])
+    back = {} if newest is None else set_back(tables.warehouse, dict(newest["bronze_versions"] or ()))
     if back:
         those = f"{', '.join(sorted(back))} {'is' if len(back) == 1 else 'are'}"
         raise WarehouseError(
@@ -122,22 +123,22 @@ def refuse_older_bronze(warehouse: Warehouse, cluster_id: str) -> None:
         )
 
 
-def written_by_others(warehouse: Warehouse, cluster_id: str) -> list[ForeignWrite]:
+def written_by_others(tables: ClusterTables) -> list[ForeignWrite]:
     """The last foreign write of each table with rows of a cluster, by table."""
     found: dict[str, ForeignWrite] = {}
     for table, number in ((RUNS, "replay_version"), (AUDITS, "audit_version")):
         maps = [name for name in table.column_names if name.endswith("_versions")]
-        newest = newest_row(warehouse, cluster_id, table, number, maps)
+        newest = newest_row(tables, table, number, maps)
         if newest is None:
             continue
         for name, version in dict(newest["foreign_versions"] or ()).items():
             found[name] = ForeignWrite(name, version)
         left = {**dict(newest["table_versions"] or ()), **dict(newest.get("bronze_versions") or ())}
-        back = set_back(warehouse, left)
+        back = set_back(tables.warehouse, left)
         found |= {name: ForeignWrite(name, version, is_set_back=True) for name, version in back.items()}
         for name, version in left.items():
             if name in TABLES and name not in back:
-                for write in foreign_writes(warehouse, TABLES[name], version):
+                for write in foreign_writes(tables.warehouse, TABLES[name], version):
                     found[name] = write
     return [found[name] for name in sorted(found)]
 

@@ -10,6 +10,7 @@ from typing import Final
 import pyarrow.compute as pc
 
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import PinnedTables, WholeRun
 from jobs.delta.warehouse import Warehouse
 from schemas.tables.declare import Table
@@ -52,10 +53,10 @@ def pinned_versions(warehouse: Warehouse) -> Mapping[Table, Pinned]:
     """Pinned versions by table; empty while no run is incomplete."""
     pinned: dict[Table, dict[str, int | None]] = {}
     for cluster_id in _not_whole(warehouse, REPLAY_STARTS, RUNS, "replay_version"):
-        run = WholeRun.newest(warehouse, cluster_id)
+        run = WholeRun.newest(ClusterTables(warehouse, cluster_id))
         _hold(pinned, OF_REPLAY, cluster_id, run, is_known=run.is_known)
     for cluster_id in _not_whole(warehouse, AUDIT_STARTS, AUDITS, "audit_version"):
-        audit = WholeAudit.newest(warehouse, cluster_id)
+        audit = WholeAudit.newest(ClusterTables(warehouse, cluster_id))
         _hold(pinned, OF_AUDIT, cluster_id, audit, is_known=audit.is_known)
     return pinned
 

@@ -18,9 +18,9 @@ import pyarrow as pa
 
 from coordinator_core.history.checkpoint import STATE_FORMAT
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.silver_format import SILVER_FORMAT
 from jobs.delta.table_files import TableFile
-from jobs.delta.warehouse import Warehouse
 from schemas.tables.declare import Table
 from schemas.tables.state import REPLAY_STARTS, RUNS
 
@@ -62,9 +62,8 @@ class PinnedTables:
     whole. Otherwise the versions of the last whole run are pinned from then on.
     """
 
-    def __init__(self, warehouse: Warehouse, cluster_id: str, versions: Mapping[str, int]) -> None:
-        self._warehouse = warehouse
-        self._cluster_id = cluster_id
+    def __init__(self, tables: ClusterTables, versions: Mapping[str, int]) -> None:
+        self._tables = tables
         self._versions = dict(versions)
         self.left_versions: Mapping[str, int] = dict(versions)
         """The version of each table as of the last whole run."""
@@ -79,11 +78,11 @@ class PinnedTables:
         `starts`: the table with starts of runs; it is read again only if its version changes. `is_writer`: nobody else
         can begin a run.
         """
-        seen = self._warehouse.version(starts)
+        seen = self._tables.warehouse.version(starts)
         if has_begun():
             return True
         self._left, self._versions = self._versions, {}
-        self._has_begun = lambda: not is_writer and self._warehouse.version(starts) != seen and has_begun()
+        self._has_begun = lambda: not is_writer and self._tables.warehouse.version(starts) != seen and has_begun()
         return False
 
     def _is_overtaken(self) -> bool:
@@ -96,7 +95,7 @@ class PinnedTables:
     def is_readable(self, table: Table) -> bool:
         """Does the pinned version still exist, with all its files? True for a table that is not pinned."""
         version = self.version_of(table)
-        return version is None or self._warehouse.has_version(table, version)
+        return version is None or self._tables.warehouse.has_version(table, version)
 
     def version_of(self, table: Table) -> int | None:
         """The Delta version at which to read a table; None: the newest."""
@@ -104,17 +103,16 @@ class PinnedTables:
 
     def files(self, table: Table) -> tuple[TableFile, ...]:
         """The files of the cluster's rows."""
-        files = self._warehouse.files(table, self.version_of(table))
+        files = self._tables.files(table, self.version_of(table))
         if self._is_overtaken():
-            files = self._warehouse.files(table, self.version_of(table))
-        return tuple(file for file in files if file.partition_values["cluster_id"] == self._cluster_id)
+            files = self._tables.files(table, self.version_of(table))
+        return files
 
     def read(self, table: Table, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
         """The cluster's rows, on the driver; `where`: column values to filter by."""
-        of_cluster = {"cluster_id": self._cluster_id, **where}
-        rows = self._warehouse.read(table, columns, where=of_cluster, version=self.version_of(table))
+        rows = self._tables.read(table, columns, version=self.version_of(table), **where)
         if self._is_overtaken():
-            rows = self._warehouse.read(table, columns, where=of_cluster, version=self.version_of(table))
+            rows = self._tables.read(table, columns, version=self.version_of(table), **where)
         return rows
 
 
@@ -125,8 +123,8 @@ class WholeRun(PinnedTables):
     table.
     """
 
-    def __init__(self, warehouse: Warehouse, cluster_id: str, row: Mapping[str, Any] | None) -> None:
-        super().__init__(warehouse, cluster_id, (row or {}).get("table_versions") or {})
+    def __init__(self, tables: ClusterTables, row: Mapping[str, Any] | None) -> None:
+        super().__init__(tables, (row or {}).get("table_versions") or {})
         self.is_known = row is not None
         self.bronze_versions = dict((row or {}).get("bronze_versions") or ())
         self.foreign_versions = dict((row or {}).get("foreign_versions") or ())
@@ -135,11 +133,11 @@ class WholeRun(PinnedTables):
         """Version of the Admin snapshots that the run read (sum over both tables)."""
 
     @classmethod
-    def newest(cls, warehouse: Warehouse, cluster_id: str, *, is_writer: bool = False) -> Self:
+    def newest(cls, tables: ClusterTables, *, is_writer: bool = False) -> Self:
         """From the current state.runs. `is_writer`: the caller is about to begin a run, and nobody else can."""
         columns = ["table_versions", "admin_version", *OTHERS_COLUMNS]
-        whole = cls(warehouse, cluster_id, newest_row(warehouse, cluster_id, RUNS, "replay_version", columns))
-        whole.watch(REPLAY_STARTS, lambda: broken_off(warehouse, cluster_id, whole) is not None, is_writer=is_writer)
+        whole = cls(tables, newest_row(tables, RUNS, "replay_version", columns))
+        whole.watch(REPLAY_STARTS, lambda: broken_off(tables, whole) is not None, is_writer=is_writer)
         return whole
 
 
@@ -148,40 +146,36 @@ def number_of(version: int | None) -> int:
     return -1 if version is None else version
 
 
-def newest_row(
-    warehouse: Warehouse, cluster_id: str, table: Table, number: str, columns: Sequence[str]
-) -> Mapping[str, Any] | None:
+def newest_row(tables: ClusterTables, table: Table, number: str, columns: Sequence[str]) -> Mapping[str, Any] | None:
     """The row of the newest run of a cluster; `number`: the column by which a table of runs is ordered."""
-    rows = warehouse.read(table, ["started_at", number, *columns], where={"cluster_id": cluster_id}).to_pylist()
+    rows = tables.read(table, ["started_at", number, *columns]).to_pylist()
     return max(rows, key=lambda row: (number_of(row[number]), row["started_at"]), default=None)
 
 
-def earlier_runs(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> Iterator[WholeRun]:
+def earlier_runs(tables: ClusterTables, whole: WholeRun) -> Iterator[WholeRun]:
     """Yield the whole runs before this one, newest first, each with the tables as of that run.
 
     Only those since the last rebuild: earlier ones may have another format or other settings.
     """
-    starts = warehouse.read(
-        REPLAY_STARTS, ["replay_version", "is_rebuild"], where={"cluster_id": cluster_id}
-    ).to_pylist()
+    starts = tables.read(REPLAY_STARTS, ["replay_version", "is_rebuild"]).to_pylist()
     rebuilt = max((row["replay_version"] for row in starts if row["is_rebuild"]), default=0)
     columns = ["replay_version", "table_versions", "admin_version"]
-    rows = warehouse.read(RUNS, columns, where={"cluster_id": cluster_id}).to_pylist()
+    rows = tables.read(RUNS, columns).to_pylist()
     by_version = {row["replay_version"]: row for row in rows if row["replay_version"] is not None}
     for version in sorted(by_version, reverse=True):
         if rebuilt <= version < whole.replay_version and by_version[version]["table_versions"]:
-            yield WholeRun(warehouse, cluster_id, by_version[version])
+            yield WholeRun(tables, by_version[version])
 
 
-def is_renamed_since(warehouse: Warehouse, cluster_id: str, replay_version: int) -> bool:
+def is_renamed_since(tables: ClusterTables, replay_version: int) -> bool:
     """Did a whole run after this one rewrite earlier rows under other names? True where that is not known."""
-    rows = warehouse.read(RUNS, ["replay_version", "is_renamed"], where={"cluster_id": cluster_id}).to_pylist()
+    rows = tables.read(RUNS, ["replay_version", "is_renamed"]).to_pylist()
     return any(row["is_renamed"] is not False for row in rows if (row["replay_version"] or -1) > replay_version)
 
 
-def broken_off(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> Start | None:
+def broken_off(tables: ClusterTables, whole: WholeRun) -> Start | None:
     """The last run that began after the newest whole one and did not end."""
     names = [field.name for field in dataclasses.fields(Start)]
-    rows = warehouse.read(REPLAY_STARTS, names, where={"cluster_id": cluster_id}).to_pylist()
+    rows = tables.read(REPLAY_STARTS, names).to_pylist()
     started = [Start(**row) for row in rows if row["replay_version"] > whole.replay_version]
     return max(started, key=lambda start: start.replay_version, default=None)

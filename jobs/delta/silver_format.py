@@ -7,9 +7,8 @@ versions lack columns, or have another meaning.
 from typing import Final
 
 from jobs.console.command_name import command
-from jobs.delta.warehouse import Warehouse
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import WarehouseError
-from jobs.settings import place_words
 from schemas.tables.state import REPLAY_STARTS, RUNS
 
 SILVER_FORMAT: Final = 4
@@ -21,9 +20,9 @@ NAMED_MAX: Final = 20
 """Number of clusters named in an error."""
 
 
-def silver_format(warehouse: Warehouse, cluster_id: str) -> int | None:
+def silver_format(tables: ClusterTables) -> int | None:
     """The format of a cluster's silver tables; None if no replay of it ever finished."""
-    rows = warehouse.read(RUNS, ["started_at", "silver_format"], where={"cluster_id": cluster_id}).to_pylist()
+    rows = tables.read(RUNS, ["started_at", "silver_format"]).to_pylist()
     newest = max(rows, key=lambda row: (row["started_at"], row["silver_format"] or UNNUMBERED), default=None)
     return None if newest is None else newest["silver_format"] or UNNUMBERED
 
@@ -38,25 +37,27 @@ def other_version(found: int | None, expected: int) -> str | None:
     return "an older version" if found < expected else "a newer version"
 
 
-def require_current_silver(warehouse: Warehouse, cluster_id: str) -> None:
+def require_current_silver(tables: ClusterTables) -> None:
     """Raise WarehouseError, with the remedy, where a cluster's silver is of another version or its first replay has not
     ended; also where the warehouse has only other clusters.
     """
-    found = silver_format(warehouse, cluster_id)
-    if found is None and warehouse.read(REPLAY_STARTS, ["run_id"], where={"cluster_id": cluster_id}).num_rows:
+    found = silver_format(tables)
+    if found is None and tables.read(REPLAY_STARTS, ["run_id"]).num_rows:
         raise WarehouseError(
-            f"the first replay of cluster {cluster_id!r} in {warehouse.root} has not ended: wait for it, or, if it "
-            f"was interrupted, run {command('replay' + place_words(warehouse.root, cluster_id))}"
+            f"the first replay of cluster {tables.cluster_id!r} in {tables.warehouse.root} has not ended: wait for it, or, "
+            f"if it was interrupted, run {command('replay' + tables.place_words)}"
         )
-    clusters = sorted(set(warehouse.read(RUNS, ["cluster_id"])["cluster_id"].to_pylist())) if found is None else []
+    clusters = (
+        sorted(set(tables.warehouse.read(RUNS, ["cluster_id"])["cluster_id"].to_pylist())) if found is None else []
+    )
     if clusters:
         raise WarehouseError(
-            f"{warehouse.root} has nothing of cluster {cluster_id!r}: name another --cluster-id, of "
+            f"{tables.warehouse.root} has nothing of cluster {tables.cluster_id!r}: name another --cluster-id, of "
             f"{', '.join(map(repr, clusters[:NAMED_MAX]))}{' and more' if len(clusters) > NAMED_MAX else ''}"
         )
     other = other_version(found, SILVER_FORMAT)
     if other is not None:
         raise WarehouseError(
-            f"silver of cluster {cluster_id!r} in {warehouse.root} was made by {other} of the project: "
-            f"run {command('replay' + place_words(warehouse.root, cluster_id))}, which rebuilds it"
+            f"silver of cluster {tables.cluster_id!r} in {tables.warehouse.root} was made by {other} of the project: "
+            f"run {command('replay' + tables.place_words)}, which rebuilds it"
         )

@@ -28,6 +28,7 @@ from coordinator_core.inference.log_anomalies import LogAnomalyRow, not_replayed
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.lookup import SharePartitionKey
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.locks import only_one
 from jobs.delta.other_writers import later_writes
 from jobs.delta.silver_format import other_version
@@ -91,7 +92,7 @@ class _Audit:
     def start(self) -> dict[str, Any]:
         """Columns that the audit's rows in state.audit_starts and state.audits share."""
         return {
-            "cluster_id": self.snapshot.basis.cluster_id,
+            "cluster_id": self.snapshot.basis.tables.cluster_id,
             "audit_version": self.version,
             "run_id": self.run_id,
             "started_at": self.started_at,
@@ -119,7 +120,7 @@ def audit(
     is running.
     """
     with only_one(warehouse, "audit", cluster_id, since=started_at):
-        basis = Basis.load(warehouse, cluster_id, inference)
+        basis = Basis.load(ClusterTables(warehouse, cluster_id), inference)
         if basis.is_audited and not rebuild:
             return AuditSummary({}, skipped=True)
         app_id = audit_application(cluster_id)
@@ -127,7 +128,7 @@ def audit(
         # state may be older than tables that a later audit wrote
         rebuild |= max(versions.values()) > max(versions[AUDIT_STARTS.full_name], basis.newest.audit_version)
         version = 1 + max(versions.values())
-        this = _Audit(Snapshot.load(warehouse, basis), app_id, version, run_id, started_at)
+        this = _Audit(Snapshot.load(basis), app_id, version, run_id, started_at)
         plan = make_plan(this.snapshot, rebuild=rebuild)
         _start(warehouse, this)
         work = _work(warehouse, this.snapshot, plan)
@@ -135,18 +136,18 @@ def audit(
         return _commit(warehouse, this, plan, work, done)
 
 
-def is_audited(warehouse: Warehouse, cluster_id: str, inference: InferenceSettings) -> bool:
+def is_audited(tables: ClusterTables, inference: InferenceSettings) -> bool:
     """Does gold belong to this silver and these settings, so that an audit would change nothing? Needs no Spark.
 
     Raises WarehouseError where silver is of another version.
     """
-    return Basis.load(warehouse, cluster_id, inference).is_audited
+    return Basis.load(tables, inference).is_audited
 
 
 def _start(warehouse: Warehouse, this: _Audit) -> None:
     row = _one_row(AUDIT_STARTS, this.start)
     if warehouse.write(AUDIT_STARTS, row, app_id=this.app_id, version=this.version).skipped:
-        cluster_id = this.snapshot.basis.cluster_id
+        cluster_id = this.snapshot.basis.tables.cluster_id
         raise WarehouseError(f"another audit of cluster {cluster_id!r} began at the same time: run this one again")
 
 
@@ -155,7 +156,7 @@ def _work(warehouse: Warehouse, snapshot: Snapshot, plan: AuditPlan) -> AuditWor
     basis, newest = snapshot.basis, snapshot.basis.newest
     files = {table.full_name: basis.run.files(table) for table in (*SILVER_TABLES, END_OFFSETS)}
     return AuditWork(
-        cluster_id=basis.cluster_id,
+        cluster_id=basis.tables.cluster_id,
         number=0,
         topic="",
         log_partitions=(),
@@ -203,12 +204,12 @@ def _commit(
 ) -> AuditSummary:
     """Write the driver's own tables and commit all tables; the row in state.audits is last."""
     basis, newest, app_id, version = this.snapshot.basis, this.snapshot.basis.newest, this.app_id, this.version
-    cluster_id, lacks = basis.cluster_id, list(basis.lacks)
+    cluster_id, lacks = basis.tables.cluster_id, list(basis.lacks)
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
     keeps_settled = bool(plan.partitions(SHARE_TOPIC, ReplayMode.REST, ReplayMode.GO_ON))
     failed: list[LogAnomalyRow] = []
     driver_rows = {
-        HANGING_TRANSACTIONS: hanging_transactions(warehouse, basis.run, cluster_id, failed),
+        HANGING_TRANSACTIONS: hanging_transactions(basis.tables, basis.run, failed),
         SHARE_GROUP_SUMMARY: share_days(done, cluster_id, failed),
     }
     lacks += chain.from_iterable(task.lacks for task in done)

@@ -11,10 +11,10 @@ from coordinator_core.inference.hanging import HangingRow, OpenCommits, hanging
 from coordinator_core.inference.log_anomalies import LogAnomalyRow, not_judged
 from jobs.bronze.coverage import COMPACTION, HOLES
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.core_tables import rows_table
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import Warehouse
 from jobs.silver.checkpoints import Watermark, read_watermarks
 from jobs.silver.replay_failures import groups_left_out, read_failures
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
@@ -27,26 +27,25 @@ CLEANED: Final = (COMPACTION, IN_BATCH)
 """Reasons of holes that the log cleaner left."""
 
 
-def hanging_transactions(warehouse: Warehouse, run: WholeRun, cluster_id: str, failed: list[LogAnomalyRow]) -> pa.Table:
+def hanging_transactions(tables: ClusterTables, run: WholeRun, failed: list[LogAnomalyRow]) -> pa.Table:
     """Rows of gold.hanging_transactions of a cluster. Groups that fail are added to `failed`."""
-    found = _hanging(warehouse, run, cluster_id, failed)
+    found = _hanging(tables, run, failed)
     rows = sorted(found, key=lambda row: (row.log_partition, row.first_log_offset))
     schema = arrow_schema(HANGING_TRANSACTIONS)
     if not rows:
         return schema.empty_table()
-    names = pa.repeat(pa.scalar(cluster_id, pa.string()), len(rows))
+    names = pa.repeat(pa.scalar(tables.cluster_id, pa.string()), len(rows))
     table = rows_table(HANGING_TRANSACTIONS, rows, {})
     return table.add_column(0, schema.field("cluster_id"), names).cast(schema)
 
 
-def _hanging(warehouse: Warehouse, run: WholeRun, cluster_id: str, failed: list[LogAnomalyRow]) -> Iterator[HangingRow]:
+def _hanging(tables: ClusterTables, run: WholeRun, failed: list[LogAnomalyRow]) -> Iterator[HangingRow]:
     pending = run.read(OFFSET_COMMITS, COLUMNS, is_settled=False, outcome="PENDING")
     found = open_commits(pending)
     if not found:
         return
     watermarks = read_watermarks(run, of_any_format=True)
-    where = {"cluster_id": cluster_id, "topic": OFFSETS_TOPIC}
-    coverage = warehouse.read(COVERAGE, where=where).to_pylist()
+    coverage = tables.read(COVERAGE, topic=OFFSETS_TOPIC).to_pylist()
     failures = read_failures(run)
     for commits in found:
         left_out = groups_left_out(failures.get((OFFSETS_TOPIC, commits.log_partition), ()))

@@ -27,12 +27,12 @@ from jobs.bronze.coverage import HOLES
 from jobs.bronze.retention import deleted_ranges
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.other_writers import set_back
 from jobs.delta.replay_runs import WholeRun, is_renamed_since
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver
 from jobs.delta.table_files import TableFile, read_file
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import Warehouse
 from jobs.gold.isolation import Lack, read_or
 from jobs.gold.share_reader import CountsById, counts_by_id, topic_growth, topic_partition_counts
 from jobs.silver.checkpoints import WATERMARK_COLUMNS, Watermark, read_watermarks, watermark_from
@@ -76,7 +76,7 @@ IS_WHOLE: Final = "is_whole"
 class Basis:
     """What gold depends on: silver as of the last whole run, and settings."""
 
-    cluster_id: str
+    tables: ClusterTables
     inference: InferenceSettings
     run: WholeRun
     newest: WholeAudit
@@ -93,10 +93,10 @@ class Basis:
     """Is a table older than the last audit left it?"""
 
     @classmethod
-    def load(cls, warehouse: Warehouse, cluster_id: str, inference: InferenceSettings) -> "Basis":
+    def load(cls, tables: ClusterTables, inference: InferenceSettings) -> "Basis":
         """The current state. Raises WarehouseError where silver is of another version."""
-        require_current_silver(warehouse, cluster_id)
-        run = WholeRun.newest(warehouse, cluster_id)
+        require_current_silver(tables)
+        run = WholeRun.newest(tables)
         lacks: list[Lack] = []
         files = SilverFiles({PARTITION_COUNTS.full_name: run.files(PARTITION_COUNTS)})
         none_known: CountsById = {}
@@ -108,11 +108,11 @@ class Basis:
         removals = read_or(no_removals, "when topics were removed", partial(_removals, run), lacks)
         nowhere: Mapping[str, Mapping[str, int]] = {}
         places = read_or(nowhere, "which groups are in several log partitions", partial(_places, run), lacks)
-        newest = WholeAudit.newest(warehouse, cluster_id, is_writer=True)
+        newest = WholeAudit.newest(tables, is_writer=True)
         settings = {
             "format": AUDIT_FORMAT,
             "silver_format": SILVER_FORMAT,
-            END_OFFSETS_VERSION: warehouse.version(END_OFFSETS),
+            END_OFFSETS_VERSION: tables.warehouse.version(END_OFFSETS),
             SESSION_CONFIGS: read_or("", "configs of sessions", partial(_session_configs, run), lacks),
             GROWN_TOPICS: blake2b(json.dumps(growth, sort_keys=True).encode(), digest_size=16).hexdigest(),
             READ_TOGETHER: _counts_of(of_topics, newest.settings.get(READ_TOGETHER, ())),
@@ -124,9 +124,9 @@ class Basis:
         if failures:
             settings[NOT_REPLAYED_LOGS] = [list(log) for log in sorted(failures)]
         settings |= {IS_WHOLE: True}
-        is_back = bool(set_back(warehouse, newest.left_versions))
+        is_back = bool(set_back(tables.warehouse, newest.left_versions))
         return cls(
-            cluster_id,
+            tables,
             inference,
             run,
             newest,
@@ -195,13 +195,10 @@ class LogsSeen:
     """By group, the offset of its first unreadable record in each log partition."""
 
     @classmethod
-    def load(
-        cls, warehouse: Warehouse, cluster_id: str, files: Mapping[LogPartition, Sequence[TableFile]]
-    ) -> "LogsSeen":
+    def load(cls, tables: ClusterTables, files: Mapping[LogPartition, Sequence[TableFile]]) -> "LogsSeen":
         """The state after the last capture. `files`: of bronze."""
-        of_cluster = {"cluster_id": cluster_id}
         columns = ["topic", "partition", "from_offset", "kind", "first_timestamp"]
-        rows = warehouse.read(COVERAGE, columns, where=of_cluster).sort_by([("from_offset", "descending")])
+        rows = tables.read(COVERAGE, columns).sort_by([("from_offset", "descending")])
         missing: dict[LogPartition, list[tuple[int, int]]] = {}
         gaps: dict[LogPartition, list[int]] = {}
         behind: dict[LogPartition, int] = {}
@@ -217,11 +214,11 @@ class LogsSeen:
             if erased := erasure_places(of_log):
                 gaps.setdefault(place, []).extend(erased)
         changes: dict[LogPartition, list[int]] = {}
-        for row in warehouse.read(LEADER_EPOCHS, where=of_cluster).to_pylist():
+        for row in tables.read(LEADER_EPOCHS).to_pylist():
             if not row["is_checkpoint"] and row["leader_epoch"] >= 0:
                 changes.setdefault((row["topic"], row["partition"]), []).append(row["start_offset"])
         dumped: dict[LogPartition, list[tuple[int, int]]] = {}
-        for row in warehouse.read(DUMP_OFFSETS, where=of_cluster).to_pylist():
+        for row in tables.read(DUMP_OFFSETS).to_pylist():
             dumped.setdefault((row["topic"], row["partition"]), []).append((row["from_offset"], row["to_offset"]))
         return cls(
             {log: min(places)[0] for log, places in missing.items()},
@@ -233,8 +230,8 @@ class LogsSeen:
                 log: tuple(sorted([*dumped.get(log, ()), *leaderless_places(files.get(log, ()), min(offsets))]))
                 for log, offsets in changes.items()
             },
-            frozenset(deleted_ranges(warehouse, cluster_id)),
-            _unread(warehouse, of_cluster),
+            frozenset(deleted_ranges(tables)),
+            _unread(tables),
         )
 
 
@@ -269,8 +266,8 @@ def erasure_places(files: Sequence[TableFile]) -> list[int]:
     return sorted({offset for places in changes for offset in base_offsets[places].tolist()})
 
 
-def _unread(warehouse: Warehouse, of_cluster: Mapping[str, str]) -> dict[LogPartition, dict[str, int]]:
-    rows = warehouse.read(QUARANTINE, ["topic", "partition", "offset", "group_id", "resolved_at"], where=of_cluster)
+def _unread(tables: ClusterTables) -> dict[LogPartition, dict[str, int]]:
+    rows = tables.read(QUARANTINE, ["topic", "partition", "offset", "group_id", "resolved_at"])
     is_unread = pc.and_(pc.is_valid(rows["group_id"]), pc.is_valid(rows["offset"]))
     found: dict[LogPartition, dict[str, int]] = {}
     for row in rows.filter(pc.and_(is_unread, pc.is_null(rows["resolved_at"]))).to_pylist():
@@ -302,17 +299,17 @@ class Snapshot:
     """Did a run since the newest audit rewrite earlier rows under other names?"""
 
     @classmethod
-    def load(cls, warehouse: Warehouse, basis: Basis) -> "Snapshot":
+    def load(cls, basis: Basis) -> "Snapshot":
         """The current state."""
-        cluster_id, run, newest = basis.cluster_id, basis.run, basis.newest
-        files = captured_files(warehouse, cluster_id)
+        tables, run, newest = basis.tables, basis.run, basis.newest
+        files = captured_files(tables)
         watermarks = read_watermarks(run, of_any_format=True)
         snapshot = cls(
             basis,
             {log: of_log for log, of_log in files.items() if log[0] in (OFFSETS_TOPIC, SHARE_TOPIC)},
             watermarks,
             {},
-            LogsSeen.load(warehouse, cluster_id, files),
+            LogsSeen.load(tables, files),
             _group_files(run),
         )
         if not basis.may_go_on:
@@ -323,8 +320,8 @@ class Snapshot:
         return dataclasses.replace(
             snapshot,
             audited={(row["topic"], row["log_partition"]): watermark_from(row) for row in rows},
-            rewrites=Rewrites.load(warehouse, cluster_id, captured),
-            is_renamed=is_renamed_since(warehouse, cluster_id, newest.replay_version),
+            rewrites=Rewrites.load(tables, captured),
+            is_renamed=is_renamed_since(tables, newest.replay_version),
         )
 
 

@@ -39,6 +39,7 @@ from jobs.bronze.plan import Sources
 from jobs.bronze.snapshot import Bronze
 from jobs.bronze.writer import CaptureRun
 from jobs.console.progress import Steps, size_text
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import delete_folder, filesystem_of, spark_uri
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
@@ -156,6 +157,7 @@ class ContinuousCapture:
             raise SourceError("a continuous capture needs a live cluster: name it with --bootstrap-server")
         self._session = session
         self._warehouse = warehouse
+        self._tables = ClusterTables(warehouse, settings.cluster_id)
         self._settings = settings
         self._address: BrokerAddress = address
         self._every_ms = every_ms
@@ -218,13 +220,13 @@ class ContinuousCapture:
         self._failure = None
         with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
             logs = list_broker_logs(broker, address, settings.topics)
-        bronze = self._bronze = Bronze.load(self._warehouse, settings.cluster_id)
+        bronze = self._bronze = Bronze.load(self._tables)
         identities = check_sources(self._warehouse, bronze, Sources(live=logs))
-        ids = first_topic_ids(self._warehouse, settings.cluster_id)
+        ids = first_topic_ids(self._tables)
         refuse_other_logs(logs, bronze, ids)
         for note in other_names(self._warehouse, bronze, identities):
             self._steps.say(note)
-        keep_identities(self._warehouse, settings.cluster_id, identities, self._new_run().captured_at)
+        keep_identities(self._tables, identities, self._new_run().captured_at)
         bronze = self._bronze = self._follow_cut(logs, bronze)
         self._topic_ids = {log.topic: ids.get(log.topic) or log.topic_id for log in logs}
         positions = {log_key(log.topic, log.partition): next_offset(log, bronze) for log in logs}
@@ -323,7 +325,7 @@ class ContinuousCapture:
         ]
         self._refuse_other_topics(logs)
         for left in reversed(range(CONFLICTS_MAX)):
-            bronze = self._bronze or Bronze.load(self._warehouse, settings.cluster_id)
+            bronze = self._bronze or Bronze.load(self._tables)
             # the last piece may have ended in the middle of a batch: continue where bronze ends
             starts = {
                 (log.topic, log.partition): min(next_offset(log, bronze), it["from_offset"])
@@ -440,7 +442,7 @@ class _Watcher:
     def __init__(self, of: ContinuousCapture) -> None:
         self._of = of
         self._broker: Broker | None = None
-        self._silver = SilverTopics(of._warehouse, of._settings.cluster_id)
+        self._silver = SilverTopics(of._tables)
         self._due: dict[str, float] = {}
         self._said: set[str] = set()
         self._printed_triggers = -1
@@ -483,8 +485,7 @@ class _Watcher:
         behind = lags(logs, bronze, epoch_ms(asked_at))
         if not any(lag.offset_count for lag in behind.values()):
             keep_log_partitions(
-                of._warehouse,
-                of._settings.cluster_id,
+                of._tables,
                 found=(),
                 live=logs,
                 said=of._settings.partition_counts,
@@ -504,12 +505,12 @@ class _Watcher:
             timeout_ms = min(WATCH_TIMEOUT_MS, self._of._settings.request_timeout_ms)
             self._broker = Broker.connect(self._of._address, timeout_ms=timeout_ms)
         # the address may have moved to another cluster: its answers are not of this ledger
-        refuse_other_cluster(self._of._warehouse, self._of._settings.cluster_id, self._broker)
+        refuse_other_cluster(self._of._tables, self._broker)
         return self._broker
 
     def _watch(self, ask: Callable[[ClusterWatch, datetime], Sequence[Reported]]) -> None:
         of = self._of
-        watch = ClusterWatch(of._warehouse, of._settings.cluster_id, self._connected(), self._silver)
+        watch = ClusterWatch(of._tables, self._connected(), self._silver)
         for so_far in ask(watch, of._new_run().captured_at):
             for refusal in so_far.refused:
                 self._say_once(f"the cluster refused: {refusal}")

@@ -28,6 +28,7 @@ from jobs.console.command_name import command
 from jobs.console.progress import Steps
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, file_schema
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import delete_folder, filesystem_of
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.delta.replay_runs import WholeRun, broken_off
@@ -38,7 +39,6 @@ from jobs.errors import SettingsError, WarehouseError
 from jobs.operations.compaction import MERGED
 from jobs.operations.maintain import STAGING, clusters_of, nobody_else, writers_of
 from jobs.operations.metrics import Metrics, job_of
-from jobs.settings import place_words
 from jobs.spark.tasks import run_tasks
 from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES
@@ -112,27 +112,28 @@ def erase(
     clusters = clusters_of(warehouse)
     with nobody_else(warehouse, clusters, since=at), job_of(metrics, "erase") as job:
         for cluster_id in clusters:
-            if broken_off(warehouse, cluster_id, WholeRun.newest(warehouse, cluster_id)) is not None:
+            tables = ClusterTables(warehouse, cluster_id)
+            if broken_off(tables, WholeRun.newest(tables)) is not None:
                 raise WarehouseError(
                     f"the last replay of cluster {cluster_id!r} was interrupted, and continues from unchanged tables: "
-                    f"run {command('replay' + place_words(warehouse.root, cluster_id))} first"
+                    f"run {command('replay' + tables.place_words)} first"
                 )
-            if WholeAudit.newest(warehouse, cluster_id).has_broken_off:
+            if WholeAudit.newest(tables).has_broken_off:
                 raise WarehouseError(
                     f"the last audit of cluster {cluster_id!r} was interrupted: run "
-                    f"{command('audit' + place_words(warehouse.root, cluster_id))} first"
+                    f"{command('audit' + tables.place_words)} first"
                 )
         redaction = Redaction.of(ids, _key_of(warehouse, new_key))
         warehouse.ensure_names(TABLES.values())
-        tables = [table for table in TABLES.values() if warehouse.exists(table)]
+        existing = [table for table in TABLES.values() if warehouse.exists(table)]
         lost: set[tuple[str, str]] = set()
         counts = {}
         # state comes last: if it must be dropped, everything that it is rebuilt from is redacted
-        for table in sorted(tables, key=lambda table: table in (LOG_CHECKPOINTS, GROUP_CHECKPOINTS)):
+        for table in sorted(existing, key=lambda table: table in (LOG_CHECKPOINTS, GROUP_CHECKPOINTS)):
             counts[table.full_name] = _erase_in(session, warehouse, table, redaction, at, clusters, lost)
         if lost:
             _drop_state(warehouse, lost, at, clusters)
-        for table in tables:
+        for table in existing:
             warehouse.forget_history(table)
         delete_folder(f"{warehouse.root}/{STAGING}")
         job.row_counts = {name: count for name, count in counts.items() if count}

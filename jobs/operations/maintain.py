@@ -23,6 +23,7 @@ from jobs.bronze.retention import record_deletions
 from jobs.bronze.writer import is_damaged, offsets_of
 from jobs.console.progress import Steps, size_text, summary_table
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import delete_folder, filesystem_of
 from jobs.delta.locks import only_one
 from jobs.delta.replay_runs import WholeRun, broken_off
@@ -226,10 +227,11 @@ def pinned_versions(warehouse: Warehouse, clusters: Iterable[str]) -> Mapping[st
     """By table, versions that readers are pinned to, or that the repetition of a failed replay needs."""
     pinned: dict[str, set[int]] = {}
     for cluster_id in clusters:
-        whole = WholeRun.newest(warehouse, cluster_id)
-        gold = WholeAudit.newest(warehouse, cluster_id)
+        tables = ClusterTables(warehouse, cluster_id)
+        whole = WholeRun.newest(tables)
+        gold = WholeAudit.newest(tables)
         versions = {name: (gold if table in GOLD_TABLES else whole).version_of(table) for name, table in TABLES.items()}
-        start = broken_off(warehouse, cluster_id, whole)
+        start = broken_off(tables, whole)
         if start is not None:
             versions |= {
                 RECORD_BATCHES.full_name: start.bronze_version,
@@ -247,8 +249,9 @@ def _replayed(warehouse: Warehouse, clusters: Iterable[str]) -> dict[tuple[str, 
     """Nothing for a cluster whose last replay failed: its inputs are still needed."""
     replayed: dict[tuple[str, LogPartition], Sequence[OffsetRange]] = {}
     for cluster_id in clusters:
-        whole = WholeRun.newest(warehouse, cluster_id)
-        if broken_off(warehouse, cluster_id, whole) is None:
+        tables = ClusterTables(warehouse, cluster_id)
+        whole = WholeRun.newest(tables)
+        if broken_off(tables, whole) is None:
             for log, watermark in read_watermarks(whole).items():
                 replayed[cluster_id, log] = watermark.replayed
     return replayed

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from coordinator_core.ledger import LedgerCounts
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.exit_codes import FAILED
@@ -218,8 +219,8 @@ class Metrics:
         from jobs.operations import group_metrics  # noqa: PLC0415
         from jobs.queries.group_verdicts import group_verdicts, newest_record_ms  # noqa: PLC0415
 
-        verdicts = group_verdicts(self._warehouse, self._cluster_id)
-        newest_ms = newest_record_ms(self._warehouse, self._cluster_id)
+        verdicts = group_verdicts(ClusterTables(self._warehouse, self._cluster_id))
+        newest_ms = newest_record_ms(ClusterTables(self._warehouse, self._cluster_id))
         for metric, value, labels in group_metrics.samples(verdicts, newest_ms, self._groups_max):
             yield metric, group_metrics.GAUGES[metric], value, {"cluster_id": self._cluster_id, **labels}
 

@@ -12,6 +12,7 @@ from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines
 from jobs.console.command_name import command
 from jobs.console.names import short
 from jobs.console.progress import Steps, size_text, summary_table
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.exit_codes import DONE, FAILED, INCOMPLETE
 from jobs.gold.audit import audit
@@ -99,8 +100,8 @@ def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
             rebuild=rebuild,
         )
         job.row_counts = summary.row_counts
-        lacks = audit_lacks(run.warehouse, run.settings.cluster_id)
-        unjudged = groups_not_judged(run.warehouse, run.settings.cluster_id)
+        lacks = audit_lacks(run.tables)
+        unjudged = groups_not_judged(run.tables)
         job.exit_code = INCOMPLETE if unjudged or lacks else DONE
     if run.metrics is not None:
         run.metrics.expose_groups()
@@ -136,7 +137,7 @@ def run_replay(run: RunContext, *, rebuild: bool = False) -> int:
         job.ledger = total(summary.counts)
         job.record_count = 0 if summary.skipped else job.ledger.record_count
         job.row_counts = summary.row_counts
-        job.gap_count = hole_count(run.warehouse, run.settings.cluster_id)
+        job.gap_count = hole_count(run.tables)
         job.quarantined_row_count = summary.quarantined_row_count
         ends = coordinator_ends(run.warehouse, run.settings)
         job.exit_code = print_replay(summary, run.settings, job.gap_count, run.steps, ends)
@@ -176,7 +177,7 @@ def print_capture(summary: CaptureSummary, settings: Settings, steps: Steps) -> 
 
 def coordinator_ends(warehouse: Warehouse, settings: Settings) -> dict[str, LogEnds]:
     """The log partitions of the configured coordinator topics."""
-    ends = log_ends(warehouse, settings.cluster_id, settings=settings.partition_counts)
+    ends = log_ends(ClusterTables(warehouse, settings.cluster_id), settings=settings.partition_counts)
     return {topic: it for topic, it in ends.items() if topic in settings.topics}
 
 
@@ -242,7 +243,7 @@ def print_replay(
 
 def print_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> None:
     """Print the findings, and where to look next."""
-    found = findings(warehouse, settings.cluster_id)
+    found = findings(ClusterTables(warehouse, settings.cluster_id))
     steps.facts["found"] = found.as_json()
     options = options_of(settings)
     clusters = {file.partition_values["cluster_id"] for file in warehouse.files(RUNS)}

@@ -14,8 +14,8 @@ from typing import Any, Final
 from coordinator_core.plurals import counted
 from jobs.console.command_name import command
 from jobs.console.output import json_line, printable
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import write_whole
-from jobs.delta.warehouse import Warehouse
 from jobs.queries.group_verdicts import OK, GroupVerdict, group_verdicts
 from jobs.settings import Settings, option_words
 
@@ -28,9 +28,9 @@ SHELL: Final = "/bin/sh"
 OUTCOMES: Final[Mapping[int, str]] = {0: "done", 3: "done, but something is missing or could not be read"}
 
 
-def attention(warehouse: Warehouse, cluster_id: str) -> list[GroupVerdict]:
+def attention(tables: ClusterTables) -> list[GroupVerdict]:
     """Groups whose verdict is not OK, those that need attention first."""
-    return [line for line in group_verdicts(warehouse, cluster_id) if line.verdict != OK]
+    return [line for line in group_verdicts(tables) if line.verdict != OK]
 
 
 def with_attention(facts: Mapping[str, Any], groups: Sequence[GroupVerdict]) -> dict[str, Any]:

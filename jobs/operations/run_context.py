@@ -6,6 +6,7 @@ from datetime import datetime
 from pyspark.sql import SparkSession
 
 from jobs.console.progress import Steps
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.operations.metrics import Metrics
 from jobs.settings import Settings
@@ -24,3 +25,8 @@ class RunContext:
     """Prints progress and collects the run's facts."""
     metrics: Metrics | None = None
     """None: the run writes no metrics."""
+
+    @property
+    def tables(self) -> ClusterTables:
+        """The tables of the run's cluster."""
+        return ClusterTables(self.warehouse, self.settings.cluster_id)

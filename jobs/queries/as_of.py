@@ -43,11 +43,11 @@ from jobs.delta.arrow_columns import (
 )
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, file_schema
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.scanner import Scanner, dataset_of
 from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import Warehouse
 from jobs.gold.share_reader import counts_by_id, topic_partition_counts
 from jobs.queries.clock_steps import clock_steps
 from jobs.queries.group_model import (
@@ -131,14 +131,13 @@ class SilverAt:
     """Silver of one cluster as of a time. `at_ms` None: the newest state. `group_ids` None: all groups."""
 
     def __init__(
-        self, warehouse: Warehouse, cluster_id: str, at_ms: int | None = None, group_ids: Collection[str] | None = None
+        self, tables: ClusterTables, at_ms: int | None = None, group_ids: Collection[str] | None = None
     ) -> None:
-        self._warehouse = warehouse
-        self._cluster_id = cluster_id
-        self._whole = WholeRun.newest(warehouse, cluster_id)
-        self._gold = cache(partial(WholeAudit.newest, warehouse, cluster_id))
+        self._tables = tables
+        self._whole = WholeRun.newest(tables)
+        self._gold = cache(partial(WholeAudit.newest, tables))
         self._places = cache(lambda: CoordinatorPartitions(self._whole.read(COORDINATOR_PARTITIONS)))
-        self._counts = cache(partial(partition_counts, warehouse, cluster_id))
+        self._counts = cache(partial(partition_counts, tables))
         self._log_ends: Mapping[LogPartition, int] = {}
         """For log partitions in which timestamps do not decide: the end offset (exclusive) that corresponds to the
         time."""
@@ -332,15 +331,13 @@ class SilverAt:
 
     def coverage(self, topic: str) -> list[dict[str, Any]]:
         """Rows of bronze.coverage of a coordinator topic."""
-        rows: list[dict[str, Any]] = self._warehouse.read(
-            COVERAGE, where={"cluster_id": self._cluster_id, "topic": topic}
-        ).to_pylist()
+        rows: list[dict[str, Any]] = self._tables.read(COVERAGE, topic=topic).to_pylist()
         return rows
 
     def quarantined(self) -> pa.Table:
         """Rows of bronze.quarantine: record, group and defect."""
         names = ["topic", "partition", "offset", "stage", "code", "group_id", "resolved_at"]
-        return self._warehouse.read(QUARANTINE, names, where={"cluster_id": self._cluster_id})
+        return self._tables.read(QUARANTINE, names)
 
     def commits_until(self, names: Sequence[str]) -> Iterator[pa.Table]:
         """Yield the selected groups' commits written by the time, whatever their outcome; `outcome` and `group_id`

@@ -20,8 +20,8 @@ from jobs.bronze.identity import refuse_folders_of_other_clusters, refuse_other_
 from jobs.cli_enums import Listing
 from jobs.console.output import Value, time_text, write_answers
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import SilverAt
 from jobs.queries.audit_report import SOURCES, Span, completeness, untimed_statement, within, write_completeness
 from jobs.queries.dead_letters import CAUSE_OF_MESSAGE, COPIED_CAUSES, CopyState, DeadLetters, read_dead_letters
@@ -69,8 +69,7 @@ Row = Mapping[str, Any]
 
 
 def run_payload(
-    warehouse: Warehouse,
-    cluster_id: str,
+    tables: ClusterTables,
     *,
     span: Span,
     group_ids: Collection[str] | None,
@@ -93,26 +92,26 @@ def run_payload(
     """
     out = out or sys.stdout
     log = SOURCES[Listing.ARCHIVED].log
-    require_in_log(warehouse, cluster_id, log, span.from_ms, span.to_ms, group_ids)
-    refuse_folders_of_other_clusters(warehouse, cluster_id, sources)
+    require_in_log(tables, log, span.from_ms, span.to_ms, group_ids)
+    refuse_folders_of_other_clusters(tables, sources)
     if cluster is not None:
         with Broker.connect(cluster, timeout_ms=timeout_ms) as broker:
-            refuse_other_cluster(warehouse, cluster_id, broker)
-    rows = _archived(warehouse, cluster_id, span, group_ids)
-    ever = rows if span == Span() else _archived(warehouse, cluster_id, Span(), group_ids)
+            refuse_other_cluster(tables, broker)
+    rows = _archived(tables, span, group_ids)
+    ever = rows if span == Span() else _archived(tables, Span(), group_ids)
     if without_copy:
         rows = [row for row in rows if row["dead_letter"] is not None]
     ranges = [
         RecordRange(row["topic"] or "", row["partition"], row["first_offset"], row["last_offset"]) for row in rows
     ]
     payloads = read_payloads(sources, ranges, cluster=cluster, timeout_ms=timeout_ms, with_values=with_values)
-    topics = dead_letter_topics or _configured_topics(warehouse, cluster_id)
+    topics = dead_letter_topics or _configured_topics(tables)
     letters = read_dead_letters(sources, topics, cluster=cluster, timeout_ms=timeout_ms) if topics else None
-    complete = completeness(warehouse, cluster_id, log, span, group_ids, partition_counts)
+    complete = completeness(tables, log, span, group_ids, partition_counts)
     complete = complete.adding(*untimed_statement(sum(row["at"] is None for row in rows), span))
     write_completeness(complete, output_format, out)
     columns = (*COLUMNS, *(["value"] if with_values else []))
-    done = _done(warehouse, cluster_id, group_ids)
+    done = _done(tables, group_ids)
     lines = list(_lines(rows, payloads, letters, done, _ranges(ever), with_values))
     if without_copy:
         place = COLUMNS.index("dead_letter")
@@ -121,19 +120,17 @@ def run_payload(
     return complete.is_complete
 
 
-def _archived(warehouse: Warehouse, cluster_id: str, span: Span, group_ids: Collection[str] | None) -> list[Row]:
+def _archived(tables: ClusterTables, span: Span, group_ids: Collection[str] | None) -> list[Row]:
     """Rows of gold, ordered by group, log position and time."""
-    found = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(
-        ARCHIVED_RECORDS, ROW_COLUMNS, *within("at", span)
-    )
+    found = SilverAt(tables, group_ids=group_ids).scan(ARCHIVED_RECORDS, ROW_COLUMNS, *within("at", span))
     rows: list[Row] = found.to_pylist()
     return sorted(rows, key=lambda row: (row["group_id"], row["topic"] or "", row["partition"], row["first_offset"]))
 
 
-def _configured_topics(warehouse: Warehouse, cluster_id: str) -> list[str]:
+def _configured_topics(tables: ClusterTables) -> list[str]:
     """Dead-letter topics in the config of any group."""
-    where = {"cluster_id": cluster_id, "resource_type": "GROUP", "name": DEAD_LETTER_TOPIC}
-    return sorted({value for value in warehouse.read(CONFIGS, ["value"], where=where)["value"].to_pylist() if value})
+    values = tables.read(CONFIGS, ["value"], resource_type="GROUP", name=DEAD_LETTER_TOPIC)["value"]
+    return sorted({value for value in values.to_pylist() if value})
 
 
 SharePlace = tuple[str, str, int]
@@ -142,9 +139,9 @@ Done = Mapping[SharePlace, Sequence[tuple[int, int, int]]]
 """Ranges whose ARCHIVING has ended: log offset of the end, first and last offset."""
 
 
-def _done(warehouse: Warehouse, cluster_id: str, group_ids: Collection[str] | None) -> Done:
+def _done(tables: ClusterTables, group_ids: Collection[str] | None) -> Done:
     names = ("group_id", "topic_id", "partition", "log_offset", "first_offset", "last_offset")
-    ended = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(
+    ended = SilverAt(tables, group_ids=group_ids).scan(
         SHARE_BATCH_TRANSITIONS, names, pc.field("from_state") == "ARCHIVING"
     )
     done: dict[SharePlace, list[tuple[int, int, int]]] = {}

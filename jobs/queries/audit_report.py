@@ -23,8 +23,8 @@ from jobs.console.output import Value, json_line, time_text, write_answers
 from jobs.delta import other_writers
 from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt, timestamp_scalar
 from jobs.queries.behind import not_audited_lines, not_replayed_lines
 from jobs.queries.caveats import moved
@@ -144,8 +144,7 @@ class Hole(NamedTuple):
 
 
 def completeness(
-    warehouse: Warehouse,
-    cluster_id: str,
+    tables: ClusterTables,
     log: str,
     span: Span,
     group_ids: Collection[str] | None = None,
@@ -156,12 +155,12 @@ def completeness(
     `partition_counts`: partition counts that the user gives. The claim reaches only as far as each log partition was
     read (`jobs.bronze.log_ends`).
     """
-    rows = warehouse.read(COVERAGE, where={"cluster_id": cluster_id, "topic": log})
+    rows = tables.read(COVERAGE, topic=log)
     coverage = from_table(rows)
     if not coverage:
         return Completeness(False, (f"NOT COMPLETE: nothing of {log} was captured",))
-    ends = log_ends(warehouse, cluster_id, (log,), partition_counts)[log]
-    steps = clock_steps(WholeAudit.newest(warehouse, cluster_id), log)
+    ends = log_ends(tables, (log,), partition_counts)[log]
+    steps = clock_steps(WholeAudit.newest(tables), log)
     ends = _short_of_slow_clocks(ends, steps)
     found = list(missing_lines({log: ends}))
     holes = [
@@ -171,22 +170,22 @@ def completeness(
     ]
     found += [hole.text() for hole in holes if hole.touches(span)]
     found += _behind_the_end(ends, span)
-    found += _unread(warehouse, cluster_id, log)
+    found += _unread(tables, log)
     found += [
         f"group {short(name)} could not be judged: see gold.log_anomalies"
-        for name in groups_not_judged(warehouse, cluster_id)
+        for name in groups_not_judged(tables)
         if group_ids is None or name in group_ids
     ]
     found += [
         f"no group of {name} could be judged: see gold.log_anomalies"
-        for name in audit_lacks(warehouse, cluster_id)
+        for name in audit_lacks(tables)
         if name.startswith(f"{log}-")
     ]
-    found += not_replayed_lines(warehouse, cluster_id, log)
-    found += not_audited_lines(warehouse, cluster_id)
-    found += other_writers.lines(other_writers.written_by_others(warehouse, cluster_id))
+    found += not_replayed_lines(tables, log)
+    found += not_audited_lines(tables)
+    found += other_writers.lines(other_writers.written_by_others(tables))
     if log == SHARES_LOG:
-        found += _begun_midway(warehouse, cluster_id, span, group_ids)
+        found += _begun_midway(tables, span, group_ids)
     begins = time_text(span.from_ms) or "its beginning"
     those = f"{log} ({counted(len(ends.ends), 'log partition')}) from {begins} to {_end_text(ends, span)}"
     if not found:
@@ -287,19 +286,17 @@ def _first_after(captured: Sequence[CoverageRange], offset: int) -> int | None:
     return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
 
 
-def _unread(warehouse: Warehouse, cluster_id: str, log: str) -> Iterator[str]:
-    rows = warehouse.read(QUARANTINE, ["code", "resolved_at"], where={"cluster_id": cluster_id, "topic": log})
+def _unread(tables: ClusterTables, log: str) -> Iterator[str]:
+    rows = tables.read(QUARANTINE, ["code", "resolved_at"], topic=log)
     rows = rows.filter(rows["resolved_at"].is_null())
     if rows.num_rows:
         codes = ", ".join(sorted(set(rows["code"].to_pylist())))
         yield f"{counted(rows.num_rows, 'piece')} of {log} could not be read ({codes}): see {QUARANTINE.full_name}"
 
 
-def _begun_midway(
-    warehouse: Warehouse, cluster_id: str, span: Span, group_ids: Collection[str] | None
-) -> Iterator[str]:
+def _begun_midway(tables: ClusterTables, span: Span, group_ids: Collection[str] | None) -> Iterator[str]:
     """Statements about share partitions that had updates in the span before their first known snapshot."""
-    silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
+    silver = SilverAt(tables, group_ids=group_ids)
     conditions = [~pc.field("is_complete"), *within("valid_from", span)]
     key = ["group_id", "topic_id", "partition"]
     rows = silver.coded_rows(SHARE_PARTITION_STATES, (*key, "is_complete", "valid_from"), *conditions)
@@ -320,7 +317,7 @@ def within(column: str, span: Span) -> list[Any]:
 
 
 def listed(
-    warehouse: Warehouse, cluster_id: str, listing: Listing, span: Span, group_ids: Collection[str] | None
+    tables: ClusterTables, listing: Listing, span: Span, group_ids: Collection[str] | None
 ) -> tuple[list[str], list[tuple[Value, ...]]]:
     """Columns and rows of a gold table in a span, ordered by group, time and log position."""
     source = SOURCES[listing]
@@ -331,7 +328,7 @@ def listed(
         conditions = overlapping(span)
     if listing is Listing.WITHOUT_COPY:
         conditions.append(pc.field("dead_letter").isin(WITHOUT_COPY))
-    rows = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(source.table, names, *conditions).to_pylist()
+    rows = SilverAt(tables, group_ids=group_ids).scan(source.table, names, *conditions).to_pylist()
     key = [source.time_column, *(name for name in source.table.key if name in names)]
     rows.sort(key=lambda row: (row["group_id"], *((row[name] is not None, row[name]) for name in key)))
     return names, [tuple(_value(row[name]) for name in names) for row in rows]
@@ -388,12 +385,12 @@ def without_unread(complete: Completeness, listing: Listing, unread: str) -> Com
     return Completeness(False, (first, unread, *rest))
 
 
-def past_statements(warehouse: Warehouse, cluster_id: str, span: Span, group_ids: Collection[str] | None) -> list[str]:
+def past_statements(tables: ClusterTables, span: Span, group_ids: Collection[str] | None) -> list[str]:
     """Statements about groups with rows of a former log partition, from before `__consumer_offsets` got more
     partitions, as of the end of the span.
     """
     at_ms = None if span.to_ms is None else span.to_ms - 1
-    silver = SilverAt(warehouse, cluster_id, at_ms, group_ids)
+    silver = SilverAt(tables, at_ms, group_ids)
     moves = silver.left_behind().moves
     lines = [
         f"group {short(group_id)}: {listed_move_text(move)}"
@@ -410,13 +407,11 @@ def past_statements(warehouse: Warehouse, cluster_id: str, span: Span, group_ids
     return lines
 
 
-def _of_other_types(
-    warehouse: Warehouse, cluster_id: str, listing: Listing, group_ids: Collection[str] | None
-) -> Iterator[str]:
+def _of_other_types(tables: ClusterTables, listing: Listing, group_ids: Collection[str] | None) -> Iterator[str]:
     """Statements about requested groups whose type never occurs in this list."""
     if not group_ids or listing not in (*OF_SHARE_GROUPS, Listing.OWNERS):
         return
-    rows = SilverAt(warehouse, cluster_id, group_ids=group_ids).scan(GROUP_GENERATIONS, ("group_id", "group_type"))
+    rows = SilverAt(tables, group_ids=group_ids).scan(GROUP_GENERATIONS, ("group_id", "group_type"))
     types: dict[str, set[str]] = {}
     for row in rows.group_by(["group_id", "group_type"]).aggregate([]).to_pylist():
         types.setdefault(row["group_id"], set()).add(row["group_type"])
@@ -428,8 +423,7 @@ def _of_other_types(
 
 
 def run_audit_report(
-    warehouse: Warehouse,
-    cluster_id: str,
+    tables: ClusterTables,
     *,
     listing: Listing,
     span: Span,
@@ -444,19 +438,19 @@ def run_audit_report(
     """
     out = out or sys.stdout
     log = SOURCES[listing].log
-    require_in_log(warehouse, cluster_id, log, span.from_ms, span.to_ms, group_ids)
-    complete = completeness(warehouse, cluster_id, log, span, group_ids, partition_counts)
+    require_in_log(tables, log, span.from_ms, span.to_ms, group_ids)
+    complete = completeness(tables, log, span, group_ids, partition_counts)
     if listing in OF_ASSIGNMENTS:
-        silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
+        silver = SilverAt(tables, group_ids=group_ids)
         unread = unread_groups(silver, *overlapping(span))
         if unread:
             complete = without_unread(complete, listing, unread_text(unread))
     if listing in OF_GROUPS:
-        complete = complete.adding(*past_statements(warehouse, cluster_id, span, group_ids))
+        complete = complete.adding(*past_statements(tables, span, group_ids))
     if listing in NOT_IN_ANY_LOG:
         complete = complete.adding(NOT_IN_ANY_LOG[listing])
-    complete = complete.adding(*_of_other_types(warehouse, cluster_id, listing, group_ids))
-    columns, rows = listed(warehouse, cluster_id, listing, span, group_ids)
+    complete = complete.adding(*_of_other_types(tables, listing, group_ids))
+    columns, rows = listed(tables, listing, span, group_ids)
     place = columns.index(SOURCES[listing].time_column)
     complete = complete.adding(*untimed_statement(sum(row[place] is None for row in rows), span))
     write_completeness(complete, output_format, out)

@@ -12,22 +12,21 @@ from jobs.bronze.copies import Rewrites, last_capture
 from jobs.console.command_name import command
 from jobs.console.names import some_of
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
-from jobs.delta.warehouse import Warehouse
-from jobs.settings import place_words
 from jobs.silver.checkpoints import read_watermarks
 from schemas.tables.bronze import COVERAGE
 
 
-def not_replayed(warehouse: Warehouse, cluster_id: str, topic: str) -> dict[int, tuple[OffsetRange, ...]]:
+def not_replayed(tables: ClusterTables, topic: str) -> dict[int, tuple[OffsetRange, ...]]:
     """By log partition of a topic, the offsets that were captured or changed since the last replay."""
     columns = ("partition", "from_offset", "to_offset", "kind")
     captured: dict[int, list[OffsetRange]] = {}
-    for row in warehouse.read(COVERAGE, columns, where={"cluster_id": cluster_id, "topic": topic}).to_pylist():
+    for row in tables.read(COVERAGE, columns, topic=topic).to_pylist():
         if row["kind"] == CoverageKind.CAPTURED.name:
             captured.setdefault(row["partition"], []).append((row["from_offset"], row["to_offset"]))
-    watermarks = read_watermarks(WholeRun.newest(warehouse, cluster_id), of_any_format=True)
-    rewrites = Rewrites.load(warehouse, cluster_id, last_capture(warehouse, cluster_id))
+    watermarks = read_watermarks(WholeRun.newest(tables), of_any_format=True)
+    rewrites = Rewrites.load(tables, last_capture(tables))
     found: dict[int, tuple[OffsetRange, ...]] = {}
     for partition, ranges in sorted(captured.items()):
         place: LogPartition = (topic, partition)
@@ -41,23 +40,20 @@ def not_replayed(warehouse: Warehouse, cluster_id: str, topic: str) -> dict[int,
     return found
 
 
-def not_replayed_lines(warehouse: Warehouse, cluster_id: str, topic: str) -> Iterator[str]:
+def not_replayed_lines(tables: ClusterTables, topic: str) -> Iterator[str]:
     """Sentences about these offsets, with the remedy; none where silver includes everything captured."""
-    new = not_replayed(warehouse, cluster_id, topic)
+    new = not_replayed(tables, topic)
     if new:
         places = (f"{topic}-{partition} offsets {at[0][0]} to {at[-1][1]}" for partition, at in new.items())
-        yield (
-            f"captured and not replayed yet: {some_of(places)}. Run "
-            f"{command('replay' + place_words(warehouse.root, cluster_id))}"
-        )
+        yield (f"captured and not replayed yet: {some_of(places)}. Run {command('replay' + tables.place_words)}")
 
 
-def not_audited_lines(warehouse: Warehouse, cluster_id: str) -> Iterator[str]:
+def not_audited_lines(tables: ClusterTables) -> Iterator[str]:
     """A sentence if gold belongs to an earlier replay than silver, with the remedy."""
-    replayed = WholeRun.newest(warehouse, cluster_id).replay_version
-    audited = WholeAudit.newest(warehouse, cluster_id).replay_version
+    replayed = WholeRun.newest(tables).replay_version
+    audited = WholeAudit.newest(tables).replay_version
     if audited < replayed:
         yield (
             "replayed and not audited yet: gold is of an earlier replay than silver. Run "
-            f"{command('audit' + place_words(warehouse.root, cluster_id))}"
+            f"{command('audit' + tables.place_words)}"
         )

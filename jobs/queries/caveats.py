@@ -18,8 +18,8 @@ from jobs.bronze.coverage import HOLES, LOG_START
 from jobs.console.names import names_of, short, some_of
 from jobs.console.output import Value, time_text
 from jobs.delta.arrow_columns import codes_of, indices_in
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from jobs.queries.group_model import share_key
 from jobs.queries.in_log import share_remarks
@@ -65,10 +65,10 @@ def holes_before(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat
 
 
 def log_remarks(
-    warehouse: Warehouse, cluster_id: str, group_ids: Collection[str] | None = None, *, with_offsets: bool = False
+    tables: ClusterTables, group_ids: Collection[str] | None = None, *, with_offsets: bool = False
 ) -> Iterator[str]:
     """Caveats, as lines, of an answer about the whole history of groups (None: of all groups)."""
-    silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
+    silver = SilverAt(tables, group_ids=group_ids)
     columns = ["group_id", "group_type", "log_partition"]
     rows = silver.scan(GROUP_GENERATIONS, columns).group_by(columns, use_threads=False).aggregate([])
     present = silver.left_behind().present(rows.to_pylist())
@@ -76,7 +76,7 @@ def log_remarks(
     groups = {row["group_id"]: row["log_partition"] for row in present}
     yield from lines_of(caveats_of(silver, groups, with_offsets=with_offsets, share_groups=share_groups))
     if share_groups:
-        yield from share_remarks(warehouse, cluster_id)
+        yield from share_remarks(tables)
 
 
 def twice(silver: SilverAt, group_ids: Collection[str]) -> Caveat:

@@ -15,8 +15,8 @@ import duckdb
 
 from jobs.console.names import short
 from jobs.delta.arrow_columns import columns_read
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.scanner import dataset_of
-from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError
 from jobs.queries.sql_duckdb import DuckDbAnswer, answer_of, connect
 from schemas.tables import TABLES
@@ -46,11 +46,11 @@ class Left:
     versions: Mapping[str, int]
 
 
-def runs_of(warehouse: Warehouse, cluster_id: str, table: Table) -> list[Left]:
+def runs_of(tables: ClusterTables, table: Table) -> list[Left]:
     """The runs of a cluster that wrote this table, oldest first: replays for silver, audits for gold."""
     runs, number = (AUDITS, "audit_version") if table.layer == "gold" else (RUNS, "replay_version")
     columns = ["run_id", "started_at", number, "table_versions"]
-    rows = warehouse.read(runs, columns, where={"cluster_id": cluster_id}).to_pylist()
+    rows = tables.read(runs, columns).to_pylist()
     found = {
         row["run_id"]: Left(row["run_id"], row["started_at"], row[number] or -1, dict(row["table_versions"] or ()))
         for row in rows
@@ -67,16 +67,14 @@ class Compared:
     before: Left | None
 
 
-def compared(
-    warehouse: Warehouse, cluster_id: str, table: Table, run_id: str | None = None, since: str | None = None
-) -> Compared:
+def compared(tables: ClusterTables, table: Table, run_id: str | None = None, since: str | None = None) -> Compared:
     """The requested run (default: the newest), and the one to compare with (default: the one before).
 
     Raises ArgumentError for runs that the cluster does not have, or that are in the wrong order.
     """
-    runs = runs_of(warehouse, cluster_id, table)
+    runs = runs_of(tables, table)
     if not runs:
-        raise ArgumentError(f"no run of {short(cluster_id)} wrote {table.full_name}: run nightly first")
+        raise ArgumentError(f"no run of {short(tables.cluster_id)} wrote {table.full_name}: run nightly first")
     place = _place(runs, run_id, table) if run_id is not None else len(runs) - 1
     if since is None:
         return Compared(table, runs[place], runs[place - 1] if place else None)
@@ -94,9 +92,9 @@ def _place(runs: Sequence[Left], run_id: str, table: Table) -> int:
     raise ArgumentError(f"no run {short(run_id)} wrote {table.full_name}: the newest are {newest}")
 
 
-def changes_of(warehouse: Warehouse, cluster_id: str, pair: Compared) -> DuckDbAnswer:
+def changes_of(tables: ClusterTables, pair: Compared) -> DuckDbAnswer:
     """The rows that differ, by the table's key: `_change_type`, `_run_id`, and the columns of the table."""
-    connection, columns = _loaded(warehouse, cluster_id, pair)
+    connection, columns = _loaded(tables, pair)
     keys = [name for name in pair.table.key if name in columns]
     order = ", ".join(f'"{name}" NULLS FIRST' for name in keys) or "ALL"
     listed = ", ".join(f'"{name}"' for name in columns)
@@ -108,21 +106,21 @@ def changes_of(warehouse: Warehouse, cluster_id: str, pair: Compared) -> DuckDbA
     )
 
 
-def counts_of(warehouse: Warehouse, cluster_id: str, pair: Compared) -> tuple[int, int, int]:
+def counts_of(tables: ClusterTables, pair: Compared) -> tuple[int, int, int]:
     """The number of rows inserted, updated and deleted."""
-    connection, _ = _loaded(warehouse, cluster_id, pair)
+    connection, _ = _loaded(tables, pair)
     found = dict(connection.sql(f"SELECT {CHANGE}, count(*) FROM changes GROUP BY ALL").fetchall())
     return found.get(INSERT, 0), found.get(AFTER, 0), found.get(DELETE, 0)
 
 
-def _loaded(warehouse: Warehouse, cluster_id: str, pair: Compared) -> tuple[Any, list[str]]:
+def _loaded(tables: ClusterTables, pair: Compared) -> tuple[Any, list[str]]:
     """A connection with the view `changes`, and the columns of the table in order."""
     table = pair.table
     version = pair.run.versions.get(table.full_name)
     earlier = None if pair.before is None else pair.before.versions.get(table.full_name)
-    after = _files(warehouse, cluster_id, table, version)
-    before = {} if earlier is None else _files(warehouse, cluster_id, table, earlier)
-    stored = warehouse.columns(table, version, reader_version_max=1) or list(table.column_names)
+    after = _files(tables, table, version)
+    before = {} if earlier is None else _files(tables, table, earlier)
+    stored = tables.warehouse.columns(table, version, reader_version_max=1) or list(table.column_names)
     columns = [name for name in stored if name in table.column_names]
     schema = columns_read(table, columns)
     connection = connect(duckdb)
@@ -145,28 +143,27 @@ def _loaded(warehouse: Warehouse, cluster_id: str, pair: Compared) -> tuple[Any,
     return connection, columns
 
 
-def _files(warehouse: Warehouse, cluster_id: str, table: Table, version: int | None) -> dict[str, Any]:
+def _files(tables: ClusterTables, table: Table, version: int | None) -> dict[str, Any]:
     """The files of the cluster's rows in a version, by path."""
-    if version is not None and not warehouse.has_version(table, version):
+    if version is not None and not tables.warehouse.has_version(table, version):
         raise JobError(
             f"version {version} of {table.full_name} is gone: maintain deleted its files. Name a later run with "
             "--since, or keep versions for longer (maintain --vacuum-after)"
         )
-    files = warehouse.files(table, version)
-    return {file.path: file for file in files if file.partition_values.get("cluster_id") == cluster_id}
+    return {file.path: file for file in tables.files(table, version)}
 
 
-def summary(warehouse: Warehouse, cluster_id: str, run_id: str | None, since: str | None) -> list[list[Any]]:
+def summary(tables: ClusterTables, run_id: str | None, since: str | None) -> list[list[Any]]:
     """For each table of silver and gold that a run wrote: the number of changed rows."""
     found: list[list[Any]] = []
     for table in FOLLOWED:
-        if not warehouse.exists(table) or not runs_of(warehouse, cluster_id, table):
+        if not tables.warehouse.exists(table) or not runs_of(tables, table):
             continue
-        pair = compared(warehouse, cluster_id, table, run_id, since)
+        pair = compared(tables, table, run_id, since)
         before = None if pair.before is None else pair.before.run_id
-        found.append([table.full_name, pair.run.run_id, before, *counts_of(warehouse, cluster_id, pair)])
+        found.append([table.full_name, pair.run.run_id, before, *counts_of(tables, pair)])
     if not found:
-        raise ArgumentError(f"no run of {short(cluster_id)} is known: run nightly first")
+        raise ArgumentError(f"no run of {short(tables.cluster_id)} is known: run nightly first")
     return found
 
 

@@ -21,7 +21,7 @@ from coordinator_core.java.hash_codes import string_order
 from coordinator_core.plurals import counted
 from jobs.cli_enums import Tool, View
 from jobs.console.output import Column, Value, printable, table_lines, write_csv, write_json
-from jobs.delta.warehouse import Warehouse
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import NoSuchGroupError
 from jobs.queries.as_of import GROUPS_LOG, SAMPLE_AGE_MAX_MS, SilverAt
 from jobs.queries.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, holes_before, lines_of, notes_by_group, twice
@@ -329,8 +329,7 @@ def _not_there(silver: SilverAt, missing: Sequence[str]) -> str:
 
 
 def describe_with_caveats(
-    warehouse: Warehouse,
-    cluster_id: str,
+    tables: ClusterTables,
     *,
     view: View,
     at_ms: int | None = None,
@@ -344,7 +343,7 @@ def describe_with_caveats(
     passes the time several times and its states differ. Raises NoSuchGroupError if a requested group does not exist.
     """
     with_offsets = view is View.OFFSETS
-    passages = SilverAt(warehouse, cluster_id, at_ms, group_ids).passages(with_offsets=with_offsets)
+    passages = SilverAt(tables, at_ms, group_ids).passages(with_offsets=with_offsets)
     newest = passages[-1]
     ends = newest.end_offsets(sample_age_max_ms) if with_offsets else {}
     found: dict[str, list[Description]] = {}
@@ -446,8 +445,7 @@ def _lines(description: Description, verbose: bool) -> Iterator[str]:
 
 
 def run_describe(
-    warehouse: Warehouse,
-    cluster_id: str,
+    tables: ClusterTables,
     *,
     view: View,
     at_ms: int | None,
@@ -465,8 +463,7 @@ def run_describe(
     """
     with no_search_for_cycles():
         described, caveats = describe_with_caveats(
-            warehouse,
-            cluster_id,
+            tables,
             view=view,
             at_ms=at_ms,
             group_ids=group_ids,
@@ -474,13 +471,11 @@ def run_describe(
             sample_age_max_ms=sample_age_max_ms,
         )
         if view is View.STATE and described:
-            described = with_coordinators(
-                described, coordinators or partial(logged_coordinators, warehouse, cluster_id, at_ms)
-            )
+            described = with_coordinators(described, coordinators or partial(logged_coordinators, tables, at_ms))
         write_descriptions(described, output_format, verbose, out or sys.stdout)
     remarks = list(lines_of(caveats))
     if view is View.OFFSETS and _share_groups(it.group for it in described):
-        remarks += share_remarks(warehouse, cluster_id, at_ms)
+        remarks += share_remarks(tables, at_ms)
     return remarks
 
 

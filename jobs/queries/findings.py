@@ -39,10 +39,10 @@ from jobs.bronze.quarantine import COPIES_PART, open_count
 from jobs.console import command_name
 from jobs.console.names import NAME_CHARACTERS_MAX, names_of, short, some_of
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.other_writers import ForeignWrite, written_by_others
 from jobs.delta.other_writers import lines as lines_of_others
 from jobs.delta.table_files import TableFile
-from jobs.delta.warehouse import Warehouse
 from jobs.gold.topic_ids import TOPIC_RECREATED
 from jobs.silver.reader import SilverFiles
 from schemas.tables.bronze import QUARANTINE
@@ -180,10 +180,9 @@ class Findings:
         return {"headline": self.headline, **plain, "foreign_writes": writes}
 
 
-def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
+def findings(tables: ClusterTables) -> Findings:
     """What the tables of a cluster say."""
-    where = {"cluster_id": cluster_id}
-    gold = WholeAudit.newest(warehouse, cluster_id)
+    gold = WholeAudit.newest(tables)
     rebalances = gold.read(REBALANCES, REBALANCE_COLUMNS)
     causes = _causes(rebalances)
     first_causes = causes.filter(pc.invert(pc.is_in(causes["method"], pa.array(FOLLOW_UPS))))
@@ -209,7 +208,7 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
     # connectors and tasks are not topics
     of_topics = pc.invert(pc.is_in(causes["method"], pa.array(NOT_GROWN)))
     hanging = gold.read(HANGING_TRANSACTIONS, ["group_id", "producer_id"])
-    quarantined = warehouse.read(QUARANTINE, ["topic", "partition", "code", "resolved_at"], where=where)
+    quarantined = tables.read(QUARANTINE, ["topic", "partition", "code", "resolved_at"])
     return Findings(
         rebalance_count=rebalances.num_rows,
         storm_rebalance_count=pc.sum(rebalances["in_storm"]).as_py() or 0,
@@ -233,20 +232,18 @@ def findings(warehouse: Warehouse, cluster_id: str) -> Findings:
         log_oddities=_counts_of(_of_category(odd, LOG)["rule"]),
         client_notes=_client_notes(_of_category(odd, CLIENT)),
         shared_groups=_shared_groups(_of_category(odd, GROUP)),
-        not_judged=groups_not_judged(warehouse, cluster_id),
-        audit_lacks=audit_lacks(warehouse, cluster_id),
-        hole_count=hole_count(warehouse, cluster_id),
+        not_judged=groups_not_judged(tables),
+        audit_lacks=audit_lacks(tables),
+        hole_count=hole_count(tables),
         quarantined_count=open_count(quarantined),
         missing_log_partitions={
-            topic: len(ends.missing)
-            for topic, ends in log_ends(warehouse, cluster_id).items()
-            if ends.ends and ends.missing
+            topic: len(ends.missing) for topic, ends in log_ends(tables).items() if ends.ends and ends.missing
         },
         hanging_transactions=_counts_of(hanging["group_id"]),
         hanging_transaction_count=pc.count_distinct(hanging["producer_id"]).as_py(),
         parted_copies=_parted_copies(quarantined),
-        leader_changes=_leader_changes(warehouse, cluster_id),
-        foreign_writes=tuple(written_by_others(warehouse, cluster_id)),
+        leader_changes=_leader_changes(tables),
+        foreign_writes=tuple(written_by_others(tables)),
     )
 
 
@@ -304,10 +301,10 @@ def _of_category(odd: pa.Table, category: str) -> pa.Table:
     return odd.filter(pc.equal(odd["category"], category))
 
 
-def audit_lacks(warehouse: Warehouse, cluster_id: str) -> tuple[str, ...]:
+def audit_lacks(tables: ClusterTables) -> tuple[str, ...]:
     """What the newest audit lacked: log partitions that it could not judge, and inputs that it could not read."""
     columns = ["rule", "log_topic", "log_partition", "details"]
-    rows = WholeAudit.newest(warehouse, cluster_id).read(LOG_ANOMALIES, columns)
+    rows = WholeAudit.newest(tables).read(LOG_ANOMALIES, columns)
     found = rows.filter(pc.is_in(rows["rule"], value_set=pa.array(LACKING_RULES))).to_pylist()
     names = (
         f"{row['log_topic']}-{row['log_partition']}"
@@ -318,9 +315,9 @@ def audit_lacks(warehouse: Warehouse, cluster_id: str) -> tuple[str, ...]:
     return tuple(sorted(set(names)))
 
 
-def groups_not_judged(warehouse: Warehouse, cluster_id: str) -> tuple[str, ...]:
+def groups_not_judged(tables: ClusterTables) -> tuple[str, ...]:
     """Groups that the newest audit could not judge, including those of which silver lacks something."""
-    rows = WholeAudit.newest(warehouse, cluster_id).read(LOG_ANOMALIES, ["rule", "group_id"])
+    rows = WholeAudit.newest(tables).read(LOG_ANOMALIES, ["rule", "group_id"])
     found = rows.filter(pc.is_in(rows["rule"], value_set=pa.array(NOT_JUDGED_RULES)))
     return tuple(sorted(set(found["group_id"].to_pylist())))
 
@@ -332,9 +329,9 @@ def _parted_copies(quarantined: pa.Table) -> Counts:
     return dict(sorted(Counter(f"{row['topic']}-{row['partition']}" for row in rows).items()))
 
 
-def _leader_changes(warehouse: Warehouse, cluster_id: str) -> Counts:
+def _leader_changes(tables: ClusterTables) -> Counts:
     """Coordinators' log partitions, and the number of leader epochs with batches after the first one."""
-    rows = warehouse.read(LEADER_EPOCHS, where={"cluster_id": cluster_id}).to_pylist()
+    rows = tables.read(LEADER_EPOCHS).to_pylist()
     epochs: dict[str, set[int]] = {}
     for row in rows:
         if row["topic"] in COORDINATOR_TOPICS and not row["is_checkpoint"] and row["leader_epoch"] >= 0:

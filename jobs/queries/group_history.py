@@ -16,9 +16,9 @@ from coordinator_core.plurals import counted
 from jobs.console.names import short
 from jobs.console.output import Value, time_text, write_answers
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
 from jobs.queries.behind import not_audited_lines
 from jobs.queries.caveats import log_remarks
@@ -66,7 +66,7 @@ class Event(NamedTuple):
 
 
 def events_and_steps(
-    warehouse: Warehouse, cluster_id: str, group_id: str, *, from_ms: int | None, to_ms: int | None
+    tables: ClusterTables, group_id: str, *, from_ms: int | None, to_ms: int | None
 ) -> tuple[list[Event], list[ClockStep]]:
     """Rebalances, commit anomalies, redeliveries and archived records of a group, by time, and the clock steps of the
     log partitions that they are from. `to_ms` is exclusive. Events without a timestamp, which may be of any time, come
@@ -74,15 +74,15 @@ def events_and_steps(
 
     Raises ArgumentError for a group that is not in the log, and for a span outside of what was read.
     """
-    require_in_log(warehouse, cluster_id, GROUPS_LOG, from_ms, to_ms, [group_id])
-    gold = WholeAudit.newest(warehouse, cluster_id)
+    require_in_log(tables, GROUPS_LOG, from_ms, to_ms, [group_id])
+    gold = WholeAudit.newest(tables)
     rows = {
         table: _rows(gold, table, group_id, "started_at" if table is REBALANCES else "at") for table, _ in LOG_OF_TABLE
     }
     logs = {(log, row["log_partition"]) for table, log in LOG_OF_TABLE for row in rows[table]}
     steps = [step for step in clock_steps(gold) if (step.log, step.log_partition) in logs]
     if steps:
-        _place(rows, steps, WholeRun.newest(warehouse, cluster_id), group_id)
+        _place(rows, steps, WholeRun.newest(tables), group_id)
     found = [
         *map(_rebalance, rows[REBALANCES]),
         *map(_commit, rows[COMMIT_ANOMALIES]),
@@ -117,8 +117,7 @@ def _place(
 
 
 def run_history(
-    warehouse: Warehouse,
-    cluster_id: str,
+    tables: ClusterTables,
     *,
     group_id: str,
     from_ms: int | None,
@@ -127,7 +126,7 @@ def run_history(
     out: TextIO | None = None,
 ) -> list[str]:
     """Print the events of a group. Returns the caveats as lines."""
-    events, steps = events_and_steps(warehouse, cluster_id, group_id, from_ms=from_ms, to_ms=to_ms)
+    events, steps = events_and_steps(tables, group_id, from_ms=from_ms, to_ms=to_ms)
     sink = out or sys.stdout
     if output_format == "table":
         sink.writelines(f"{event.line}\n" for event in events)
@@ -136,19 +135,19 @@ def run_history(
         columns = (*EVENT_COLUMNS, "log_position") if is_placed else EVENT_COLUMNS
         rows = [(time_text(it.at_ms), it.event, it.confidence, it.text, it.log_position) for it in events]
         write_answers(columns, [row[: len(columns)] for row in rows], output_format, sink)
-    return [*step_lines(steps, from_ms, to_ms, LISTED), *_remarks(warehouse, cluster_id, group_id)]
+    return [*step_lines(steps, from_ms, to_ms, LISTED), *_remarks(tables, group_id)]
 
 
-def _remarks(warehouse: Warehouse, cluster_id: str, group_id: str | None = None) -> Iterator[str]:
+def _remarks(tables: ClusterTables, group_id: str | None = None) -> Iterator[str]:
     """What gold lacks of a group, or of all groups."""
-    yield from not_audited_lines(warehouse, cluster_id)
-    if group_id is not None and group_id in groups_not_judged(warehouse, cluster_id):
+    yield from not_audited_lines(tables)
+    if group_id is not None and group_id in groups_not_judged(tables):
         yield f"group {short(group_id)} could not be judged, so gold lacks it: see gold.log_anomalies"
-    lacks = audit_lacks(warehouse, cluster_id)
+    lacks = audit_lacks(tables)
     if lacks:
         yield f"gold was made without: {'; '.join(lacks)}: see gold.log_anomalies"
     group_ids = None if group_id is None else [group_id]
-    yield from log_remarks(warehouse, cluster_id, group_ids, with_offsets=group_id is not None)
+    yield from log_remarks(tables, group_ids, with_offsets=group_id is not None)
 
 
 def _rows(gold: WholeAudit, table: Table, group_id: str, time_column: str = "at") -> list[dict[str, Any]]:
@@ -211,8 +210,7 @@ def _records(event: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
 
 
 def run_groups(
-    warehouse: Warehouse,
-    cluster_id: str,
+    tables: ClusterTables,
     *,
     from_ms: int | None,
     match: str | None,
@@ -224,13 +222,13 @@ def run_groups(
 
     Raises ArgumentError for a time after the end of what was read: no group is known to be OK then.
     """
-    require_in_any_log(warehouse, cluster_id, from_ms, None)
+    require_in_any_log(tables, from_ms, None)
     rows: list[list[Value]] = []
-    for line in group_verdicts(warehouse, cluster_id, from_ms=from_ms, match=match):
+    for line in group_verdicts(tables, from_ms=from_ms, match=match):
         if needs_attention and line.verdict == OK:
             continue
         values: dict[str, Any] = {**line._asdict(), "last_change_ms": time_text(line.last_change_ms)}
         rows.append(list(values.values())[: len(GROUP_COLUMNS)])
     names = GROUP_COLUMNS if output_format == "table" else [name.lower().replace("-", "_") for name in GROUP_COLUMNS]
     write_answers(names, rows, output_format, out or sys.stdout)
-    return list(_remarks(warehouse, cluster_id))
+    return list(_remarks(tables))

@@ -20,9 +20,9 @@ from coordinator_core.plurals import counted
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms, to_datetime
-from jobs.delta.warehouse import Warehouse
 from jobs.gold.topic_ids import REWOUND
 from jobs.queries.as_of import SilverAt
 from jobs.queries.findings import NOT_JUDGED_RULES, TRANSACTION_MARKER
@@ -93,23 +93,23 @@ class Seen(NamedTuple):
 
 
 def group_verdicts(
-    warehouse: Warehouse, cluster_id: str, *, from_ms: int | None = None, match: str | None = None
+    tables: ClusterTables, *, from_ms: int | None = None, match: str | None = None
 ) -> list[GroupVerdict]:
     """The groups that still exist in the log, those that need attention first.
 
     Counts are from `from_ms` on, by default a day before the newest record that was read. `match`: a part of the group
     id, ignoring case.
     """
-    newest = WholeRun.newest(warehouse, cluster_id).read(GROUP_GENERATIONS, GENERATION_COLUMNS)
+    newest = WholeRun.newest(tables).read(GROUP_GENERATIONS, GENERATION_COLUMNS)
     newest = newest.filter(newest["valid_to"].is_null())
-    since_ms = from_ms if from_ms is not None else newest_record_ms(warehouse, cluster_id) - DAY_MS
-    gold = WholeAudit.newest(warehouse, cluster_id)
+    since_ms = from_ms if from_ms is not None else newest_record_ms(tables) - DAY_MS
+    gold = WholeAudit.newest(tables)
     seen = _seen_since(gold, since_ms)
-    _add_stalls(seen, warehouse, cluster_id, gold)
+    _add_stalls(seen, tables, gold)
     lags = _newest_lags(gold)
     _add_failures(seen, gold)
     # a group may have an open row in a former log partition, too: it is obsolete
-    left = SilverAt(warehouse, cluster_id).left_behind()
+    left = SilverAt(tables).left_behind()
     groups = {row["group_id"]: row for row in left.present(newest.to_pylist())}
     found = [
         _verdict(row, seen[group_id], lags.get(group_id))
@@ -121,9 +121,9 @@ def group_verdicts(
     )
 
 
-def newest_record_ms(warehouse: Warehouse, cluster_id: str) -> int:
+def newest_record_ms(tables: ClusterTables) -> int:
     """The latest time up to which any log partition of the coordinators was read (epoch ms); 0 for none."""
-    ends = log_ends(warehouse, cluster_id, COORDINATOR_TOPICS).values()
+    ends = log_ends(tables, COORDINATOR_TOPICS).values()
     return max((end.newest_ms for end in ends if end.newest_ms is not None), default=0)
 
 
@@ -196,13 +196,13 @@ def _add(seen: Mapping[str, Seen], name: str, rows: pa.Table, amounts: pa.Chunke
         of_group.firsts[name] = min(int(first_ms), of_group.firsts.get(name, int(first_ms)))
 
 
-def _add_stalls(seen: Mapping[str, Seen], warehouse: Warehouse, cluster_id: str, gold: WholeAudit) -> None:
+def _add_stalls(seen: Mapping[str, Seen], tables: ClusterTables, gold: WholeAudit) -> None:
     """Add partitions whose newest anomaly is a stall, whose offset has not moved since, and that no later sample
     shows to be consumed to their end."""
     stalled = list(_last_is_a_stall(gold))
     if not stalled:
         return
-    silver = SilverAt(warehouse, cluster_id, group_ids={row["group_id"] for row in stalled})
+    silver = SilverAt(tables, group_ids={row["group_id"] for row in stalled})
     committed, ends = silver.committed_offsets(), silver.end_offsets(sample_age_max_ms=sys.maxsize)
     for row in stalled:
         place = TopicPartition(row["topic"], row["partition"])

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 from coordinator_core.lookup import group_partition
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, LogEnds, log_ends, numbers
 from jobs.console.output import printable, time_text
-from jobs.delta.warehouse import Warehouse
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import ArgumentError
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from jobs.queries.behind import not_replayed_lines
@@ -22,27 +22,27 @@ KNOW_GROUPS: Final = (GROUP_GENERATIONS, GROUP_EVENTS, SHARE_PARTITION_STATES, O
 """Tables that together have a row of every group; the largest comes last, and is read only if necessary."""
 
 
-def require_groups(warehouse: Warehouse, cluster_id: str, group_ids: Collection[str] | None) -> None:
+def require_groups(tables: ClusterTables, group_ids: Collection[str] | None) -> None:
     """Raise ArgumentError for groups that do not occur in the log."""
     unknown = set(group_ids or ())
     for table in KNOW_GROUPS:
         if not unknown:
             return
-        rows = SilverAt(warehouse, cluster_id, group_ids=unknown).scan(table, ("group_id",))
+        rows = SilverAt(tables, group_ids=unknown).scan(table, ("group_id",))
         unknown -= set(pc.unique(rows["group_id"]).to_pylist())
     if not unknown:
         return
-    failures = SilverAt(warehouse, cluster_id, group_ids=unknown).failures()
+    failures = SilverAt(tables, group_ids=unknown).failures()
     lacking = " ".join(f"Not all could be replayed: {failure_text(failure)}. " for failure in failures)
-    ends = log_ends(warehouse, cluster_id)[GROUPS_LOG]
+    ends = log_ends(tables)[GROUPS_LOG]
     names = ", ".join(repr(printable(name)[:100]) for name in sorted(unknown))
     missing = _missing_places(ends, unknown)
     where = f" {GROUPS_LOG}-{missing[0]}, where it would be, is in no source." if missing else ""
     if not ends.is_count_known and ends.unseen:
         where = f" Log partitions {numbers(ends.unseen)} are in no source, and how many there are is not known."
     raise ArgumentError(
-        f"there is no group {names} in what was captured of cluster {cluster_id!r}: {covered_text(ends)}.{where} "
-        f"{lacking}Group ids are case-sensitive"
+        f"there is no group {names} in what was captured of cluster {tables.cluster_id!r}: {covered_text(ends)}.{where}"
+        f" {lacking}Group ids are case-sensitive"
     )
 
 
@@ -75,11 +75,11 @@ def unread_remarks(all_ends: Mapping[str, LogEnds], group_ids: Collection[str] |
         )
 
 
-def share_remarks(warehouse: Warehouse, cluster_id: str, at_ms: int | None = None) -> Iterator[str]:
+def share_remarks(tables: ClusterTables, at_ms: int | None = None) -> Iterator[str]:
     """Sentences about what of the share state log is in no source or not replayed yet, and so not in the answer; and up
     to when it was read, if the time of the answer is later.
     """
-    ends = log_ends(warehouse, cluster_id, (SHARES_LOG,))[SHARES_LOG]
+    ends = log_ends(tables, (SHARES_LOG,))[SHARES_LOG]
     if not ends.ends:
         yield (
             f"nothing of {SHARES_LOG} was captured: this answer knows no start offsets of share groups, and nothing "
@@ -90,7 +90,7 @@ def share_remarks(warehouse: Warehouse, cluster_id: str, at_ms: int | None = Non
             f"log partitions {numbers(ends.unseen)} of {SHARES_LOG} are in no source: start offsets in them, and what "
             "was redelivered or given up, are not in this answer"
         )
-    yield from not_replayed_lines(warehouse, cluster_id, SHARES_LOG)
+    yield from not_replayed_lines(tables, SHARES_LOG)
     if at_ms is not None and ends.newest_ms is not None and ends.newest_ms < at_ms:
         yield _read_up_to(SHARES_LOG, ends.newest_ms)
 
@@ -119,9 +119,9 @@ def require_span(all_ends: Mapping[str, LogEnds], log: str, from_ms: int | None,
         raise ArgumentError(f"--from {time_text(from_ms)} is after the end of what was read: {covered_text(ends)}")
 
 
-def require_in_any_log(warehouse: Warehouse, cluster_id: str, from_ms: int | None, to_ms: int | None) -> None:
+def require_in_any_log(tables: ClusterTables, from_ms: int | None, to_ms: int | None) -> None:
     """Raise ArgumentError for a span entirely outside of what was read of both coordinator logs."""
-    all_ends = {log: ends for log, ends in log_ends(warehouse, cluster_id).items() if ends.begins_ms is not None}
+    all_ends = {log: ends for log, ends in log_ends(tables).items() if ends.begins_ms is not None}
     errors: list[ArgumentError] = []
     for log in all_ends:
         try:
@@ -132,12 +132,12 @@ def require_in_any_log(warehouse: Warehouse, cluster_id: str, from_ms: int | Non
         raise errors[0]
 
 
-def require_begun(warehouse: Warehouse, cluster_id: str, at_ms: int | None) -> dict[str, LogEnds]:
+def require_begun(tables: ClusterTables, at_ms: int | None) -> dict[str, LogEnds]:
     """The ends of the coordinators' logs.
 
     Raises ArgumentError for a time before the first record of all of them, since nothing can be known about it.
     """
-    all_ends = log_ends(warehouse, cluster_id)
+    all_ends = log_ends(tables)
     begins = [(it.begins_ms, it) for it in all_ends.values() if it.begins_ms is not None]
     if at_ms is not None and begins:
         begins_ms, ends = min(begins, key=lambda it: it[0])
@@ -185,13 +185,12 @@ def _place(group_id: str, ends: LogEnds) -> int:
 
 
 def require_in_log(
-    warehouse: Warehouse,
-    cluster_id: str,
+    tables: ClusterTables,
     log: str,
     from_ms: int | None,
     to_ms: int | None,
     group_ids: Collection[str] | None,
 ) -> None:
     """Raise ArgumentError for groups that are not in the log, and for a span outside of what was read."""
-    require_span(log_ends(warehouse, cluster_id, COORDINATOR_TOPICS), log, from_ms, to_ms)
-    require_groups(warehouse, cluster_id, group_ids)
+    require_span(log_ends(tables, COORDINATOR_TOPICS), log, from_ms, to_ms)
+    require_groups(tables, group_ids)

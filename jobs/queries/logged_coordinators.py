@@ -14,7 +14,7 @@ from coordinator_core.errors import DecodeError
 from coordinator_core.history.cluster_leaders import ClusterLeaders
 from coordinator_core.log.records import iter_records
 from jobs.bronze.reader import rows_in_order
-from jobs.delta.warehouse import Warehouse
+from jobs.delta.cluster_tables import ClusterTables
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.tables.bronze import RECORD_BATCHES
@@ -24,18 +24,12 @@ NO_OP: Final = b"\x01\x14\x00\x00\x00"
 headers."""
 
 
-def logged_coordinators(
-    warehouse: Warehouse, cluster_id: str, at_ms: int | None, partitions: Mapping[str, int]
-) -> Mapping[str, str]:
+def logged_coordinators(tables: ClusterTables, at_ms: int | None, partitions: Mapping[str, int]) -> Mapping[str, str]:
     """Group -> its coordinator at a time (None: at the end of the log), from the captured metadata log.
 
     `partitions`: the log partition of each group. Groups whose partition has no known leader are missing.
     """
-    files = [
-        file
-        for file in warehouse.files(RECORD_BATCHES)
-        if (file.partition_values["cluster_id"], file.partition_values["topic"]) == (cluster_id, METADATA_TOPIC)
-    ]
+    files = [file for file in tables.files(RECORD_BATCHES) if file.partition_values["topic"] == METADATA_TOPIC]
     leaders = ClusterLeaders(OFFSETS_TOPIC)
     for rows in rows_in_order(files, ("base_offset", "record_count", "crc_valid", "is_control", "batch")):
         # Controllers write a NoOpRecord twice a second: nine of ten batches can be skipped.

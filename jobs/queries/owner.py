@@ -21,8 +21,8 @@ from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rows import OwnerRow
 from coordinator_core.java.hash_codes import string_order
 from jobs.console.output import Value, printable, time_text, write_answers
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.part_files import LOG_PARTITION
-from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import GROUPS_LOG, SilverAt
 from jobs.queries.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, notes_by_group, twice, with_notes
 from jobs.queries.unread_assignments import unread_groups, unread_text
@@ -88,12 +88,12 @@ class Owners(NamedTuple):
     """Records of groups that could not be read at all."""
 
 
-def find_owners(warehouse: Warehouse, cluster_id: str, *, topic: str, partition: int, at_ms: int | None) -> Owners:
+def find_owners(tables: ClusterTables, *, topic: str, partition: int, at_ms: int | None) -> Owners:
     """The owners of a partition at a time (None: the newest state), by group, in log order.
 
     If the log passes the time several times, the owners at each position.
     """
-    everybody = SilverAt(warehouse, cluster_id, at_ms)
+    everybody = SilverAt(tables, at_ms)
     lives = list(_lives(everybody, topic, partition))
     ever = [
         Owner(row, life.log_partition)
@@ -198,8 +198,7 @@ def _by_place(rows: pa.Table, kind: type[RowOfGroup]) -> dict[tuple[str, int], l
 
 
 def run_owner(
-    warehouse: Warehouse,
-    cluster_id: str,
+    tables: ClusterTables,
     *,
     topic: str,
     partition: int,
@@ -208,7 +207,7 @@ def run_owner(
     out: TextIO | None = None,
 ) -> list[str]:
     """Find the owners and print them. Returns the caveats as lines."""
-    found = find_owners(warehouse, cluster_id, topic=topic, partition=partition, at_ms=at_ms)
+    found = find_owners(tables, topic=topic, partition=partition, at_ms=at_ms)
     columns, rows = COLUMNS, [_row(it.row) for it in found.owners]
     if any(it.log_position is not None for it in found.owners):
         columns = (*columns, LOG_POSITION)

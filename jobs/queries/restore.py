@@ -17,8 +17,8 @@ from coordinator_core.java.hash_codes import string_order
 from jobs.console.command_name import shell_word
 from jobs.console.names import names_of, short, some_of
 from jobs.console.output import Value, csv_line, write_answers
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError, NoSuchGroupError
 from jobs.queries.as_of import GROUPS_LOG, SilverAt
 from jobs.queries.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, moved, notes_by_group, twice, with_notes
@@ -88,7 +88,7 @@ Offsets = Mapping[TopicPartition, CommittedOffset]
 
 
 def restoration(
-    warehouse: Warehouse, cluster_id: str, *, group_ids: Collection[str], at_ms: int, log_offset: int | None = None
+    tables: ClusterTables, *, group_ids: Collection[str], at_ms: int, log_offset: int | None = None
 ) -> Restoration:
     """The offsets of groups at a time compared with the newest ones, by group, topic and partition.
 
@@ -98,7 +98,7 @@ def restoration(
     Raises NoSuchGroupError if a group had no committed offsets then, ArgumentError for a share group, and for a
     `log_offset` that is not one of the positions.
     """
-    newest = SilverAt(warehouse, cluster_id, group_ids=group_ids)
+    newest = SilverAt(tables, group_ids=group_ids)
     passages = newest.at(at_ms).passages()
     then = [passage.committed_offsets() for passage in passages]
     now = newest.committed_offsets()
@@ -112,7 +112,7 @@ def restoration(
             raise NoSuchGroupError(
                 f"{name} had no committed offsets then{_reservation(passages[-1], present, group_id)}"
             )
-    topics = _topics(warehouse, cluster_id)
+    topics = _topics(tables)
     rows: list[Restored] = []
     caveats: dict[str, int] = {}
     ambiguous: list[str] = []
@@ -190,10 +190,10 @@ class _Topics(NamedTuple):
     """Topics that a source which shows deletions does not show as deleted."""
 
 
-def _topics(warehouse: Warehouse, cluster_id: str) -> _Topics:
+def _topics(tables: ClusterTables) -> _Topics:
     topics = _Topics({}, set())
     names = ("topic", "topic_id", "valid_to", "learned_from")
-    for row in warehouse.read(TOPICS, names, where={"cluster_id": cluster_id}).to_pylist():
+    for row in tables.read(TOPICS, names).to_pylist():
         if row["valid_to"] is not None:
             topics.deleted_ms.setdefault(row["topic"], []).append((row["topic_id"], epoch_ms(row["valid_to"])))
         elif row["learned_from"] in KNOW_OF_DELETIONS:
@@ -243,8 +243,7 @@ def reset_csv(rows: Sequence[Restored]) -> str:
 
 
 def run_restore(
-    warehouse: Warehouse,
-    cluster_id: str,
+    tables: ClusterTables,
     *,
     group_ids: Collection[str],
     at_ms: int,
@@ -257,7 +256,7 @@ def run_restore(
 
     Raises JobError where the file exists already, cannot be written, or would be empty.
     """
-    plan = restoration(warehouse, cluster_id, group_ids=group_ids, at_ms=at_ms, log_offset=log_offset)
+    plan = restoration(tables, group_ids=group_ids, at_ms=at_ms, log_offset=log_offset)
     _write_plan(plan, output_format, out or sys.stdout)
     if output is not None:
         if plan.ambiguous:

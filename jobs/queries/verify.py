@@ -21,7 +21,7 @@ from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.identity import refuse_other_cluster
 from jobs.console.command_name import command
 from jobs.console.output import Value, write_answers
-from jobs.delta.warehouse import Warehouse
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import JobError, SettingsError
 from jobs.queries.verify_broker import Asked, ask
 from jobs.queries.verify_judge import (
@@ -34,7 +34,7 @@ from jobs.queries.verify_judge import (
     What,
 )
 from jobs.queries.verify_ledger import Ledger, Window
-from jobs.settings import Settings, place_words
+from jobs.settings import Settings
 from jobs.sources.admin import Admin
 from jobs.sources.admin_answers import Refusal
 from jobs.sources.broker import TOPIC_AUTHORIZATION_FAILED, Broker
@@ -98,12 +98,12 @@ def compacted_of(coverage: Mapping[LogPartition, Sequence[CoverageRange]]) -> di
     }
 
 
-def verify(warehouse: Warehouse, cluster_id: str, asked: Asked, admin: Admin) -> list[Finding]:
+def verify(tables: ClusterTables, asked: Asked, admin: Admin) -> list[Finding]:
     """At least one finding for each thing that the cluster or the ledger has, in the order of the report."""
-    coverage = coverage_rows.from_table(warehouse.read(COVERAGE, where={"cluster_id": cluster_id}))
+    coverage = coverage_rows.from_table(tables.read(COVERAGE))
     windows, behind = windows_of(asked, coverage)
     counts = {topic: asked.partition_count(topic) for topic in (consumer_offsets.TOPIC, share_group_state.TOPIC)}
-    ledger = Ledger(warehouse, cluster_id, windows, asked.group_ids, counts)
+    ledger = Ledger(tables, windows, asked.group_ids, counts)
     groups, offsets, shares = ledger.groups(), ledger.committed_offsets(), ledger.share_partitions()
     unlisted = {
         group_id: str(history.generations[0]["group_type"])
@@ -194,7 +194,7 @@ def _text(field: str | None, value: Any) -> Value:
 
 def run_verify(
     settings: Settings,
-    ledger: Callable[[], Warehouse],
+    ledger: Callable[[], ClusterTables],
     *,
     group_ids: Collection[str] | None,
     output_format: str,
@@ -204,7 +204,7 @@ def run_verify(
 ) -> Verdict:
     """Ask the cluster, compare with the ledger, and print. Returns the worst verdict.
 
-    `ledger`: returns the warehouse after the cluster was asked, updated or as it is. Raises BrokerError, JobError where
+    `ledger`: returns the tables after the cluster was asked, updated or as it is. Raises BrokerError, JobError where
     there is nothing to compare with, and SourceError where the ledger is of another cluster.
     """
     address = settings.broker_address
@@ -212,22 +212,22 @@ def run_verify(
         raise SettingsError("verify asks a live cluster: give --bootstrap-server HOST:PORT, or set bootstrap_servers")
     with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
         asked = ask(broker, group_ids)
-        warehouse = ledger()
-        refuse_other_cluster(warehouse, settings.cluster_id, broker)
-        _require_replayed(warehouse, settings.cluster_id)
-        findings = verify(warehouse, settings.cluster_id, asked, Admin(broker))
+        tables = ledger()
+        refuse_other_cluster(tables, broker)
+        _require_replayed(tables)
+        findings = verify(tables, asked, Admin(broker))
     for remark in print_findings(findings, asked, output_format, verbose, out or sys.stdout):
         say(remark)
     return max((it.verdict for it in findings), default=Verdict.EQUAL)
 
 
-def _require_replayed(warehouse: Warehouse, cluster_id: str) -> None:
+def _require_replayed(tables: ClusterTables) -> None:
     """Raises JobError where silver does not include everything captured."""
-    if not any(file.partition_values["cluster_id"] == cluster_id for file in warehouse.files(RECORD_BATCHES)):
+    if not tables.files(RECORD_BATCHES):
         return  # nothing was captured: this is reported for each log partition
-    replayed = warehouse.read(RUNS, ["bronze_version"], where={"cluster_id": cluster_id})["bronze_version"].to_pylist()
-    if max(replayed, default=-1) < warehouse.version(RECORD_BATCHES):
+    replayed = tables.read(RUNS, ["bronze_version"])["bronze_version"].to_pylist()
+    if max(replayed, default=-1) < tables.warehouse.version(RECORD_BATCHES):
         raise JobError(
-            f"more was captured than replayed: run {command('replay' + place_words(warehouse.root, cluster_id))} "
+            f"more was captured than replayed: run {command('replay' + tables.place_words)} "
             "first, or leave --captured away"
         )

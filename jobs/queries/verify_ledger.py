@@ -19,7 +19,7 @@ from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey, key_partition
 from coordinator_core.verify import EXISTS, MEMBER_EXISTS, NOT_STORED, STORED, TOPOLOGY_DESCRIPTION, Facts, Path
 from jobs.delta.arrow_schemas import file_schema
-from jobs.delta.warehouse import Warehouse
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.queries.as_of import SilverAt
 from jobs.queries.group_model import Row, share_key
 from jobs.queries.group_state import RESTARTING_EVENTS, TELLING, Past, group_of, members_of
@@ -219,13 +219,12 @@ class Ledger:
 
     def __init__(
         self,
-        warehouse: Warehouse,
-        cluster_id: str,
+        tables: ClusterTables,
         windows: Mapping[LogPartition, Window],
         group_ids: Collection[str] | None = None,
         partition_counts: Mapping[str, int] | None = None,
     ) -> None:
-        self._silver = SilverAt(warehouse, cluster_id, group_ids=group_ids)
+        self._silver = SilverAt(tables, group_ids=group_ids)
         self._windows = windows
         self._counts = {topic: count for topic, count in (partition_counts or {}).items() if count > 0}
         self._homes: dict[tuple[str, str], int] = {}

@@ -32,11 +32,11 @@ from coordinator_core.whatif.settings import Question, Recorded, question_of
 from coordinator_core.whatif.shares import Transition
 from jobs.console.command_name import command
 from jobs.console.output import Value, time_text, write_answers, write_csv, write_json
-from jobs.delta.warehouse import Warehouse
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import WhatIfArgumentError, WhatIfJobError
 from jobs.gold.share_reader import configs
 from jobs.queries.in_log import require_in_any_log
-from jobs.settings import Settings, first_night, place_words
+from jobs.settings import Settings, first_night
 from jobs.silver.bundles import group_lives
 from jobs.silver.homes import CoordinatorPartitions, LeftBehind
 from jobs.silver.reader import SilverFiles
@@ -77,9 +77,8 @@ def asked(
 
 
 def whatif(
-    warehouse: Warehouse,
+    tables: ClusterTables,
     *,
-    cluster_id: str,
     group_id: str,
     question: Question,
     from_ms: int | None = None,
@@ -88,10 +87,10 @@ def whatif(
     """The answers for one group. Raises WhatIfJobError, with the remedy."""
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise WhatIfArgumentError("--from must be before --to")
-    require_in_any_log(warehouse, cluster_id, from_ms, to_ms)
-    files = SilverFiles.of(warehouse, (*GROUP_TABLES, SHARE_BATCH_TRANSITIONS, CONFIGS), cluster_id)
+    require_in_any_log(tables, from_ms, to_ms)
+    files = SilverFiles.of(tables, (*GROUP_TABLES, SHARE_BATCH_TRANSITIONS, CONFIGS))
     known = configs(files)
-    places = CoordinatorPartitions.newest(warehouse, cluster_id)
+    places = CoordinatorPartitions.newest(tables)
     try:
         if question.changed.is_of_share_records and not question.changed.is_of_members:
             transitions = _transitions(files, group_id, from_ms, to_ms, places)
@@ -101,12 +100,9 @@ def whatif(
         life = _life(files, group_id, left)
         if life is None:
             raise WhatIfJobError(
-                f"no group {group_id!r} in {warehouse.root}: run "
-                f"{command(first_night(warehouse.root, cluster_id))} first, or see "
-                + command(
-                    "sql -e 'select distinct group_id from silver.group_generations'"
-                    + place_words(warehouse.root, cluster_id)
-                )
+                f"no group {group_id!r} in {tables.warehouse.root}: run "
+                f"{command(first_night(tables.warehouse.root, tables.cluster_id))} first, or see "
+                + command(f"sql -e 'select distinct group_id from silver.group_generations'{tables.place_words}")
             )
         if {row.group_type for row in life.generations} == {GroupType.SHARE}:
             if question.changed.is_of_share_members:

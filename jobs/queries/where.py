@@ -17,7 +17,7 @@ from coordinator_core.lookup import (
 )
 from jobs.bronze.partition_counts import SETTING, KnownCount, known_counts
 from jobs.console.output import Value, printable, write_answers
-from jobs.delta.warehouse import Warehouse
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import ArgumentError, JobError
 from jobs.settings import Settings
 from jobs.sources.broker import Broker
@@ -56,7 +56,7 @@ class Place(NamedTuple):
 class _Sources:
     """Where topic facts come from: the live cluster if one is configured, else the ledger."""
 
-    def __init__(self, settings: Settings, broker: Broker | None, ledger: Callable[[], Warehouse]) -> None:
+    def __init__(self, settings: Settings, broker: Broker | None, ledger: Callable[[], ClusterTables]) -> None:
         self._settings = settings
         self._ledger = ledger
         self._broker = broker
@@ -75,7 +75,7 @@ class _Sources:
             said = self._settings.partition_counts
             if topic in said:
                 return said[topic], SETTING
-            self._known = known_counts(self._ledger(), self._settings.cluster_id, said)
+            self._known = known_counts(self._ledger(), said)
         known = self._known.get(topic)
         if known is None:
             raise JobError(
@@ -94,8 +94,7 @@ class _Sources:
             if known is None:
                 raise JobError("the cluster's brokers are older than topic ids, and have no share groups")
             return known
-        where = {"cluster_id": self._settings.cluster_id, "topic": topic}
-        rows = self._ledger().read(TOPICS, ["topic_id", "valid_to"], where=where).to_pylist()
+        rows = self._ledger().read(TOPICS, ["topic_id", "valid_to"], topic=topic).to_pylist()
         ids = [row["topic_id"] for row in rows if row["valid_to"] is None]
         if len(ids) != 1:
             raise JobError(
@@ -113,7 +112,7 @@ class _Sources:
         return f"{leader.node_id} ({leader.host_port})"
 
 
-def find(asked: Asked, settings: Settings, ledger: Callable[[], Warehouse]) -> list[Place]:
+def find(asked: Asked, settings: Settings, ledger: Callable[[], ClusterTables]) -> list[Place]:
     """Look up groups, share partitions and transactional ids. `ledger`: opens the tables if they are needed."""
     if not any(asked):
         raise ArgumentError(
@@ -142,7 +141,7 @@ def find(asked: Asked, settings: Settings, ledger: Callable[[], Warehouse]) -> l
 
 
 def run_where(
-    asked: Asked, settings: Settings, ledger: Callable[[], Warehouse], output_format: str, out: TextIO | None = None
+    asked: Asked, settings: Settings, ledger: Callable[[], ClusterTables], output_format: str, out: TextIO | None = None
 ) -> None:
     """Look up and print."""
     rows: list[tuple[Value, ...]] = [tuple(place) for place in find(asked, settings, ledger)]

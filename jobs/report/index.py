@@ -10,7 +10,7 @@ from typing import Final
 from markupsafe import Markup
 
 from jobs.console.output import time_text
-from jobs.delta.warehouse import Warehouse
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.queries.group_verdicts import OK, STALLED, group_verdicts, newest_record_ms
 from jobs.report.page import asset, environment, short, text_hash
 
@@ -36,13 +36,13 @@ class ClusterLine:
     """File name relative to the page; empty: there is no report."""
 
 
-def cluster_line(warehouse: Warehouse, cluster_id: str, exit_code: int, report: str) -> ClusterLine:
+def cluster_line(tables: ClusterTables, exit_code: int, report: str) -> ClusterLine:
     """A cluster's line, from the tables after its last whole night."""
-    verdicts = group_verdicts(warehouse, cluster_id)
+    verdicts = group_verdicts(tables)
     needs = [it for it in verdicts if it.verdict != OK]
-    newest_ms = newest_record_ms(warehouse, cluster_id)
+    newest_ms = newest_record_ms(tables)
     return ClusterLine(
-        cluster_id,
+        tables.cluster_id,
         OUTCOMES[exit_code],
         exit_code == 0,
         (time_text(newest_ms) or "") if newest_ms else "",

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from jobs.bronze.coverage import HOLES, from_table
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, texts_of
 from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, timestamps
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from jobs.queries.audit_report import Hole, Span, holes_of, overlapping, within
@@ -79,10 +80,10 @@ class Reader:
     """Rows of a cluster in the span of a scope."""
 
     def __init__(self, warehouse: Warehouse, scope: Scope) -> None:
-        self.warehouse = warehouse
+        self.tables = ClusterTables(warehouse, scope.cluster_id)
         self.scope = scope
         self.span = Span(scope.from_ms, scope.to_ms)
-        self.silver = SilverAt(warehouse, scope.cluster_id, group_ids=scope.group_ids)
+        self.silver = SilverAt(self.tables, group_ids=scope.group_ids)
 
     def of_groups(self, group_ids: Sequence[str]) -> "Reader":
         """The same span for some groups."""
@@ -128,7 +129,7 @@ class Reader:
 
     def coverage(self) -> pa.Table:
         """Coverage of the coordinators' logs, without compacted ranges."""
-        rows = self.warehouse.read(COVERAGE, where={"cluster_id": self.scope.cluster_id})
+        rows = self.tables.read(COVERAGE)
         is_shown = pc.and_(
             pc.is_in(rows["topic"], pa.array(LOGS)), pc.is_in(rows["kind"], pa.array(["CAPTURED", *HOLES]))
         )
@@ -136,6 +137,6 @@ class Reader:
 
     def holes(self) -> list[Hole]:
         """Ranges of the coordinators' logs that were not read."""
-        coverage = from_table(self.warehouse.read(COVERAGE, where={"cluster_id": self.scope.cluster_id}))
+        coverage = from_table(self.tables.read(COVERAGE))
         found = [(place[0], hole) for place, ranges in sorted(coverage.items()) for hole in holes_of(*place, ranges)]
         return [hole for topic, hole in found if topic in LOGS and hole.kind in HOLES and hole.touches(self.span)]

@@ -16,12 +16,13 @@ from jobs.console.command_name import command
 from jobs.console.output import printable, time_text
 from jobs.console.progress import Steps, size_text
 from jobs.delta.arrow_columns import epoch_ms_column
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import filesystem_of, write_whole
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, NoSuchGroupError
 from jobs.queries.as_of import SHARES_LOG
-from jobs.queries.audit_report import Hole, Span, completeness
+from jobs.queries.audit_report import Hole, completeness
 from jobs.queries.group_verdicts import OK, SEVERITIES, GroupVerdict, group_verdicts, newest_record_ms
 from jobs.report.changes import Changes, Snapshot, changes, cluster_of, earlier, snapshot_of, text_of
 from jobs.report.cluster import GroupLine, coverage_picture, group_lines, overview, timeline
@@ -144,7 +145,11 @@ def write_index(warehouse: Warehouse, settings: Settings, exit_codes: Mapping[st
         file = named(quote(cluster_id, safe=""))
         # links are relative to the page, and the file name may contain %
         report = quote(posixpath.relpath(file, posixpath.dirname(named(CLUSTERS))))
-        lines.append(cluster_line(warehouse, cluster_id, exit_code, report if cluster_of(file) == cluster_id else ""))
+        lines.append(
+            cluster_line(
+                ClusterTables(warehouse, cluster_id), exit_code, report if cluster_of(file) == cluster_id else ""
+            )
+        )
     _write(named(CLUSTERS), index_page(lines, time_text(epoch_ms(made_at)) or "").encode())
     return named(CLUSTERS)
 
@@ -206,9 +211,9 @@ def _read(warehouse: Warehouse, scope: Scope, limits: Limits, made_at: str, prev
     share_groups = sorted(
         (line for line in lines if line.is_share), key=lambda it: (-it.archived, -it.redelivered, it.group_id)
     )
-    newest_ms = newest_record_ms(warehouse, scope.cluster_id)
+    newest_ms = newest_record_ms(reader.tables)
     # a report about a past time says nothing about today, and is not compared
-    of_now = group_verdicts(warehouse, scope.cluster_id) if scope.to_ms is None or scope.to_ms > newest_ms else []
+    of_now = group_verdicts(reader.tables) if scope.to_ms is None or scope.to_ms > newest_ms else []
     snapshot = snapshot_of(scope.cluster_id, made_at, newest_ms, of_now)
     before = earlier(previous, snapshot) if previous and of_now else None
     holes = reader.holes()
@@ -217,7 +222,7 @@ def _read(warehouse: Warehouse, scope: Scope, limits: Limits, made_at: str, prev
         coverage,
         holes,
         lines,
-        _statements(warehouse, scope, coverage, has_share_groups=bool(share_groups)),
+        _statements(reader, coverage, has_share_groups=bool(share_groups)),
         read_groups(reader, groups[: limits.group_count], limits),
         read_share_groups(reader, share_groups[: limits.share_group_count], limits),
         timeline(reader, _window(coverage, scope), holes),
@@ -313,16 +318,16 @@ def _directory(known: _Facts, limits: Limits) -> Listing:
 
 
 def _statements(
-    warehouse: Warehouse, scope: Scope, coverage: pa.Table, *, has_share_groups: bool
+    reader: Reader, coverage: pa.Table, *, has_share_groups: bool
 ) -> list[tuple[str, str, tuple[str, ...]]]:
     found: list[tuple[str, str, tuple[str, ...]]] = []
     for log in LOGS:
         if log == SHARES_LOG and not has_share_groups and log not in coverage["topic"].unique().to_pylist():
             found.append(("none", f"{log} was not read: no share group is known here", ()))
             continue
-        if log == SHARES_LOG and not has_share_groups and scope.group_ids is not None:
+        if log == SHARES_LOG and not has_share_groups and reader.scope.group_ids is not None:
             continue
-        answer = completeness(warehouse, scope.cluster_id, log, Span(scope.from_ms, scope.to_ms), scope.group_ids)
+        answer = completeness(reader.tables, log, reader.span, reader.scope.group_ids)
         found.append(("whole" if answer.is_complete else "open", answer.statements[0], answer.statements[1:]))
     return found
 

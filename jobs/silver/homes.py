@@ -26,9 +26,9 @@ from jobs.bronze.admin_snapshots import ADMIN
 from jobs.bronze.partition_counts import SETTING
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema, timestamps
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import Warehouse
 from jobs.silver.coordinator_keys import KEY_COLUMNS, in_several
 from schemas import consumer_offsets, share_group_state
 from schemas.tables.bronze import COVERAGE, LOG_PARTITIONS, TOPICS
@@ -109,14 +109,14 @@ class PartitionCounts:
         return tuple(ages)
 
 
-def partition_counts(warehouse: Warehouse, cluster_id: str) -> dict[str, PartitionCounts]:
+def partition_counts(tables: ClusterTables) -> dict[str, PartitionCounts]:
     """The partition counts of each coordinator topic of a cluster."""
-    logged = WholeRun.newest(warehouse, cluster_id).read(PARTITION_COUNTS).to_pylist()
-    return counts_of(warehouse, cluster_id, logged)
+    logged = WholeRun.newest(tables).read(PARTITION_COUNTS).to_pylist()
+    return counts_of(tables, logged)
 
 
 def counts_of(
-    warehouse: Warehouse, cluster_id: str, logged: Iterable[Mapping[str, Any]], topics_version: int | None = None
+    tables: ClusterTables, logged: Iterable[Mapping[str, Any]], topics_version: int | None = None
 ) -> dict[str, PartitionCounts]:
     """The partition counts of each coordinator topic.
 
@@ -125,12 +125,10 @@ def counts_of(
     counts: dict[str, PartitionCounts] = {}
     rows = list(logged)
     for topic in COORDINATOR_TOPICS:
-        where = {"cluster_id": cluster_id, "topic": topic}
         answers: list[dict[str, Any]] = []
         if topics_version is None or topics_version >= 0:
-            answers = warehouse.read(
-                TOPICS, ["observed_at", "partition_count"], where=where, version=topics_version
-            ).to_pylist()
+            names = ["observed_at", "partition_count"]
+            answers = tables.read(TOPICS, names, version=topics_version, topic=topic).to_pylist()
         times = [(_ms(row["observed_at"]), row["partition_count"], ADMIN) for row in answers]
         times += [
             (_ms(row["valid_from"]), row["partition_count"], row["learned_from"])
@@ -141,8 +139,8 @@ def counts_of(
         for since in sorted(CountSince(*it) for it in times if it[1]):
             if not known or since.partition_count > known[-1].partition_count:
                 known.append(since)
-        captured = set(warehouse.read(COVERAGE, ["partition"], where=where)["partition"].to_pylist())
-        found = warehouse.read(LOG_PARTITIONS, ["partition", "partition_count"], where=where).to_pylist()
+        captured = set(tables.read(COVERAGE, ["partition"], topic=topic)["partition"].to_pylist())
+        found = tables.read(LOG_PARTITIONS, ["partition", "partition_count"], topic=topic).to_pylist()
         captured |= {row["partition"] for row in found}
         said = max((row["partition_count"] or 0 for row in found), default=0)
         seen = max(captured, default=-1) + 1
@@ -315,9 +313,9 @@ class CoordinatorPartitions:
     rows: pa.Table
 
     @classmethod
-    def newest(cls, warehouse: Warehouse, cluster_id: str) -> Self:
+    def newest(cls, tables: ClusterTables) -> Self:
         """As of now."""
-        return cls(WholeRun.newest(warehouse, cluster_id).read(COORDINATOR_PARTITIONS))
+        return cls(WholeRun.newest(tables).read(COORDINATOR_PARTITIONS))
 
     def left_behind(self, topic: str, at_ms: int | None, group_ids: Sequence[str] | None = None) -> LeftBehind:
         """The moves as of a time (None: now), of some groups or of all."""

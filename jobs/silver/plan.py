@@ -9,9 +9,9 @@ from typing import Final
 from coordinator_core.coverage import union
 from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.copies import NO_REWRITES, Rewrites
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.table_files import TableFile
-from jobs.delta.warehouse import Warehouse
 from jobs.silver.checkpoints import (
     EarlierCheckpoint,
     ReplayMode,
@@ -70,15 +70,12 @@ class Plan:
         return {topic: frozenset(partitions) for topic, partitions in of_topic.items()}
 
 
-def captured_files(
-    warehouse: Warehouse, cluster_id: str, version: int | None = None
-) -> dict[LogPartition, tuple[TableFile, ...]]:
+def captured_files(tables: ClusterTables, version: int | None = None) -> dict[LogPartition, tuple[TableFile, ...]]:
     """Bronze's files of a cluster's log partitions; `version`: version of bronze, None: the newest."""
     by_log: dict[LogPartition, list[TableFile]] = {}
-    for file in warehouse.files(RECORD_BATCHES, version):
+    for file in tables.files(RECORD_BATCHES, version):
         values = file.partition_values
-        if values["cluster_id"] == cluster_id:
-            by_log.setdefault((values["topic"], int(values["partition"])), []).append(file)
+        by_log.setdefault((values["topic"], int(values["partition"])), []).append(file)
     return {log: tuple(by_log[log]) for log in sorted(by_log)}
 
 

@@ -15,11 +15,11 @@ import pyarrow.compute as pc
 
 from coordinator_core.key_buckets import KeyBucket
 from jobs.delta.arrow_columns import as_read, codes_of, columns_read, numbers_of
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.scanner import Scanner
 from jobs.delta.table_files import TableFile
-from jobs.delta.warehouse import Warehouse
 from jobs.silver.needed import NO_WATERMARKS, AuditWatermarks, SharedGroups, place_column
 from jobs.silver.row_groups import END_OF_LOG, LOG_OFFSET, Footer, Newest, OpenFile, SharedRows, shared_place
 from schemas.tables.declare import Table
@@ -51,10 +51,10 @@ class SilverFiles:
         self._forget()
 
     @classmethod
-    def of(cls, warehouse: Warehouse, tables: Iterable[Table], cluster_id: str) -> "SilverFiles":
+    def of(cls, tables: ClusterTables, those: Iterable[Table]) -> "SilverFiles":
         """The files as of the newest whole replay."""
-        whole = WholeRun.newest(warehouse, cluster_id)
-        return cls({table.full_name: whole.files(table) for table in tables})
+        whole = WholeRun.newest(tables)
+        return cls({table.full_name: whole.files(table) for table in those})
 
     def having(self, table: Table, column: str, value: str) -> Self:
         """Without those files of one table that, by their statistics, have no row with this value."""

@@ -36,6 +36,7 @@ from jobs.bronze.retention import deleted_ranges
 from jobs.console.command_name import command
 from jobs.console.names import some_of
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import delete_file
 from jobs.delta.locks import only_one
 from jobs.delta.other_writers import SOURCE_TABLES, later_writes, set_back
@@ -47,7 +48,6 @@ from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import OVERWRITE, Committed, Warehouse
 from jobs.errors import WarehouseError
-from jobs.settings import place_words
 from jobs.silver.checkpoints import ReplayMode, log_name, read_watermarks, saved_logs, watermarks_table
 from jobs.silver.configs import config_rows, logged_changes
 from jobs.silver.coordinator_keys import merged_keys, of_log, without_logs
@@ -138,7 +138,7 @@ def replay(
     Raises WarehouseError when another replay of the cluster is running.
     """
     with only_one(warehouse, "replay", cluster_id, since=started_at):
-        job = _Job(session, warehouse, cluster_id, batch_decompressed_bytes_max, cut_records_min, hosts)
+        job = _Job(session, ClusterTables(warehouse, cluster_id), batch_decompressed_bytes_max, cut_records_min, hosts)
         return _replay(job, run_id, started_at, rebuild=rebuild)
 
 
@@ -147,24 +147,23 @@ class _Job:
     """The context that all steps of a replay share."""
 
     session: SparkSession
-    warehouse: Warehouse
-    cluster_id: str
+    tables: ClusterTables
     batch_decompressed_bytes_max: int
     cut_records_min: int
     hosts: HostPseudonyms | None
 
     @property
     def app_id(self) -> str:
-        return replay_application(self.cluster_id)
+        return replay_application(self.tables.cluster_id)
 
     def newest_run(self) -> WholeRun:
-        return WholeRun.newest(self.warehouse, self.cluster_id, is_writer=True)
+        return WholeRun.newest(self.tables, is_writer=True)
 
 
 def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> ReplaySummary:
-    warehouse, cluster_id, whole = job.warehouse, job.cluster_id, job.newest_run()
-    other = other_version(silver_format(warehouse, cluster_id), SILVER_FORMAT)
-    broken = broken_off(warehouse, cluster_id, whole)
+    warehouse, cluster_id, whole = job.tables.warehouse, job.tables.cluster_id, job.newest_run()
+    other = other_version(silver_format(job.tables), SILVER_FORMAT)
+    broken = broken_off(job.tables, whole)
     # silver of a version without coordinator keys cannot say where keys are
     lacks_keys = COORDINATOR_KEYS.full_name not in whole.left_versions
     # a table that was restored from an older copy lacks what runs added since
@@ -180,17 +179,17 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
     if is_rebuild:
         warehouse.ensure_names(TABLES.values())
     # read before the version of bronze, so that version includes the changes of this capture
-    capture_version = last_capture(warehouse, cluster_id)
+    capture_version = last_capture(job.tables)
     bronze_version = warehouse.version(RECORD_BATCHES)
     observed = admin_snapshot_versions(warehouse)
     has_new_snapshot = sum(observed) != whole.admin_version
     going_on = None if is_rebuild else _plan(job, bronze_version, whole, capture_version, is_rebuild=False)
-    if going_on is not None and not (going_on.logs or has_new_snapshot or _is_elsewhere(warehouse, cluster_id, whole)):
+    if going_on is not None and not (going_on.logs or has_new_snapshot or _is_elsewhere(job.tables, whole)):
         if repeated is not None:
             return dataclasses.replace(repeated, replaced_version=other)
-        counts = _counts_of(warehouse, cluster_id)
+        counts = _counts_of(job.tables)
         failures = tuple(chain.from_iterable(read_failures(whole).values()))
-        quarantined = _quarantined_row_count(warehouse, cluster_id)
+        quarantined = _quarantined_row_count(job.tables)
         return ReplaySummary(counts, {}, quarantined, bronze_version, skipped=True, failures=failures)
     versions = warehouse.ensure_all(ALL_TABLES, job.app_id)
     if max(versions.values()) > max(versions[REPLAY_STARTS.full_name], whole.replay_version):
@@ -198,9 +197,9 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
         is_rebuild, going_on = True, None
     plan = going_on or _plan(job, bronze_version, whole, capture_version, is_rebuild=True)
     if not plan.steps:
-        return ReplaySummary({}, {}, _quarantined_row_count(warehouse, cluster_id), bronze_version, skipped=True)
+        return ReplaySummary({}, {}, _quarantined_row_count(job.tables), bronze_version, skipped=True)
     if not rebuild:
-        _refuse_to_forget(warehouse, cluster_id, plan)
+        _refuse_to_forget(job.tables, plan)
     version = 1 + max(versions.values())
     start = Start(version, run_id, started_at, bronze_version, *observed, is_rebuild, capture_version=capture_version)
     if warehouse.write(REPLAY_STARTS, start.table(cluster_id), app_id=job.app_id, version=version).skipped:
@@ -212,40 +211,40 @@ def _repeat(job: _Job, broken: Start, whole: WholeRun) -> ReplaySummary:
     """Repeat a run that failed."""
     capture_version = -1 if broken.capture_version is None else broken.capture_version
     plan = _plan(job, broken.bronze_version, whole, capture_version, is_rebuild=broken.is_rebuild)
-    _refuse_to_forget(job.warehouse, job.cluster_id, plan)
+    _refuse_to_forget(job.tables, plan)
     return _run(job, broken, whole, plan)
 
 
-def _is_elsewhere(warehouse: Warehouse, cluster_id: str, whole: WholeRun) -> bool:
+def _is_elsewhere(tables: ClusterTables, whole: WholeRun) -> bool:
     """Does the log partition of any group or share partition differ from silver's, by the partition counts known
     now?"""
-    counts = partition_counts(warehouse, cluster_id)
-    now = coordinator_partitions(whole.read(COORDINATOR_KEYS), counts, cluster_id)
+    counts = partition_counts(tables)
+    now = coordinator_partitions(whole.read(COORDINATOR_KEYS), counts, tables.cluster_id)
     return not is_same(now, whole.read(COORDINATOR_PARTITIONS))
 
 
-def _refuse_to_forget(warehouse: Warehouse, cluster_id: str, plan: Plan) -> None:
+def _refuse_to_forget(tables: ClusterTables, plan: Plan) -> None:
     """Raise WarehouseError where a log partition would be replayed from its beginning, which retention deleted from
     bronze."""
-    dropped = deleted_ranges(warehouse, cluster_id)
+    dropped = deleted_ranges(tables)
     lost = sorted(log_name(*log) for log, step in plan.steps.items() if step is ReplayMode.AFRESH and log in dropped)
     if lost:
         raise WarehouseError(
             f"{counted(len(lost), 'log partition')} ({some_of(lost)}) would be replayed from their beginning, and "
             "retention took "
             f"that out of {RECORD_BATCHES.full_name}: silver would forget what it has of it. If that may be, run "
-            + command("replay --rebuild" + place_words(warehouse.root, cluster_id))
+            + command("replay --rebuild" + tables.place_words)
         )
 
 
 def _plan(job: _Job, bronze_version: int, whole: WholeRun, capture_version: int, *, is_rebuild: bool) -> Plan:
     return make_plan(
-        captured_files(job.warehouse, job.cluster_id, bronze_version),
+        captured_files(job.tables, bronze_version),
         {} if is_rebuild else read_watermarks(whole),
         {} if is_rebuild else saved_logs(whole),
-        deleted_ranges(job.warehouse, job.cluster_id),
-        earlier_runs(job.warehouse, job.cluster_id, whole),
-        Rewrites.load(job.warehouse, job.cluster_id, capture_version),
+        deleted_ranges(job.tables),
+        earlier_runs(job.tables, whole),
+        Rewrites.load(job.tables, capture_version),
         {} if is_rebuild else read_failures(whole),
     )
 
@@ -273,7 +272,7 @@ def _run(job: _Job, start: Start, whole: WholeRun, plan: Plan) -> ReplaySummary:
     results = _run_tasks(job, start, whole, plan, former)
     committed = _commit(job, start, plan, former, results, _driver_rows(job, start, whole, plan, results))
     quarantined = _commit_quarantine(
-        job.warehouse, results.done, job.cluster_id, job.app_id, start.replay_version, plan
+        job.tables.warehouse, results.done, job.tables.cluster_id, job.app_id, start.replay_version, plan
     )
     counts = dict.fromkeys(sorted({topic for topic, _ in plan.steps}), LedgerCounts())
     counts |= _summed(task.counts for task in results.done)
@@ -286,15 +285,15 @@ def _run(job: _Job, start: Start, whole: WholeRun, plan: Plan) -> ReplaySummary:
 def _run_tasks(job: _Job, start: Start, whole: WholeRun, plan: Plan, former: FormerFiles) -> _Results:
     """Run both rounds: first groups and logs with topic names, then share states and rows whose names were found
     meanwhile."""
-    session, warehouse = job.session, job.warehouse
+    session, warehouse = job.session, job.tables.warehouse
     targets = {
         table.full_name: warehouse.target(table)
         for table in (*REPLAY_TABLES, QUARANTINE, LOG_CHECKPOINTS, GROUP_CHECKPOINTS)
     }
     before = Names() if plan.is_afresh else read_names(whole)
-    observed = admin_topics(warehouse, job.cluster_id, start.topics_version)
+    observed = admin_topics(job.tables, start.topics_version)
     work = ReplayWork(
-        cluster_id=job.cluster_id,
+        cluster_id=job.tables.cluster_id,
         number=0,
         logs=(),
         targets=targets,
@@ -335,18 +334,18 @@ def _run_tasks(job: _Job, start: Start, whole: WholeRun, plan: Plan, former: For
 
 def _driver_rows(job: _Job, start: Start, whole: WholeRun, plan: Plan, results: _Results) -> dict[Table, pa.Table]:
     """All rows of the tables that the driver writes."""
-    warehouse, cluster_id, done = job.warehouse, job.cluster_id, results.done
+    cluster_id, done = job.tables.cluster_id, results.done
     changes = logged_changes(done, whole, plan)
     deleted = ((results.name_of[id_], at) for id_, at in results.names.deleted.items() if id_ in results.name_of)
-    configs = config_rows(changes, admin_configs(warehouse, cluster_id, start.configs_version), deleted)
+    configs = config_rows(changes, admin_configs(job.tables, start.configs_version), deleted)
     counts_over_time = partition_count_rows(
         results.names.partition_counts,
-        observed_counts(warehouse, cluster_id, start.topics_version),
+        observed_counts(job.tables, start.topics_version),
         results.name_of,
         {row["topic_id"]: row["valid_to"] for row in results.topics if row["valid_to"] is not None},
     )
     keys = _keys(done, whole, plan)
-    partition_counts_now = counts_of(warehouse, cluster_id, counts_over_time, start.topics_version)
+    partition_counts_now = counts_of(job.tables, counts_over_time, start.topics_version)
     in_use = dict.fromkeys(
         chain(results.before.in_use, (topic_id for task in done for topic_id, _ in task.names_given))
     )
@@ -371,18 +370,20 @@ def _commit(
 ) -> dict[str, Committed]:
     """Commit the files of tasks and the rows of the driver, each table in one transaction. Returns the commits by
     table."""
-    of_cluster: dict[str, Any] = {"cluster_id": job.cluster_id}
+    of_cluster: dict[str, Any] = {"cluster_id": job.tables.cluster_id}
     of_logs = of_cluster if plan.is_afresh else of_cluster | {"log": tuple(log.name for log in plan.logs)}
     app_id, version = job.app_id, start.replay_version
 
     def put(table: Table) -> Committed:
         if table in driver_rows:
             rows = driver_rows[table]
-            return job.warehouse.write(table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster)
+            return job.tables.warehouse.write(
+                table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster
+            )
         removed = results.rewritten.get(table.full_name, ())
         is_whole = plan.is_afresh or (bool(removed) and len(removed) == len(former[table.full_name][True]))
         of_rows = of_cluster if is_whole else of_cluster | {"is_settled": False}
-        return job.warehouse.commit(
+        return job.tables.warehouse.commit(
             table,
             _files_of(results.done, table),
             app_id=app_id,
@@ -393,7 +394,7 @@ def _commit(
         )
 
     tables = (*REPLAY_TABLES, LOG_CHECKPOINTS, GROUP_CHECKPOINTS, *driver_rows)
-    return dict(zip((table.full_name for table in tables), job.warehouse.at_once(put, tables), strict=True))
+    return dict(zip((table.full_name for table in tables), job.tables.warehouse.at_once(put, tables), strict=True))
 
 
 def _commit_run(
@@ -407,15 +408,17 @@ def _commit_run(
 ) -> None:
     """Write the row in state.runs: from now on, readers see this run."""
     batch_counts = _summed(task.batch_counts for task in results.done)
-    bronze_versions = {table.full_name: job.warehouse.version(table) for table in SOURCE_TABLES}
+    bronze_versions = {table.full_name: job.tables.warehouse.version(table) for table in SOURCE_TABLES}
     foreign_versions: Mapping[str, int] = {}
     if not plan.is_afresh:
         left = dict(whole.left_versions) | whole.bronze_versions
-        foreign_versions = later_writes(job.warehouse, whole.foreign_versions, left, table_versions | bronze_versions)
+        foreign_versions = later_writes(
+            job.tables.warehouse, whole.foreign_versions, left, table_versions | bronze_versions
+        )
     others = {"bronze_versions": list(bronze_versions.items()), "foreign_versions": list(foreign_versions.items())}
     is_renamed = results.is_renamed or plan.is_afresh
-    rows = _runs_table(counts, batch_counts, job.cluster_id, start, table_versions, is_renamed, others)
-    job.warehouse.write(RUNS, rows, app_id=job.app_id, version=start.replay_version)
+    rows = _runs_table(counts, batch_counts, job.tables.cluster_id, start, table_versions, is_renamed, others)
+    job.tables.warehouse.write(RUNS, rows, app_id=job.app_id, version=start.replay_version)
 
 
 def replay_application(cluster_id: str) -> str:
@@ -423,9 +426,9 @@ def replay_application(cluster_id: str) -> str:
     return f"groupledger/replay/{cluster_id}"
 
 
-def _counts_of(warehouse: Warehouse, cluster_id: str) -> dict[str, LedgerCounts]:
+def _counts_of(tables: ClusterTables) -> dict[str, LedgerCounts]:
     """The ledger of the newest run."""
-    rows = warehouse.read(RUNS, where={"cluster_id": cluster_id}).to_pylist()
+    rows = tables.read(RUNS).to_pylist()
     newest = max(row["replay_version"] for row in rows)
     names = [item.name for item in dataclasses.fields(LedgerCounts)]
     return {
@@ -528,8 +531,8 @@ def _commit_quarantine(
     return int(committed.row_count - (kept.num_rows - open_count(kept)))
 
 
-def _quarantined_row_count(warehouse: Warehouse, cluster_id: str) -> int:
-    return open_count(warehouse.read(QUARANTINE, ["resolved_at"], where={"cluster_id": cluster_id}))
+def _quarantined_row_count(tables: ClusterTables) -> int:
+    return open_count(tables.read(QUARANTINE, ["resolved_at"]))
 
 
 def _summed(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import pyarrow as pa
 from rich.console import Console
 
 from jobs.console.progress import Steps
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
@@ -80,6 +81,11 @@ class Ledger:
     def warehouse(self) -> Warehouse:
         """Opened afresh."""
         return Warehouse(str(self.root))
+
+    @property
+    def tables(self) -> ClusterTables:
+        """The cluster's tables, opened afresh."""
+        return ClusterTables(self.warehouse, self.cluster_id)
 
     def folder(self, name: str) -> str:
         """Where a table such as `gold.rebalances` is."""

@@ -30,8 +30,7 @@ def described(ledger: Ledger, group: str, at: str | None = None, view: View = Vi
     """What describe prints, and what it remarks."""
     out = StringIO()
     remarks = run_describe(
-        ledger.warehouse,
-        ledger.cluster_id,
+        ledger.tables,
         view=view,
         at_ms=None if at is None else ms(at),
         group_ids=[group],
@@ -48,8 +47,7 @@ def restored(ledger: Ledger, group: str, at: str, output: Path | None = None) ->
     """What restore prints, and what it remarks."""
     out = StringIO()
     remarks = run_restore(
-        ledger.warehouse,
-        ledger.cluster_id,
+        ledger.tables,
         group_ids=[group],
         at_ms=ms(at),
         output=None if output is None else str(output),
@@ -64,7 +62,12 @@ def owned(ledger: Ledger, topic: str, partition: int, at: str | None = None) -> 
     out = StringIO()
     at_ms = None if at is None else ms(at)
     remarks = run_owner(
-        ledger.warehouse, ledger.cluster_id, topic=topic, partition=partition, at_ms=at_ms, output_format="csv", out=out
+        ledger.tables,
+        topic=topic,
+        partition=partition,
+        at_ms=at_ms,
+        output_format="csv",
+        out=out,
     )
     return out.getvalue(), remarks
 

@@ -45,7 +45,7 @@ def test_a_list_of_gold_that_is_up_to_date_needs_no_spark(ledger: Ledger, capsys
 def test_gold_of_an_older_replay_or_of_other_settings_is_made(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
     """So it is where no audit ever ended."""
     settings = ledger.settings()
-    assert is_audited(ledger.warehouse, CLUSTER_ID, settings.inference)
+    assert is_audited(ledger.tables, settings.inference)
     with monkeypatch.context() as patch:
         patch.setenv("GROUPLEDGER_INFERENCE_STORM_GENERATION_COUNT", "2")
         with pytest.raises(SparkStartedError):

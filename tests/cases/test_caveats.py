@@ -38,8 +38,7 @@ def audited(ledger: Ledger, listing: Listing, span: Span = Span()) -> str:  # no
     """What audit prints."""
     out = StringIO()
     run_audit_report(
-        ledger.warehouse,
-        ledger.cluster_id,
+        ledger.tables,
         listing=listing,
         span=span,
         group_ids=None,
@@ -92,7 +91,7 @@ def places(group: str) -> tuple[int, int]:
 
 def starts(ledger: Ledger, group: str, at_ms: int | None) -> list[int | None]:
     """Start offsets of a group's share partitions."""
-    silver = SilverAt(ledger.warehouse, ledger.cluster_id, at_ms, [group])
+    silver = SilverAt(ledger.tables, at_ms, [group])
     return [start.start_offset for start in silver._share_starts().get(group, {}).values()]
 
 
@@ -103,7 +102,7 @@ def test_verify_compares_what_is_where_the_cluster_looks(
     """Of a topic that grew, the log partition that the broker's own number points to counts, and no other."""
     ledger.night(CASES / "J-partitions" / "logs")
     windows = {(OFFSETS, number): Window(1_000, 1_000) for number in range(60)}
-    known = VerifyLedger(ledger.warehouse, ledger.cluster_id, windows, partition_counts={OFFSETS: partition_count})
+    known = VerifyLedger(ledger.tables, windows, partition_counts={OFFSETS: partition_count})
     assert {value[0] for value in known.committed_offsets()["grp3"].base.values()} == {offset}
     assert {row["generation"] for row in known.groups()["grp3"].generations} == {generation}
 
@@ -350,8 +349,7 @@ def test_restore_takes_one_place_of_a_moment_that_the_log_has_twice(ledger: Ledg
     for log_offset, offset in found.items():
         output = tmp_path / f"{log_offset}.csv"
         run_restore(
-            ledger.warehouse,
-            ledger.cluster_id,
+            ledger.tables,
             group_ids=["skew"],
             at_ms=round(datetime.fromisoformat(at).timestamp() * 1000),
             log_offset=log_offset,
@@ -362,8 +360,7 @@ def test_restore_takes_one_place_of_a_moment_that_the_log_has_twice(ledger: Ledg
         assert [line.rsplit(",", 1)[-1] for line in output.read_text().splitlines()] == [offset]
     with pytest.raises(ArgumentError, match=r"is at offset .*, not 999"):
         run_restore(
-            ledger.warehouse,
-            ledger.cluster_id,
+            ledger.tables,
             group_ids=["skew"],
             at_ms=round(datetime.fromisoformat(at).timestamp() * 1000),
             log_offset=999,

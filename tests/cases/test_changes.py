@@ -48,8 +48,8 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, Sequence[R
 
 def changed(ledger: Ledger, name: str, run_id: str | None = None, since: str | None = None) -> list[dict[str, Any]]:
     """The changes of a table."""
-    pair = compared(ledger.warehouse, CLUSTER_ID, table_named(name), run_id, since)
-    answer = changes_of(ledger.warehouse, CLUSTER_ID, pair)
+    pair = compared(ledger.tables, table_named(name), run_id, since)
+    answer = changes_of(ledger.tables, pair)
     return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows()]
 
 
@@ -103,7 +103,7 @@ def without(change: dict[str, Any]) -> dict[str, Any]:
 def test_the_summary_counts_them(nights: tuple[Ledger, Sequence[Rows]]) -> None:
     """Of each table, with the runs that are compared."""
     ledger, _ = nights
-    counts = {row[0]: row[1:] for row in summary(ledger.warehouse, CLUSTER_ID, None, None)}
+    counts = {row[0]: row[1:] for row in summary(ledger.tables, None, None)}
     assert set(counts) == {table.full_name for table in FOLLOWED if ledger.warehouse.exists(table)}
     for name, (run_id, since, inserted, updated, deleted) in counts.items():
         kinds = Counter(change["_change_type"] for change in changed(ledger, name))
@@ -121,7 +121,7 @@ def test_what_is_not_known_is_refused(nights: tuple[Ledger, Sequence[Rows]]) -> 
         (None, "night-9", "no run night-9"),
     ):
         with pytest.raises(ArgumentError, match=said):
-            compared(ledger.warehouse, CLUSTER_ID, table_named("gold.rebalances"), run_id, since)
+            compared(ledger.tables, table_named("gold.rebalances"), run_id, since)
     for name, said in (("gold.nothing", "as gold.rebalances"), ("bronze.record_batches", "capture_id")):
         with pytest.raises(ArgumentError, match=said):
             table_named(name)

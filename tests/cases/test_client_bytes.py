@@ -188,11 +188,15 @@ def answers(unread: Ledger, minute: float) -> dict[str, Any]:
     at_ms = FIRST_MS + int(minute * 60_000)
     owner, described, audited = StringIO(), StringIO(), StringIO()
     remark = run_owner(
-        unread.warehouse, unread.cluster_id, topic="events", partition=0, at_ms=at_ms, output_format="table", out=owner
+        unread.tables,
+        topic="events",
+        partition=0,
+        at_ms=at_ms,
+        output_format="table",
+        out=owner,
     )
     run_describe(
-        unread.warehouse,
-        unread.cluster_id,
+        unread.tables,
         view=View.MEMBERS,
         at_ms=at_ms,
         group_ids=["own"],
@@ -203,8 +207,7 @@ def answers(unread: Ledger, minute: float) -> dict[str, Any]:
     )
     span = Span(at_ms, at_ms + 1)
     is_complete = run_audit_report(
-        unread.warehouse,
-        unread.cluster_id,
+        unread.tables,
         listing=Listing.OWNERS,
         span=span,
         group_ids=None,

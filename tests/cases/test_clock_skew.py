@@ -7,6 +7,7 @@ from random import Random
 
 import pytest
 
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.queries.group_history import run_history
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
@@ -202,7 +203,9 @@ def history_of(ledger: Ledger, output_format: str, from_ms: int | None = None) -
     out = StringIO()
     span = {"from_ms": from_ms, "to_ms": None}
     cluster_id = ledger.cluster_id
-    remarks = run_history(ledger.warehouse, cluster_id, group_id="g", output_format=output_format, out=out, **span)
+    remarks = run_history(
+        ClusterTables(ledger.warehouse, cluster_id), group_id="g", output_format=output_format, out=out, **span
+    )
     return out.getvalue().splitlines(), [line for line in remarks if "went back" in line]
 
 

@@ -38,7 +38,12 @@ def audited(ledger: Ledger, listing: Listing, span: Span = Span()) -> tuple[list
     """The statements and the rows of a list."""
     out = StringIO()
     run_audit_report(
-        ledger.warehouse, ledger.cluster_id, listing=listing, span=span, group_ids=None, output_format="csv", out=out
+        ledger.tables,
+        listing=listing,
+        span=span,
+        group_ids=None,
+        output_format="csv",
+        out=out,
     )
     lines = out.getvalue().splitlines()
     statements = [line for line in lines if line.startswith("#")]
@@ -83,7 +88,7 @@ def test_what_was_captured_and_not_replayed_makes_no_list_complete(
     steps = Steps(in_process(), Console(file=StringIO()))
     again = RunContext(in_process(), ledger.warehouse, ledger.settings(), run_id="again", started_at=LATER, steps=steps)
     run_replay(again)
-    complete = completeness(ledger.warehouse, ledger.cluster_id, GROUPS_LOG, Span())
+    complete = completeness(ledger.tables, GROUPS_LOG, Span())
     assert not complete.is_complete and any("not audited yet" in line for line in complete.statements)
     run_audit(again)
     statements, rows = audited(ledger, Listing.COMMITS)
@@ -158,8 +163,7 @@ def test_a_list_says_which_groups_are_never_in_it(
     """COMPLETE and no row of a group of another type looks as if nothing had happened to it."""
     out = StringIO()
     run_audit_report(
-        recorded.warehouse,
-        recorded.cluster_id,
+        recorded.tables,
         listing=listing,
         span=Span(),
         group_ids=[group_id],

@@ -37,7 +37,7 @@ def copied(folder: Path, partitions: Sequence[int] = range(5), *, with_metadata:
 
 def stated(ledger: Ledger, span: Span = Span(), log: str = SHARES_LOG, **more: Any) -> Completeness:  # noqa: B008
     """What is said of a span."""
-    complete = completeness(ledger.warehouse, ledger.cluster_id, log, span, **more)
+    complete = completeness(ledger.tables, log, span, **more)
     assert complete.is_complete == complete.statements[0].startswith("COMPLETE")
     return complete
 
@@ -107,7 +107,7 @@ def test_questions_outside_of_the_log_are_errors(ledger: Ledger, tmp_path: Path)
 
     def audit(group_ids: Sequence[str] | None, span: Span, listing: Listing = Listing.ARCHIVED) -> None:
         asked: dict[str, Any] = {"span": span, "group_ids": group_ids, "output_format": "table"}
-        run_audit_report(ledger.warehouse, ledger.cluster_id, listing=listing, out=StringIO(), **asked)
+        run_audit_report(ledger.tables, listing=listing, out=StringIO(), **asked)
 
     audit(["s05-limit"], Span())
     for listing in Listing:
@@ -120,10 +120,10 @@ def test_questions_outside_of_the_log_are_errors(ledger: Ledger, tmp_path: Path)
     with pytest.raises(ArgumentError, match="--from must be before --to"):
         audit(None, Span(END, END))
     with pytest.raises(ArgumentError, match="before the log begins"):
-        require_begun(ledger.warehouse, ledger.cluster_id, END - 86_400 * SECOND)
+        require_begun(ledger.tables, END - 86_400 * SECOND)
     with pytest.raises(ArgumentError, match="after the end"):
-        require_in_any_log(ledger.warehouse, ledger.cluster_id, END + 1, None)
-    ends = require_begun(ledger.warehouse, ledger.cluster_id, END)
+        require_in_any_log(ledger.tables, END + 1, None)
+    ends = require_begun(ledger.tables, END)
     assert list(remarks_behind(ends, END)) == []
     assert list(remarks_behind(ends, END + 1)) == [
         "the log was read up to 2026-11-21T02:59:18.988Z: what came after that is not known"
@@ -138,7 +138,7 @@ def test_of_a_group_the_end_of_its_own_log_partition_counts(ledger: Ledger, tmp_
     for name in (f"{GROUPS_LOG}-2", f"{GROUPS_LOG}-4", f"{METADATA}-0"):
         shutil.copytree(LOGS / name, tmp_path / "logs" / name)
     ledger.night(tmp_path / "logs", topics=(GROUPS_LOG, METADATA))
-    ends = log_ends(ledger.warehouse, ledger.cluster_id)
+    ends = log_ends(ledger.tables)
     by_place = {row["log_partition"]: row["group_id"] for row in ledger.rows("silver.group_generations")}
     at_ms = END + 10 * SECOND
     assert list(remarks_behind(ends, at_ms, [by_place[4]])) == []
@@ -147,8 +147,7 @@ def test_of_a_group_the_end_of_its_own_log_partition_counts(ledger: Ledger, tmp_
     nobody = next(name for name in map(str, range(99)) if group_partition(name, 5) == 3)
     with pytest.raises(ArgumentError, match=f"{GROUPS_LOG}-3, where it would be, is in no source"):
         run_audit_report(
-            ledger.warehouse,
-            ledger.cluster_id,
+            ledger.tables,
             listing=Listing.COMMITS,
             span=Span(),
             group_ids=[nobody],

@@ -16,8 +16,7 @@ def states(ledger: Ledger, at_ms: int | None) -> dict[str, str | None]:
     """Group -> COORDINATOR (ID) at a time."""
     out = StringIO()
     run_describe(
-        ledger.warehouse,
-        ledger.cluster_id,
+        ledger.tables,
         view=View.STATE,
         at_ms=at_ms,
         group_ids=None,

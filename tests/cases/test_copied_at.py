@@ -11,7 +11,7 @@ from jobs.errors import ArgumentError
 from jobs.queries.audit_report import Completeness, Span, completeness
 from jobs.settings import Settings
 from schemas.consumer_offsets import TOPIC
-from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.jobs.dump_builders import kafka_rows, write_json_lines
 
@@ -42,7 +42,7 @@ def copied(root: Path, *, commits: int = 1) -> Path:
 
 def said(ledger: Ledger, to_ms: int) -> Completeness:
     """Whether the log was read up to a time."""
-    return completeness(ledger.warehouse, CLUSTER_ID, TOPIC, Span(None, to_ms), None, {TOPIC: 3})
+    return completeness(ledger.tables, TOPIC, Span(None, to_ms), None, {TOPIC: 3})
 
 
 def test_a_copy_reaches_to_the_time_at_which_it_was_made(tmp_path: Path) -> None:
@@ -71,9 +71,9 @@ def test_a_dump_reaches_to_the_time_at_which_it_was_made(tmp_path: Path) -> None
     dump = (str(write_json_lines(kafka_rows(logs), tmp_path / "rows.json")),)
     ledger = CopiedLedger(tmp_path / "warehouse", copied_at_ms=NOON_MS + 5 * HOUR_MS)
     ledger.night(dumps=dump, partitions=(f"{TOPIC}=2",))
-    found = completeness(ledger.warehouse, CLUSTER_ID, TOPIC, Span(None, NOON_MS + 5 * HOUR_MS))
+    found = completeness(ledger.tables, TOPIC, Span(None, NOON_MS + 5 * HOUR_MS))
     assert found.is_complete, found.statements
-    assert not completeness(ledger.warehouse, CLUSTER_ID, TOPIC, Span(None, NOON_MS + 5 * HOUR_MS + 2)).is_complete
+    assert not completeness(ledger.tables, TOPIC, Span(None, NOON_MS + 5 * HOUR_MS + 2)).is_complete
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from jobs.queries.audit_payload import run_payload
 from jobs.queries.audit_report import Span, listed
 from jobs.queries.dead_letters import CAUSE_OF_MESSAGE
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
-from tests.cases.harness import CASES, CLUSTER_ID, Ledger
+from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.jobs.queries.test_payload import segment
 
@@ -65,7 +65,7 @@ def test_what_was_not_copied_is_a_list_of_its_own(ledger: Ledger) -> None:
         ("d03-dlq-refused", "REFUSED"),
         ("d04-dlq-lock", "TRIED"),
     }
-    names, rows = listed(ledger.warehouse, CLUSTER_ID, Listing.WITHOUT_COPY, Span(), None)
+    names, rows = listed(ledger.tables, Listing.WITHOUT_COPY, Span(), None)
     assert {row[names.index("group_id")] for row in rows} == {"d03-dlq-refused"}
 
 
@@ -87,7 +87,7 @@ def payload(ledger: Ledger, folder: Path, **options: object) -> list[dict[str, o
     """The rows of `audit --payload`."""
     out = io.StringIO()
     options = {"group_ids": None, "sources": [str(folder)], "output_format": "json", "out": out, **options}
-    run_payload(ledger.warehouse, CLUSTER_ID, span=Span(), **options)  # type: ignore[arg-type]
+    run_payload(ledger.tables, span=Span(), **options)  # type: ignore[arg-type]
     return [json.loads(line) for line in out.getvalue().splitlines()[1:]]
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs.cli_enums import View
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.queries.audit_report import SOURCES, Span, run_audit_report
 from jobs.queries.describe import run_describe
 from jobs.queries.owner import run_owner
@@ -49,15 +50,26 @@ def test_answers_go_by_log_position(ledger: Ledger, tmp_path: Path) -> None:
     warehouse = ledger.warehouse
     of: dict[str, Any] = {"output_format": "json"}
     for listing in SOURCES:
-        run_audit_report(warehouse, CLUSTER_ID, listing=listing, span=Span(), group_ids=None, out=StringIO(), **of)
+        run_audit_report(
+            ClusterTables(warehouse, CLUSTER_ID), listing=listing, span=Span(), group_ids=None, out=StringIO(), **of
+        )
     out = StringIO()
     run_describe(
-        warehouse, CLUSTER_ID, view=View.OFFSETS, at_ms=None, group_ids=["g"], tool=None, verbose=False, out=out, **of
+        ClusterTables(warehouse, CLUSTER_ID),
+        view=View.OFFSETS,
+        at_ms=None,
+        group_ids=["g"],
+        tool=None,
+        verbose=False,
+        out=out,
+        **of,
     )
     assert '"3"' in out.getvalue() or ": 3" in out.getvalue()
     out = StringIO()
-    run_owner(warehouse, CLUSTER_ID, topic="in", partition=1, at_ms=None, out=out, **of)
+    run_owner(ClusterTables(warehouse, CLUSTER_ID), topic="in", partition=1, at_ms=None, out=out, **of)
     assert '"b"' in out.getvalue()
     out = StringIO()
-    run_restore(warehouse, CLUSTER_ID, group_ids=["g"], at_ms=NOON_MS + 10_000, output=None, out=out, **of)
+    run_restore(
+        ClusterTables(warehouse, CLUSTER_ID), group_ids=["g"], at_ms=NOON_MS + 10_000, output=None, out=out, **of
+    )
     assert "3" in out.getvalue()

@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 
 from jobs.cli_enums import View
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.queries.audit_report import SOURCES, Span, run_audit_report
 from jobs.queries.describe import run_describe
 from jobs.queries.findings import findings, lines
@@ -80,10 +81,18 @@ def test_every_answer_goes_by_the_place_in_the_log(formatted: Ledger, output_for
     warehouse, out = formatted.warehouse, StringIO()
     of: dict[str, Any] = {"output_format": output_format, "out": out}
     for listing in SOURCES:
-        run_audit_report(warehouse, CLUSTER_ID, listing=listing, span=Span(), group_ids=None, **of)
+        run_audit_report(ClusterTables(warehouse, CLUSTER_ID), listing=listing, span=Span(), group_ids=None, **of)
     if output_format != "csv":
         for view in View:
-            run_describe(warehouse, CLUSTER_ID, view=view, at_ms=None, group_ids=None, tool=None, verbose=True, **of)
+            run_describe(
+                ClusterTables(warehouse, CLUSTER_ID),
+                view=view,
+                at_ms=None,
+                group_ids=None,
+                tool=None,
+                verbose=True,
+                **of,
+            )
     assert out.getvalue()
 
 
@@ -92,11 +101,13 @@ def test_owner_report_and_findings(formatted: Ledger) -> None:
     warehouse = formatted.warehouse
     still = [row for row in formatted.rows("gold.partition_owners") if row["to_log_offset"] is None]
     for row in still:
-        found = find_owners(warehouse, CLUSTER_ID, topic=row["topic"], partition=row["partition"], at_ms=None)
+        found = find_owners(
+            ClusterTables(warehouse, CLUSTER_ID), topic=row["topic"], partition=row["partition"], at_ms=None
+        )
         assert row["member_id"] in {it.row.member_id for it in found.owners}
     assert still
     make_report(warehouse, Scope(CLUSTER_ID), made_at=datetime(2026, 11, 25, tzinfo=UTC))
-    assert list(lines(findings(warehouse, CLUSTER_ID)))
+    assert list(lines(findings(ClusterTables(warehouse, CLUSTER_ID))))
 
 
 def test_another_night_of_the_same_lines_brings_nothing(formatted: Ledger) -> None:

@@ -18,7 +18,7 @@ from jobs.queries.as_of import SilverAt
 from jobs.queries.verify_ledger import Ledger as VerifyLedger
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
-from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.cases.harness import Ledger
 from tests.cases.small_logs import SmallLog
 
 NOON_MS = 1_500_000_000_000
@@ -70,7 +70,7 @@ GHOST = ([commit("ghost", 0), commit("ghost", 1)], [commit("ghost", 0, None)], [
 
 def groups_at_the_end(ledger: Ledger) -> set[str]:
     """What describe lists."""
-    return {group.group_id for group in SilverAt(ledger.warehouse, CLUSTER_ID).groups()}
+    return {group.group_id for group in SilverAt(ledger.tables).groups()}
 
 
 @pytest.mark.parametrize(
@@ -319,7 +319,7 @@ def test_verify_knows_the_groups_that_a_broker_may_not_have_dropped_yet(tmp_path
     ]
     ledger = Ledger(tmp_path / "warehouse")
     ledger.night(written(tmp_path / "logs", data))
-    silver = VerifyLedger(ledger.warehouse, CLUSTER_ID, {})
+    silver = VerifyLedger(ledger.tables, {})
     assert silver.left_empty({"gone", "ghost", "back", "committed", "nobody"}) == {"ghost"}
 
 

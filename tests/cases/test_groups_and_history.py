@@ -53,7 +53,7 @@ def test_a_group_that_could_not_be_judged_needs_somebody(
     with monkeypatch.context() as patch:
         plant(patch)
         assert ledger.night(groups_log().write(tmp_path / "logs")).exit_code == 3
-    verdicts = {it.group_id: it for it in group_verdicts(ledger.warehouse, CLUSTER_ID)}
+    verdicts = {it.group_id: it for it in group_verdicts(ledger.tables)}
     assert (verdicts["bad"].verdict, verdicts["bad"].rules) == (WARN, {FAILED: 1})
     assert verdicts["good"].rules.get(FAILED) is None
     assert "bad could not be judged, so gold lacks it" in ask("history", "--group", "bad")[2]
@@ -67,7 +67,7 @@ def test_a_group_is_shown_as_it_is_where_kafka_looks_for_it(ledger: Ledger, tmp_
     ledger.night(logs, partitions=(f"{TOPIC}=3",))
     newest = {row["log_partition"]: row["valid_from"] for row in ledger.rows("silver.group_generations")}
     assert newest[0] > newest[2]
-    (now,) = [it for it in group_verdicts(ledger.warehouse, CLUSTER_ID) if it.group_id == group]
+    (now,) = [it for it in group_verdicts(ledger.tables) if it.group_id == group]
     assert now.last_change_ms == round(newest[2].timestamp() * 1000)
 
 
@@ -96,7 +96,7 @@ def test_transaction_markers_are_no_records_given_up(ledger: Ledger, ask: Ask) -
     assert len(markers) == 5 and all(line.endswith("TRANSACTION_MARKER") for line in markers)
     given_up = [line for line in lines if " given up (" in line]
     assert sum(int(line.partition("-0 ")[2].split()[0]) for line in given_up) == 20
-    (verdict,) = group_verdicts(ledger.warehouse, CLUSTER_ID, match="s10-readcommitted")
+    (verdict,) = group_verdicts(ledger.tables, match="s10-readcommitted")
     assert verdict.given_up_count == 20 and verdict.verdict != OK
     # of a log that was read whole, and judged, nothing else is said
     assert ask("groups")[2] == ask("history", "--group", "c01-range")[2] == ""

@@ -174,9 +174,8 @@ def test_lists_of_a_group_say_that_all_records_are_of_before(ledger: Ledger, tmp
         SmallLog(number).write(tmp_path / "logs")
     ledger.night(log.write(tmp_path / "logs"), partitions=(f"{TOPIC}=3",))
     (said,) = [line for line in described(ledger, group)[1] if "before the topic got more partitions" in line]
-    silver = (ledger.warehouse, ledger.cluster_id)
-    assert past_statements(*silver, Span(), [group]) == [said.replace("note: ", "group ")]
-    assert past_statements(*silver, Span(None, NOON_MS + 2 * MINUTE), [group]) == []
+    assert past_statements(ledger.tables, Span(), [group]) == [said.replace("note: ", "group ")]
+    assert past_statements(ledger.tables, Span(None, NOON_MS + 2 * MINUTE), [group]) == []
 
 
 def test_describe_says_which_share_state_is_of_before(ledger: Ledger, tmp_path: Path) -> None:
@@ -290,13 +289,13 @@ def test_whatif_is_of_the_log_partition_where_the_group_is(ledger: Ledger, tmp_p
     question = asked_whatif(["session.timeout.ms=60000"], [], ledger.settings())
 
     def generations(**span: int) -> set[int | None]:
-        rows = whatif(ledger.warehouse, cluster_id=ledger.cluster_id, group_id=group, question=question, **span)
+        rows = whatif(ledger.tables, group_id=group, question=question, **span)
         return {row.generation for row in rows if row.kind != TOTAL}
 
     assert generations() and generations() <= {1, 2}
     assert generations(to_ms=NOON_MS + 2 * MINUTE) == {8}
     # the former log partition's last generation has nobody: the group has not gone
-    found = findings(ledger.warehouse, ledger.cluster_id)
+    found = findings(ledger.tables)
     assert group not in found.emptied_groups
 
 
@@ -314,7 +313,7 @@ def broker_says(counts: dict[str, int], **answers: Any) -> Asked:
 
 def verified(ledger: Ledger, asked: Asked) -> list[tuple[str, str, str | None]]:
     """What verify finds: verdict, thing and reason."""
-    findings = verify(ledger.warehouse, ledger.cluster_id, asked, FakeAdmin({}))
+    findings = verify(ledger.tables, asked, FakeAdmin({}))
     return [(it.verdict.name, it.thing.what.value, it.reason) for it in findings]
 
 
@@ -505,7 +504,7 @@ State = tuple[dict[tuple[str, TopicPartition], int], dict[str, int], dict[str, i
 
 def job_state(ledger: Ledger, at_ms: int | None) -> State:
     """Offsets in force, generations, and start offsets of share partitions, as describe and restore find them."""
-    silver = SilverAt(ledger.warehouse, ledger.cluster_id, at_ms)
+    silver = SilverAt(ledger.tables, at_ms)
     offsets = silver.committed_offsets()
     starts = silver._share_starts()
     generations = silver.left_behind().present(silver.open_rows(GROUP_GENERATIONS))

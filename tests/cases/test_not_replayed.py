@@ -171,9 +171,9 @@ def test_a_group_that_cannot_be_replayed(tmp_path: Path, depth: str, error: type
         facts = reported.facts["ledger"][TOPIC]
         assert facts["record_count"] == sum(facts[name] for name in facts if name in COUNTED)
         assert facts["quarantined_count"] > 0
-        said = completeness(ledger.warehouse, CLUSTER_ID, TOPIC, Span(None, None), {"bad"})
+        said = completeness(ledger.tables, TOPIC, Span(None, None), {"bad"})
         assert any("group bad could not be judged" in line for line in said.statements)
-        said = completeness(ledger.warehouse, CLUSTER_ID, TOPIC, Span(None, None), {"good"}, {TOPIC: 2})
+        said = completeness(ledger.tables, TOPIC, Span(None, None), {"good"}, {TOPIC: 2})
         assert said.is_complete
     assert ledger.night(goes_on(), number=night).exit_code == 0
     assert not [row for row in ledger.rows("gold.log_anomalies") if row["category"] == "AUDIT"]
@@ -308,7 +308,7 @@ def test_answers_say_what_could_not_be_replayed(tmp_path: Path) -> None:
         ledger.night(log.write(tmp_path / "logs"))
     for ask in (
         lambda: describe(ledger.warehouse, CLUSTER_ID, view=View.MEMBERS, group_ids=["bad"]),
-        lambda: require_groups(ledger.warehouse, CLUSTER_ID, ["bad"]),
+        lambda: require_groups(ledger.tables, ["bad"]),
     ):
         with pytest.raises(JobError, match="could be replayed: TypeError: planted"):
             ask()

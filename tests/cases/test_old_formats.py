@@ -179,7 +179,14 @@ def test_offsets_are_those_of_their_time(whole: Ledger, minute: int, offsets: di
     """restore goes by the time that a commit carries, where its record has none."""
     out = io.StringIO()
     at_ms = START_MS + minute * MINUTE_MS + 1000
-    run_restore(whole.warehouse, CLUSTER_ID, group_ids=("g",), at_ms=at_ms, output=None, output_format="json", out=out)
+    run_restore(
+        whole.tables,
+        group_ids=("g",),
+        at_ms=at_ms,
+        output=None,
+        output_format="json",
+        out=out,
+    )
     rows = [json.loads(line) for line in out.getvalue().splitlines()]
     assert {row["PARTITION"]: str(row["RESTORED-OFFSET"]) for row in rows if "PARTITION" in row} == offsets
 
@@ -191,7 +198,12 @@ def test_an_owner_whose_records_have_no_time_is_said_to_have_none(whole: Ledger)
         out = io.StringIO()
         at_ms = START_MS + minute * MINUTE_MS + 1000
         run_owner(
-            whole.warehouse, CLUSTER_ID, topic="orders", partition=partition, at_ms=at_ms, output_format="json", out=out
+            whole.tables,
+            topic="orders",
+            partition=partition,
+            at_ms=at_ms,
+            output_format="json",
+            out=out,
         )
         found += [json.loads(line) for line in out.getvalue().splitlines()]
     assert [

@@ -84,7 +84,12 @@ def what_is_not_printed_is_missing(ledger: Ledger, night: Night, version: str) -
     assert g.note is not None
     assert "a kafka-dump-log of an older release, or of a later one" in g.note
     said = run_owner(
-        ledger.warehouse, CLUSTER_ID, topic="orders", partition=0, at_ms=None, output_format="table", out=StringIO()
+        ledger.tables,
+        topic="orders",
+        partition=0,
+        at_ms=None,
+        output_format="table",
+        out=StringIO(),
     )
     assert any("may have owned it" in line for line in said)
 

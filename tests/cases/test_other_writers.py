@@ -36,7 +36,7 @@ def reported(ledger: Ledger) -> dict[str, int]:
     """Tables that somebody else wrote into, each with the version."""
     from jobs.delta.other_writers import written_by_others
 
-    return {write.table: write.version for write in written_by_others(ledger.warehouse, CLUSTER_ID)}
+    return {write.table: write.version for write in written_by_others(ledger.tables)}
 
 
 def test_nights_are_no_foreign_writes(ledger: Ledger) -> None:
@@ -66,7 +66,7 @@ def test_a_deletion_is_reported_until_all_is_rebuilt(ledger: Ledger, name: str) 
     assert f"in version {version}: " in line
     assert line.endswith(f"{command(job)} --warehouse {ledger.root} --cluster-id {CLUSTER_ID}")
     for log in ("__consumer_offsets", SHARES_LOG):
-        complete = completeness(ledger.warehouse, CLUSTER_ID, log, Span())
+        complete = completeness(ledger.tables, log, Span())
         assert not complete.is_complete
     session = in_process()
     run = RunContext(session, ledger.warehouse, ledger.settings(), "again", FIRST_NIGHT, Steps(session))

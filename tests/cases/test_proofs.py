@@ -371,7 +371,9 @@ def test_no_list_is_complete_around_a_hole_behind_a_clock_step(ledger: Ledger, t
     log.commit("g", 0, 3, NOON_MS + 20 * SECOND_MS)
     ledger.night(log.write(tmp_path / "logs"), partitions=(f"{GROUPS_LOG}=1",))
     found = completeness(
-        ledger.warehouse, ledger.cluster_id, GROUPS_LOG, Span(NOON_MS + 5 * SECOND_MS, NOON_MS + 10 * SECOND_MS)
+        ledger.tables,
+        GROUPS_LOG,
+        Span(NOON_MS + 5 * SECOND_MS, NOON_MS + 10 * SECOND_MS),
     )
     assert not found.is_complete
     assert any("offsets 2 to 6" in line for line in found.statements), found.statements
@@ -441,7 +443,7 @@ def test_steps_of_a_clock_in_batches_that_retention_deleted(ledger: Ledger, tmp_
     settings = ledger.settings()
     short = replace(settings, maintain=replace(settings.maintain, retention_days={"bronze.record_batches": 1}))
     maintain(in_process(), ledger.warehouse, short, started_at=LATER)
-    assert deleted_ranges(ledger.warehouse, ledger.cluster_id) == {(GROUPS_LOG, 0): ((0, 2),)}
+    assert deleted_ranges(ledger.tables) == {(GROUPS_LOG, 0): ((0, 2),)}
     steps = Steps(in_process(), Console(file=StringIO()))
     run = RunContext(in_process(), ledger.warehouse, settings, run_id="again", started_at=LATER, steps=steps)
     run_audit(run, rebuild=True)

@@ -71,10 +71,10 @@ def test_every_count_of_rewinds_leaves_out_a_new_topic(ledger: Ledger, tmp_path:
     commits(log, NOON_MS + 60_000, is_recreated=True)
     ledger.night(log.write(tmp_path / "logs"))
     expected = {"moves": 0, "stays": 1, "unknown": 1}
-    verdicts = group_verdicts(ledger.warehouse, ledger.cluster_id)
+    verdicts = group_verdicts(ledger.tables)
     assert {it.group_id: it.rewind_count for it in verdicts} == expected
     assert {it.group_id: it.verdict for it in verdicts} == {"moves": "OK", "stays": "WARN", "unknown": "WARN"}
-    found = findings(ledger.warehouse, ledger.cluster_id)
+    found = findings(ledger.tables)
     assert found.odd_commits == {"REWIND": 2, "TOPIC_RECREATED": 1}
     scope = Scope(ledger.cluster_id)
     lines = group_lines(Reader(ledger.warehouse, scope), ledger.table("bronze.coverage"))

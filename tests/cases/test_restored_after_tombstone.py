@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.queries.restore import run_restore
-from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS
 from tests.cases.test_offsets_outlive_groups import MINUTE_MS, log_of_09
 
@@ -19,12 +19,12 @@ def restored(ledger: Ledger, at_ms: int, folder: Path) -> tuple[Rows, list[list[
     """Partition, current and restored offset and what changes; and the rows of the file for Kafka's tool."""
     of: dict[str, Any] = {"group_ids": ["g"], "at_ms": at_ms}
     out, path = StringIO(), folder / f"offsets-{at_ms}.csv"
-    run_restore(ledger.warehouse, CLUSTER_ID, output=None, output_format="csv", out=out, **of)
+    run_restore(ledger.tables, output=None, output_format="csv", out=out, **of)
     rows = [
         (row["PARTITION"], row["CURRENT-OFFSET"], row["RESTORED-OFFSET"], row["CHANGE"])
         for row in csv.DictReader(StringIO(out.getvalue()))
     ]
-    run_restore(ledger.warehouse, CLUSTER_ID, output=str(path), output_format="csv", out=StringIO(), **of)
+    run_restore(ledger.tables, output=str(path), output_format="csv", out=StringIO(), **of)
     return rows, list(csv.reader(path.read_text().splitlines()))
 
 

@@ -68,7 +68,7 @@ def test_each_record_is_given_up_once_for_the_true_cause(night: Ledger, root: Pa
         ("refused", "REFUSED"),
         ("without", None),
     }
-    names, listing = listed(night.warehouse, CLUSTER_ID, Listing.WITHOUT_COPY, Span(), None)
+    names, listing = listed(night.tables, Listing.WITHOUT_COPY, Span(), None)
     assert {row[names.index("group_id")] for row in listing} == {"refused"}
 
 
@@ -76,7 +76,7 @@ def test_copies_make_causes_certain(night: Ledger, root: Path) -> None:
     """`audit --payload` finds each copy where the truth says that it lies, and what it says is the cause, CERTAIN."""
     out = io.StringIO()
     options: dict[str, Any] = {"group_ids": None, "sources": [str(root / "logs")], "output_format": "json", "out": out}
-    run_payload(night.warehouse, CLUSTER_ID, span=Span(), **options)
+    run_payload(night.tables, span=Span(), **options)
     rows = [json.loads(line) for line in out.getvalue().splitlines()[1:]]
     found = {(row["group_id"], row["topic"], row["partition"], row["offset"]): row for row in rows}
     why = {place: line["why"] for line in truth(root, "archived") for place in places(line)}

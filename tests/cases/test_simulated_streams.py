@@ -48,7 +48,7 @@ def test_counts_may_be_learned_later(ledger: Ledger, simulated: tuple[MemorySink
     assert wide not in _partitions(ledger)
     assert ("refunds", 1) in _partitions(ledger)
     for partition, owner_count in ((3, 0), (1, 1)):
-        found = find_owners(ledger.warehouse, ledger.cluster_id, topic="refunds", partition=partition, at_ms=None)
+        found = find_owners(ledger.tables, topic="refunds", partition=partition, at_ms=None)
         assert len({it.row.group_id for it in found.owners if it.row.group_id == "router"}) == owner_count
 
 

@@ -15,6 +15,7 @@ import pytest
 from coordinator_core.log.batch import with_crc
 from jobs.cli_enums import View
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import JobError
 from jobs.queries.audit_report import SOURCES, Span, run_audit_report
 from jobs.queries.describe import run_describe
@@ -135,26 +136,32 @@ def test_every_answer_is_given_whatever_the_times(tmp_path: Path, seed: int) -> 
     of: dict[str, Any] = {"output_format": "json", "out": out}
     for listing in SOURCES:
         for span in (Span(), Span(0, NOON_MS)):
-            run_audit_report(warehouse, CLUSTER_ID, listing=listing, span=span, group_ids=None, **of)
+            run_audit_report(ClusterTables(warehouse, CLUSTER_ID), listing=listing, span=span, group_ids=None, **of)
     for at_ms in (None, 5, NOON_MS):
         for view in View:
             with suppress(JobError):  # nobody of that name was there then
                 run_describe(
-                    warehouse, CLUSTER_ID, view=view, at_ms=at_ms, group_ids=["a"], tool=None, verbose=True, **of
+                    ClusterTables(warehouse, CLUSTER_ID),
+                    view=view,
+                    at_ms=at_ms,
+                    group_ids=["a"],
+                    tool=None,
+                    verbose=True,
+                    **of,
                 )
-        run_owner(warehouse, CLUSTER_ID, topic="t", partition=0, at_ms=at_ms, **of)
+        run_owner(ClusterTables(warehouse, CLUSTER_ID), topic="t", partition=0, at_ms=at_ms, **of)
         with suppress(JobError):
-            run_restore(warehouse, CLUSTER_ID, group_ids=["a"], at_ms=at_ms or 1, output=None, **of)
+            run_restore(ClusterTables(warehouse, CLUSTER_ID), group_ids=["a"], at_ms=at_ms or 1, output=None, **of)
     if any(row["group_id"] == "a" for row in ledger.rows("gold.rebalances")):
-        assert events_and_steps(warehouse, CLUSTER_ID, "a", from_ms=None, to_ms=None)[0]
-    run_groups(warehouse, CLUSTER_ID, from_ms=None, match=None, needs_attention=False, **of)
+        assert events_and_steps(ClusterTables(warehouse, CLUSTER_ID), "a", from_ms=None, to_ms=None)[0]
+    run_groups(ClusterTables(warehouse, CLUSTER_ID), from_ms=None, match=None, needs_attention=False, **of)
     question = asked(["session.timeout.ms=10000"], [], ledger.settings())
     try:
-        whatif(warehouse, cluster_id=CLUSTER_ID, group_id="a", question=question)
+        whatif(ledger.tables, group_id="a", question=question)
     except JobError as error:
         assert "have no timestamp" in str(error) or "no group" in str(error)
     make_report(warehouse, Scope(CLUSTER_ID), made_at=datetime(2026, 11, 25, tzinfo=UTC))
-    assert list(lines(findings(warehouse, CLUSTER_ID)))
+    assert list(lines(findings(ClusterTables(warehouse, CLUSTER_ID))))
 
 
 def test_history_has_what_has_no_time(tmp_path: Path) -> None:
@@ -170,7 +177,7 @@ def test_history_has_what_has_no_time(tmp_path: Path) -> None:
         shares.snapshot("share", None, ((0, 9, 0, 1 + epoch), (10, 19, 4 * epoch, 1)), snapshot_epoch=epoch)
     shares.write(tmp_path / "logs")
     ledger.night(log.write(tmp_path / "logs"))
-    events = events_and_steps(ledger.warehouse, CLUSTER_ID, "g", from_ms=None, to_ms=None)[0]
+    events = events_and_steps(ledger.tables, "g", from_ms=None, to_ms=None)[0]
     assert [(event.at_ms, event.event) for event in events] == [
         (None, "rebalance"),
         (None, "rebalance"),
@@ -178,9 +185,16 @@ def test_history_has_what_has_no_time(tmp_path: Path) -> None:
         (None, "commit REWIND"),
     ]
     assert [event.text.split()[2] for event in events[:3]] == ["1", "2", "3"]
-    run_history(ledger.warehouse, CLUSTER_ID, group_id="g", from_ms=None, to_ms=None, output_format="table", out=out)
+    run_history(
+        ledger.tables,
+        group_id="g",
+        from_ms=None,
+        to_ms=None,
+        output_format="table",
+        out=out,
+    )
     assert out.getvalue().startswith("at no known time rebalance")
-    assert events_and_steps(ledger.warehouse, CLUSTER_ID, "share", from_ms=None, to_ms=None)[0]
+    assert events_and_steps(ledger.tables, "share", from_ms=None, to_ms=None)[0]
 
 
 @pytest.mark.parametrize("first_ms", [None, NOON_MS])
@@ -194,4 +208,4 @@ def test_other_settings_of_share_groups_without_times_are_refused(tmp_path: Path
         question = asked([f"share.{changed}"], [], ledger.settings())
         for from_ms in (None, NOON_MS - 1):
             with pytest.raises(JobError, match="have no timestamp"):
-                whatif(ledger.warehouse, cluster_id=CLUSTER_ID, group_id="share", question=question, from_ms=from_ms)
+                whatif(ledger.tables, group_id="share", question=question, from_ms=from_ms)

@@ -84,7 +84,12 @@ def test_who_may_have_owned_a_partition_is_named(ledger: Ledger, logs: Path) -> 
     """Instead of that no group was ever assigned it."""
     ledger.night(logs)
     said = run_owner(
-        ledger.warehouse, CLUSTER_ID, topic="in", partition=0, at_ms=None, output_format="table", out=StringIO()
+        ledger.tables,
+        topic="in",
+        partition=0,
+        at_ms=None,
+        output_format="table",
+        out=StringIO(),
     )
     assert said == [
         "no owner is known",
@@ -98,7 +103,12 @@ def test_what_was_read_after_all_is_not_said(ledger: Ledger, tmp_path: Path) -> 
     log.commit("fine", 0, 5, NOON_MS)
     ledger.night(log.write(tmp_path / "logs"))
     said = run_owner(
-        ledger.warehouse, CLUSTER_ID, topic="in", partition=0, at_ms=None, output_format="table", out=StringIO()
+        ledger.tables,
+        topic="in",
+        partition=0,
+        at_ms=None,
+        output_format="table",
+        out=StringIO(),
     )
     assert said == ["no group was ever assigned partition 0 of topic in, as far as the log tells"]
 

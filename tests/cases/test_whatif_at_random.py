@@ -10,7 +10,7 @@ import pytest
 from coordinator_core.simulate.scenario import Scenario
 from jobs.errors import WhatIfJobError
 from jobs.queries.whatif import asked, whatif
-from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.cases.harness import Ledger
 from tests.cases.simulated import write_logs
 from tests.cases.whatif_stories import Asked, Figures, asked_of, judge, random_scenario
 from tests.coordinator_core.whatif.recorded import Simulated
@@ -55,8 +55,7 @@ def test_bands_hold_what_a_simulation_gives(tmp_path: Path, capsys: pytest.Captu
             group, question = ask(scenario, seed * GROUPS + index)
             try:
                 rows = whatif(
-                    ledger.warehouse,
-                    cluster_id=CLUSTER_ID,
+                    ledger.tables,
                     group_id=group,
                     question=asked([question.text], recorded_of(scenario), ledger.settings()),
                 )

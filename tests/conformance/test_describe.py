@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from jobs.cli_enums import Tool, View
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.as_of import SilverAt
 from jobs.queries.describe import (
@@ -39,9 +40,9 @@ MOVES_ON: Final = re.compile("Preparing|Completing")
 Line = tuple[str, ...]
 
 
-def silver_of_recording(recording: Recording, warehouse_of: WarehouseOf) -> tuple[Warehouse, str]:
-    """The warehouse of a recording, and its cluster id."""
-    return Warehouse(str(warehouse_of(recording))), cluster_id_of(recording)
+def silver_of_recording(recording: Recording, warehouse_of: WarehouseOf) -> ClusterTables:
+    """The tables of a recording."""
+    return ClusterTables(Warehouse(str(warehouse_of(recording))), cluster_id_of(recording))
 
 
 def outputs(recording: Recording) -> Iterator[tuple[Path, Tool, View]]:
@@ -91,9 +92,9 @@ def test_it_prints_what_kafkas_tools_printed(
         command, _, printed = path.read_text(encoding="utf-8").partition("\n")
         at_ms, verbose = int(command.split()[1]), "--verbose" in command
         reported = io.StringIO()
-        described = describe(*silver, view=view, at_ms=at_ms, tool=tool)
+        described = describe(silver.warehouse, silver.cluster_id, view=view, at_ms=at_ms, tool=tool)
         if view is View.STATE:
-            described = with_coordinators(described, partial(logged_coordinators, *silver, at_ms))
+            described = with_coordinators(described, partial(logged_coordinators, silver, at_ms))
         write_descriptions(described, "table", verbose, reported)
         assert fields(reported.getvalue(), set()) == fields(printed, IN_NO_LOG), path.name
         compared += sum(map(len, fields(printed, set())))
@@ -109,7 +110,7 @@ def test_groups_with_members_are_as_the_broker_described_them(
     Compaction leaves the newest state alone, so compacted logs are not judged.
     """
     silver, truth = silver_of_recording(whole, warehouse_of), read_truth(whole.path)
-    ends = _captured_ends(*silver)
+    ends = _captured_ends(silver)
     every = max(1, len(truth.snapshots) // SNAPSHOTS_JUDGED_MAX)
     judged = replace(truth, snapshots=truth.snapshots[::every])
     count = 0
@@ -135,18 +136,18 @@ def test_groups_with_members_are_as_the_broker_described_them(
     assert count
 
 
-def _captured_ends(warehouse: Warehouse, cluster_id: str) -> dict[int, int]:
+def _captured_ends(tables: ClusterTables) -> dict[int, int]:
     """End offset (exclusive) of each captured partition of __consumer_offsets."""
     columns = ["partition", "to_offset"]
-    rows = warehouse.read(COVERAGE, columns, where={"cluster_id": cluster_id, "topic": "__consumer_offsets"})
+    rows = tables.read(COVERAGE, columns, topic="__consumer_offsets")
     ends: dict[int, int] = {}
     for row in rows.to_pylist():
         ends[row["partition"]] = max(ends.get(row["partition"], 0), row["to_offset"] + 1)
     return ends
 
 
-def _groups(silver: tuple[Warehouse, str], at_ms: int, names: Sequence[str]) -> Mapping[str, Group]:
-    return {group.group_id: group for group in SilverAt(*silver, at_ms, names).groups()}
+def _groups(silver: ClusterTables, at_ms: int, names: Sequence[str]) -> Mapping[str, Group]:
+    return {group.group_id: group for group in SilverAt(silver, at_ms, names).groups()}
 
 
 def _reported(group: Group) -> dict[str, Any]:
@@ -199,6 +200,6 @@ def test_a_wrong_moment_is_noticed(recording: Recording, warehouse_of: Warehouse
     silver = silver_of_recording(replace(recording, folder=LOGS), warehouse_of)
     path, tool, view = next(found for found in outputs(recording) if found[2] is View.OFFSETS)
     at_ms = int(path.read_text(encoding="utf-8").split()[1])
-    then: list[Description] = describe(*silver, view=view, at_ms=at_ms, tool=tool)
-    before = describe(*silver, view=view, at_ms=at_ms - 60_000, tool=tool)
+    then: list[Description] = describe(silver.warehouse, silver.cluster_id, view=view, at_ms=at_ms, tool=tool)
+    before = describe(silver.warehouse, silver.cluster_id, view=view, at_ms=at_ms - 60_000, tool=tool)
     assert [item.rows for item in then] != [item.rows for item in before]

@@ -19,6 +19,7 @@ from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rows import AnomalyRow
 from coordinator_core.inference.settings import InferenceSettings
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.silver.bundles import group_lives
 from jobs.silver.reader import SilverFiles
@@ -154,7 +155,9 @@ _READ: Final[Mapping[str, Callable[[Event, Truth, dict[Place, tuple[int, int]], 
 @pytest.fixture
 def lives(recording: Recording, warehouse_of: WarehouseOf) -> list[GroupLife]:
     """What silver holds of the groups of a recording."""
-    files = SilverFiles.of(Warehouse(str(warehouse_of(recording))), SILVER_TABLES, cluster_id_of(recording))
+    files = SilverFiles.of(
+        ClusterTables(Warehouse(str(warehouse_of(recording))), cluster_id_of(recording)), SILVER_TABLES
+    )
     return [life for log_partition in _log_partitions(recording) for life in group_lives(files, log_partition)]
 
 

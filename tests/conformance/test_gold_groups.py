@@ -13,6 +13,7 @@ from coordinator_core.inference.groups import GroupGold, audit_group
 from coordinator_core.inference.owners import REVOKED
 from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.silver.bundles import group_lives
 from jobs.silver.reader import SilverFiles
@@ -30,7 +31,9 @@ CLOCK_MS: Final = 5
 
 def gold_of(recording: Recording, warehouse_of: WarehouseOf) -> GroupGold:
     """What the audit makes of a recording's silver."""
-    files = SilverFiles.of(Warehouse(str(warehouse_of(recording))), SILVER_TABLES, cluster_id_of(recording))
+    files = SilverFiles.of(
+        ClusterTables(Warehouse(str(warehouse_of(recording))), cluster_id_of(recording)), SILVER_TABLES
+    )
     log_partitions = {
         log_partition
         for table in (GROUP_EVENTS, OFFSET_COMMITS)

@@ -16,6 +16,7 @@ import pytest
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.share_state.rows import RECORD_KINDS
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.gold.audit_shares import archived_table, redeliveries_table
 from jobs.gold.share_reader import configs, share_log, share_members, share_states
@@ -70,7 +71,7 @@ class Tally:
 def gold(recording: Recording, warehouse_of: WarehouseOf) -> Gold:
     """What the audit makes of a recording's silver, log partition by log partition."""
     warehouse = Warehouse(str(warehouse_of(recording)))
-    files = SilverFiles.of(warehouse, SILVER_TABLES, cluster_id_of(recording))
+    files = SilverFiles.of(ClusterTables(warehouse, cluster_id_of(recording)), SILVER_TABLES)
     known, members = configs(files), share_members(files)
     found = Gold()
     for log_partition in _log_partitions(files):

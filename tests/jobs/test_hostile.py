@@ -22,6 +22,7 @@ from jobs.cli import outcome
 from jobs.cli_enums import Listing, View
 from jobs.console.output import FORMULA_STARTS, write_csv
 from jobs.console.progress import Steps, summary_table
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ExportError, JobError
 from jobs.queries.audit_report import Span, run_audit_report
@@ -85,7 +86,9 @@ def test_no_cell_of_csv_begins_a_formula(ledger: Warehouse) -> None:
     assert seen >= {"group_id", "client_id", "client_host", "member_id", "topic"}
     for listing in Listing:
         out = io.StringIO(newline="")
-        run_audit_report(ledger, CLUSTER, listing=listing, span=Span(), group_ids=None, output_format="csv", out=out)
+        run_audit_report(
+            ClusterTables(ledger, CLUSTER), listing=listing, span=Span(), group_ids=None, output_format="csv", out=out
+        )
         seen |= set(seen_in(sheet_of(out.getvalue())))
     assert seen == {*FIELDS} - {"rack_id", "metadata"}, "the other two are for queries"
     answer: Any = SimpleNamespace(
@@ -112,7 +115,7 @@ def test_lines_of_a_log_stay_lines(ledger: Warehouse, tmp_path: Path, capfd: pyt
     assert all(line.startswith("say ") and line.endswith(".") and line.isprintable() for line in said)
     assert f"say {HOSTILE[0]}." in said and "say [bold]x[/bold]:cat:." in said
 
-    reported = list(lines(findings(ledger, CLUSTER)))
+    reported = list(lines(findings(ClusterTables(ledger, CLUSTER))))
     assert len(reported) >= 4 and all(line.isprintable() for line in reported)
     asked = [word for name in HOSTILE for word in ("--group", f"{name}?")]
     options = ["--warehouse", ledger.root, "--cluster-id", CLUSTER]

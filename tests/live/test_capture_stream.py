@@ -22,6 +22,7 @@ from jobs.bronze.capture import capture
 from jobs.bronze.coverage_merge import write_coverage
 from jobs.bronze.writer import CaptureRun
 from jobs.console.progress import Steps
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.operations.continuous_capture import ContinuousCapture
 from jobs.operations.nightly import run_nightly
@@ -189,7 +190,7 @@ def test_a_stream_takes_all_and_goes_on_where_it_ended(stream: Stream) -> None:
         ("orders", 0, 0),
         ("orders", 1, 0),
     }
-    assert OFFSETS in first_topic_ids(stream.warehouse, "c")
+    assert OFFSETS in first_topic_ids(ClusterTables(stream.warehouse, "c"))
     reported = {row["name"] for row in stream.warehouse.read(CONFIGS).to_pylist() if row["resource_type"] == "BROKER"}
     assert "group.share.delivery.count.limit" in reported
     rows = stream.warehouse.read(TOPICS).num_rows

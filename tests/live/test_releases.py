@@ -13,6 +13,7 @@ import pytest
 from coordinator_core.verify import Reason, Verdict
 from jobs.bronze.cluster_watch import watch_once
 from jobs.cli_enums import View
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.owner import run_owner
 from jobs.settings import BrokerAddress
@@ -128,7 +129,12 @@ def test_groups_of_early_access_are_not_taken_for_others(tmp_path: Path) -> None
     )
     notes = {it.group.group_id: it.note for it in describe(Warehouse(str(root)), CLUSTER_ID, view=View.STATE)}
     (said,) = run_owner(
-        Warehouse(str(root)), CLUSTER_ID, topic="t", partition=0, at_ms=None, output_format="table", out=StringIO()
+        ClusterTables(Warehouse(str(root)), CLUSTER_ID),
+        topic="t",
+        partition=0,
+        at_ms=None,
+        output_format="table",
+        out=StringIO(),
     )
     assert said.startswith("early may have owned it: ")
     assert notes.keys() == {"early", "plain"}

@@ -10,6 +10,7 @@ from typing import Final
 from pyspark.sql import SparkSession
 
 from jobs.cli_enums import Tool, View
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.describe import write_descriptions
 from jobs.queries.restore import run_restore
@@ -76,7 +77,7 @@ def test_offsets_come_back(home: KafkaHome, no_spark: SparkSession, tmp_path: Pa
         make_warehouse(no_spark, broker.data, tmp_path / "warehouse", cluster_id="live")
         warehouse, file = Warehouse(str(tmp_path / "warehouse")), tmp_path / "offsets.csv"
         asked = {"group_ids": GROUPS, "output": str(file), "output_format": "table", "out": io.StringIO()}
-        run_restore(warehouse, "live", at_ms=at_ms, **asked)  # type: ignore[arg-type]
+        run_restore(ClusterTables(warehouse, "live"), at_ms=at_ms, **asked)  # type: ignore[arg-type]
         reported(home, broker, *reset, "--from-file", str(file))
         after = reported(home, broker, "--describe", "--offsets")
     expected = {(group, "orders", place): offset for group in GROUPS for place, offset in (("0", "10"), ("1", "20"))}

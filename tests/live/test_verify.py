@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from coordinator_core.verify import Verdict
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.queries.verify import run_verify
 from jobs.settings import Settings, load_settings
@@ -57,9 +58,9 @@ def verified(
     """The worst verdict, and the rows which verify prints; `ledger` makes the warehouse when the broker was asked."""
     out = io.StringIO()
 
-    def made() -> Warehouse:
+    def made() -> ClusterTables:
         ledger()
-        return Warehouse(str(warehouse))
+        return ClusterTables(Warehouse(str(warehouse)), CLUSTER_ID)
 
     asked = {"group_ids": None, "output_format": "json", "verbose": True, **options}
     worst = run_verify(settings_of(address, warehouse), made, say=lambda _: None, out=out, **asked)

@@ -6,6 +6,7 @@ from typing import Any
 from coordinator_core.history.rows import TopicName
 from coordinator_core.history.simple_log import ConfigChanged
 from jobs.bronze.admin_snapshots import ObservedConfig, admin_configs, admin_topics, first_topic_ids, newest
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.silver.configs import config_rows
 from jobs.silver.topic_names import Names, topic_rows
@@ -40,14 +41,14 @@ def test_a_recreated_topic_has_two_ids(warehouse: Warehouse) -> None:
         topic("B", "t", 9),
     ]
     write(warehouse, {TOPICS.full_name: rows})
-    names, deleted = admin_topics(warehouse, "c", warehouse.version(TOPICS))
+    names, deleted = admin_topics(ClusterTables(warehouse, "c"), warehouse.version(TOPICS))
     assert names == [
         TopicName("A", "t", START_MS + 60_000, "ADMIN"),
         TopicName("B", "t", START_MS + 540_000, "ADMIN"),
     ]
     assert deleted == {"A": START_MS + 540_000}
-    assert first_topic_ids(warehouse, "c") == {"t": "A"}
-    assert newest(warehouse, TOPICS, "c", ("topic",))[("t",)]["topic_id"] == "B"
+    assert first_topic_ids(ClusterTables(warehouse, "c")) == {"t": "A"}
+    assert newest(ClusterTables(warehouse, "c"), TOPICS, ("topic",))[("t",)]["topic_id"] == "B"
 
 
 def test_what_all_brokers_agree_on_is_reported_of_all(warehouse: Warehouse) -> None:
@@ -64,7 +65,7 @@ def test_what_all_brokers_agree_on_is_reported_of_all(warehouse: Warehouse) -> N
     write(warehouse, {CONFIGS.full_name: rows})
     observed = [
         ((it.at - START_MS) // 60_000, it.resource_name, it.value)
-        for it in admin_configs(warehouse, "c", warehouse.version(CONFIGS))
+        for it in admin_configs(ClusterTables(warehouse, "c"), warehouse.version(CONFIGS))
     ]
     assert observed == [
         (0, "", "5"),

@@ -19,6 +19,7 @@ from jobs.bronze.identity import CLUSTER, Identity, keep_identities
 from jobs.bronze.plan import Sources
 from jobs.bronze.snapshot import Bronze
 from jobs.bronze.writer import CaptureRun
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import BrokerError, SourceError
 from jobs.operations.continuous_capture import ContinuousCapture, next_offset
@@ -72,7 +73,7 @@ class Capturing:
         }
         settings = load_settings(values | options, environment={})
         sources = find_sources(settings)
-        bronze = Bronze.load(self.warehouse, "c")
+        bronze = Bronze.load(ClusterTables(self.warehouse, "c"))
         refuse_other_logs(sources.live, bronze, ids or {})
         if to is not None:
             live = [_up_to(log, to[log.partition]) for log in sources.live if log.partition in to]
@@ -334,7 +335,7 @@ def test_a_running_capture_follows_a_log_that_was_cut(
     )
     monkeypatch.setattr(running, "_failure", BrokerError("the log was cut", code="LOG_CUT"))
     running._consider_failure(SimpleNamespace())  # type: ignore[arg-type]
-    after = running._follow_cut(find_sources(settings).live, Bronze.load(run.warehouse, "c"))
+    after = running._follow_cut(find_sources(settings).live, Bronze.load(ClusterTables(run.warehouse, "c")))
     assert run.rows() == live
     assert run.coverage() == [(0, 3, "CAPTURED", None)]
     assert after.known[TOPIC, 0] == ((0, 3),)
@@ -357,7 +358,7 @@ def continuing(
         new_run=lambda: CaptureRun("c", "again", clock()),
         steps=SimpleNamespace(say=say, facts={}, is_terminal=False),  # type: ignore[arg-type]
     )
-    running._bronze = Bronze.load(run.warehouse, "c")
+    running._bronze = Bronze.load(ClusterTables(run.warehouse, "c"))
     return running
 
 
@@ -365,7 +366,7 @@ def test_what_another_cluster_at_the_address_says_is_not_of_the_ledger(run: Capt
     """Its log ends before that of bronze, so nothing seems to be behind: no log partition is whole up to now for that,
     and none of its topics and end offsets are kept."""
     run()
-    keep_identities(run.warehouse, "c", [Identity(CLUSTER, "", "fake", "kafka")], START)
+    keep_identities(ClusterTables(run.warehouse, "c"), [Identity(CLUSTER, "", "fake", "kafka")], START)
     kafka.cluster_id = "standby"
     kafka.logs[0] = [batch(0)]
     said: list[str] = []
@@ -403,7 +404,7 @@ def test_a_sample_has_the_time_at_which_ends_were_asked_for(
     monkeypatch.setattr("jobs.bronze.cluster_watch.monotonic", lambda: seconds.pop(0))
     monkeypatch.setattr(ClusterWatch, "consumed_topics", lambda _: ({TOPIC}, ()))
     with Broker.connect(BrokerAddress(kafka.address)) as broker:
-        ClusterWatch(run.warehouse, "c", broker).sample_end_offsets(START)
+        ClusterWatch(ClusterTables(run.warehouse, "c"), broker).sample_end_offsets(START)
     rows = run.warehouse.read(TABLES["bronze.end_offsets"]).to_pylist()
     assert [(row["sampled_at"], row["end_offset"]) for row in rows] == [(START + timedelta(seconds=7), 11)]
 

@@ -4,6 +4,7 @@ from datetime import timedelta
 from typing import NamedTuple
 
 from jobs.bronze.log_ends import LogEnds, keep_log_partitions, log_ends
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from schemas.tables.bronze import LOG_PARTITIONS
 from tests.jobs.history import CLUSTER, START, START_MS, write
@@ -29,14 +30,13 @@ def captured(partition: int, last_hour: int) -> dict[str, object]:
 def keep(warehouse: Warehouse, hour: int, *, live: int = 0, found: int = 0, said: int | None = None) -> LogEnds:
     """Capture so many log partitions, live or from files, and look."""
     keep_log_partitions(
-        warehouse,
-        CLUSTER,
+        ClusterTables(warehouse, CLUSTER),
         found=[Place(LOG, partition) for partition in range(found)],
         live=[Place(LOG, partition) for partition in range(live)],
         said={} if said is None else {LOG: said},
         seen_at=START + timedelta(hours=hour),
     )
-    return log_ends(warehouse, CLUSTER)[LOG]
+    return log_ends(ClusterTables(warehouse, CLUSTER))[LOG]
 
 
 def test_a_live_log_is_read_up_to_its_capture_and_a_copy_to_its_last_record(warehouse: Warehouse) -> None:

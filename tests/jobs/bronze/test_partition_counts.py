@@ -41,13 +41,13 @@ def test_the_metadata_log_tells_the_internal_topics(tmp_path: Path) -> None:
     """After a night it is known how many log partitions coordinator topics have; the user may know of more."""
     ledger = Ledger(tmp_path / "warehouse")
     ledger.night(FULL_A)
-    known = known_counts(ledger.warehouse, ledger.cluster_id)
+    known = known_counts(ledger.tables)
     assert {topic: (it.partition_count, it.source) for topic, it in known.items() if topic.startswith("__")} == {
         "__cluster_metadata": (1, "CLUSTER_METADATA"),
         "__consumer_offsets": (5, "CLUSTER_METADATA"),
         "__share_group_state": (5, "CLUSTER_METADATA"),
         "__transaction_state": (5, "CLUSTER_METADATA"),
     }
-    more = known_counts(ledger.warehouse, ledger.cluster_id, {"__consumer_offsets": 6, "__share_group_state": 4})
+    more = known_counts(ledger.tables, {"__consumer_offsets": 6, "__share_group_state": 4})
     assert more["__consumer_offsets"] == KnownCount(6, "SETTING", None)
     assert more["__share_group_state"] == known["__share_group_state"]

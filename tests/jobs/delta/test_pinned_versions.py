@@ -8,6 +8,7 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.pinned_versions import pinned_versions
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.silver_format import require_current_silver
@@ -47,12 +48,12 @@ HOSTILE: Final = "b'); drop table x; --"
 def answers(session: SparkSession, warehouse: Warehouse) -> dict[str, Any]:
     """The answers that readers of all kinds get, by a catalogue of their own."""
     catalogue = Catalogue(session, warehouse)
-    newest = SilverAt(warehouse, CLUSTER)
+    newest = SilverAt(ClusterTables(warehouse, CLUSTER))
     reported: dict[str, Any] = {
         "describe": newest.groups(with_offsets=True),
         "owner": owners_at(warehouse, CLUSTER, topic=TOPIC, partition=0),
         "rebalances": sorted(map(repr, newest.scan(REBALANCES, ["group_id", "started_at", "cause"]).to_pylist())),
-        "findings": findings(warehouse, CLUSTER),
+        "findings": findings(ClusterTables(warehouse, CLUSTER)),
     }
     sums = " union all ".join(f"select '{name}', sum(hash(to_json(struct(*)))) from {name}" for name in ASKED)
     reported |= dict(map(tuple, catalogue.frame(sums).collect()))
@@ -145,18 +146,21 @@ def test_each_cluster_is_pinned_at_a_version_of_its_own(own_session: SparkSessio
 
 def test_a_first_run_that_has_not_ended_has_no_readers(warehouse: Warehouse) -> None:
     """What it has written already is not all: whoever asks has to wait."""
-    require_current_silver(warehouse, "a")
+    require_current_silver(ClusterTables(warehouse, "a"))
     begin(warehouse, "a", 1)
     with pytest.raises(WarehouseError, match=r"the first replay of cluster 'a' .* has not ended"):
-        require_current_silver(warehouse, "a")
-    require_current_silver(warehouse, "b")
+        require_current_silver(ClusterTables(warehouse, "a"))
+    require_current_silver(ClusterTables(warehouse, "b"))
 
 
 def test_a_run_that_begins_while_tables_are_read(warehouse: Warehouse) -> None:
     """Whoever began to read a whole run reads that one to its end, whatever was written since."""
     begin(warehouse, "a", 1)
     end(warehouse, "a", 1, commits(warehouse, "a", 1))
-    reader, writer = WholeRun.newest(warehouse, "a"), WholeRun.newest(warehouse, "a", is_writer=True)
+    reader, writer = (
+        WholeRun.newest(ClusterTables(warehouse, "a")),
+        WholeRun.newest(ClusterTables(warehouse, "a"), is_writer=True),
+    )
     assert reader.version_of(OFFSET_COMMITS) is None, "the newest, while nobody is at work"
     begin(warehouse, "a", 2)
     commits(warehouse, "a", 2)

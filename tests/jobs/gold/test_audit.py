@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.cli_enums import Listing
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.queries import audit_report
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
@@ -62,7 +63,7 @@ def all_is_replayed(monkeypatch: pytest.MonkeyPatch) -> None:
 def statement(warehouse: Warehouse, first: float | None = None, last: float | None = None) -> list[str]:
     """The statement for a span in minutes."""
     span = Span(*(None if minute is None else at_ms(minute) for minute in (first, last)))
-    complete = completeness(warehouse, CLUSTER, SHARES_LOG, span)
+    complete = completeness(ClusterTables(warehouse, CLUSTER), SHARES_LOG, span)
     assert complete.is_complete == complete.statements[0].startswith("COMPLETE")
     return list(complete.statements)
 
@@ -145,7 +146,7 @@ def test_the_span_is_half_open(warehouse: Warehouse) -> None:
 
     def found(first: float | None, last: float | None, groups: list[str] | None) -> list[tuple[Any, Any]]:
         span = Span(*(None if minute is None else at_ms(minute) for minute in (first, last)))
-        columns, rows = listed(warehouse, CLUSTER, Listing.ARCHIVED, span, groups)
+        columns, rows = listed(ClusterTables(warehouse, CLUSTER), Listing.ARCHIVED, span, groups)
         return [(row[columns.index("group_id")], row[columns.index("first_offset")]) for row in rows]
 
     assert found(1, 3, None) == [("g", 1), ("g", 2), ("h", 1), ("h", 2)]
@@ -165,7 +166,7 @@ def test_owners_count_for_every_moment_of_their_interval(warehouse: Warehouse) -
 
     def found(first: float, last: float) -> list[Any]:
         span = Span(at_ms(first), at_ms(last))
-        columns, rows = listed(warehouse, CLUSTER, Listing.OWNERS, span, None)
+        columns, rows = listed(ClusterTables(warehouse, CLUSTER), Listing.OWNERS, span, None)
         return [row[columns.index("member_id")] for row in rows]
 
     assert [found(0, 1), found(2, 3), found(3, 5), found(4, 9)] == [[], ["a"], ["a", "b"], ["b"]]
@@ -187,7 +188,7 @@ def test_the_first_lines_say_whether_it_is_all(warehouse: Warehouse, output_form
     )
     out = io.StringIO()
     asked: dict[str, Any] = {"span": Span(), "group_ids": ["=1"], "output_format": output_format}
-    assert run_audit_report(warehouse, CLUSTER, listing=Listing.ARCHIVED, out=out, **asked)
+    assert run_audit_report(ClusterTables(warehouse, CLUSTER), listing=Listing.ARCHIVED, out=out, **asked)
     first, *rest = out.getvalue().splitlines()
     if output_format == "json":
         assert json.loads(first)["is_complete"]
@@ -195,7 +196,7 @@ def test_the_first_lines_say_whether_it_is_all(warehouse: Warehouse, output_form
     else:
         assert first.startswith("# COMPLETE: ")
         assert rest[-1].startswith("'=1," if output_format == "csv" else "=1 ")
-    assert not run_audit_report(warehouse, CLUSTER, listing=Listing.COMMITS, out=io.StringIO(), **asked)
+    assert not run_audit_report(ClusterTables(warehouse, CLUSTER), listing=Listing.COMMITS, out=io.StringIO(), **asked)
     assert GROUPS_LOG not in first
 
 
@@ -203,5 +204,5 @@ def test_hostile_groups_match_themselves_alone(warehouse: Warehouse) -> None:
     """200 ids: each has its own rows."""
     write(warehouse, {"gold.archived_records": [archived(name, number) for number, name in enumerate(HOSTILE)]})
     for number, name in enumerate(HOSTILE):
-        columns, rows = listed(warehouse, CLUSTER, Listing.ARCHIVED, Span(), [name])
+        columns, rows = listed(ClusterTables(warehouse, CLUSTER), Listing.ARCHIVED, Span(), [name])
         assert [(row[columns.index("group_id")], row[columns.index("log_offset")]) for row in rows] == [(name, number)]

@@ -18,6 +18,7 @@ from coordinator_core.inference.unchanged_groups import Unchanged, judge_unchang
 from coordinator_core.log.chunk import I64
 from coordinator_core.log.scan import scan_segment
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.locks import only_one
 from jobs.delta.warehouse import Committed, Warehouse
 from jobs.errors import WarehouseError
@@ -70,7 +71,7 @@ class Nights(Jobs):
 
     def gold(self) -> Gold:
         """As readers see it, in one order; where it is settled hangs on when it was audited."""
-        whole = WholeAudit.newest(self.warehouse, CLUSTER)
+        whole = WholeAudit.newest(ClusterTables(self.warehouse, CLUSTER))
         found = {}
         for table in GOLD_TABLES:
             columns = [name for name in table.column_names if name != "is_settled"]
@@ -244,7 +245,7 @@ def test_a_member_that_comes_back_from_another_host(tmp_path: Path, log: Callabl
     for some, host in ((batches[:place], "/old"), (batches, "/new")):
         segment.write_bytes(b"".join(some))
         nights.run(tmp_path / "logs", f"night-{len(some)}")
-        rows = WholeAudit.newest(nights.warehouse, CLUSTER).read(COMMIT_ANOMALIES).to_pylist()
+        rows = WholeAudit.newest(ClusterTables(nights.warehouse, CLUSTER)).read(COMMIT_ANOMALIES).to_pylist()
         assert {row["owner_member_id"]: row["owner_client_host"] for row in rows} == {"m": host, "other": "/old"}
     gold = nights.gold()
     assert nights.audit("rebuild", rebuild=True)

@@ -11,6 +11,7 @@ from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.copies import Rewrites
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import Warehouse
@@ -49,8 +50,9 @@ SEEN = LogsSeen({BUSY: 7}, {SHARE: (3,)}, {IDLE: (0, 5)})
 def snapshot(before: Mapping[str, Any] | None = SETTINGS, **changes: Any) -> Snapshot:
     """Bronze with four log partitions: nothing new in one, 100 offsets in two, one that no audit saw."""
     row = None if before is None else {"audit_version": 1, "replay_version": 1, "settings": json.dumps(dict(before))}
-    newest = WholeAudit(NOWHERE, "c", row)
-    basis = Basis("c", InferenceSettings(), WholeRun(NOWHERE, "c", None), newest, {}, {}, (), {}, SETTINGS, ())
+    tables = ClusterTables(NOWHERE, "c")
+    newest = WholeAudit(tables, row)
+    basis = Basis(tables, InferenceSettings(), WholeRun(tables, None), newest, {}, {}, (), {}, SETTINGS, ())
     ends = {IDLE: 100, BUSY: 200, SHARE: 200, NEW: 50}
     found = Snapshot(
         basis,

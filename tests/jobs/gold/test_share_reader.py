@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.gold import share_reader
 from jobs.gold.share_reader import StateRows, evenly_cut, share_states
@@ -33,7 +34,7 @@ def states_of(warehouse: Warehouse, number: int, rows: list[dict[str, Any]]) -> 
     table = pa.Table.from_pylist([common | row for row in rows], schema=schema)
     warehouse.ensure(SHARE_PARTITION_STATES)
     warehouse.write(SHARE_PARTITION_STATES, table, app_id="a", version=number, mode="overwrite")
-    return share_states(SilverFiles.of(warehouse, [SHARE_PARTITION_STATES], CLUSTER), LOG_PARTITION)
+    return share_states(SilverFiles.of(ClusterTables(warehouse, CLUSTER), [SHARE_PARTITION_STATES]), LOG_PARTITION)
 
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20)
@@ -72,7 +73,7 @@ def test_any_row_tells_the_topic_of_its_share_partition(warehouse: Warehouse) ->
 def test_no_states(warehouse: Warehouse) -> None:
     """A log partition of which silver holds nothing."""
     warehouse.ensure(SHARE_PARTITION_STATES)
-    found = share_states(SilverFiles.of(warehouse, [SHARE_PARTITION_STATES], CLUSTER), LOG_PARTITION)
+    found = share_states(SilverFiles.of(ClusterTables(warehouse, CLUSTER), [SHARE_PARTITION_STATES]), LOG_PARTITION)
     assert (len(found.key), len(found.keys.partition)) == (0, 0)
 
 

@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.bronze.retention import deleted_ranges
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.locks import only_one
 from jobs.delta.part_files import write_parts
 from jobs.delta.replay_runs import Start
@@ -98,7 +99,9 @@ def test_maintained_tables_hold_the_same_and_are_replayed_on(
     logs = {
         (f.partition_values["topic"], f.partition_values["partition"]) for f in jobs.warehouse.files(RECORD_BATCHES)
     }
-    assert set(deleted_ranges(jobs.warehouse, CLUSTER)) <= logs, "the newest of each log partition is there"
+    assert set(deleted_ranges(ClusterTables(jobs.warehouse, CLUSTER))) <= logs, (
+        "the newest of each log partition is there"
+    )
     batch_count = jobs.warehouse.read(RECORD_BATCHES, ["base_offset"]).num_rows
     jobs.run(FULL_A, "night-3")
     assert jobs.warehouse.read(RECORD_BATCHES, ["base_offset"]).num_rows == batch_count, "none of it is captured again"
@@ -110,7 +113,7 @@ def test_replay_does_not_forget_by_itself(
 ) -> None:
     """What would make it start over where bronze was cut is refused, with the remedy; asked for, it is done."""
     jobs, _ = nights
-    if not deleted_ranges(jobs.warehouse, CLUSTER):
+    if not deleted_ranges(ClusterTables(jobs.warehouse, CLUSTER)):
         tended(jobs, at=LATER, days={RECORD_BATCHES.full_name: 1})
     before = jobs.silver()
     monkeypatch.setattr("jobs.silver.replay.SILVER_FORMAT", 99)

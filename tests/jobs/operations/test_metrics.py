@@ -196,7 +196,7 @@ def test_groups_have_metrics_of_their_own(tmp_path: Path) -> None:
     """Those that need somebody first, as many as the settings say; sums are of all; each verdict has its rule."""
     ledger = Ledger(tmp_path / "warehouse")
     ledger.night(RECORDINGS / "full-a" / "logs")
-    verdicts = {it.group_id: it for it in group_verdicts(ledger.warehouse, CLUSTER_ID)}
+    verdicts = {it.group_id: it for it in group_verdicts(ledger.tables)}
     found = groups_file(ledger, tmp_path / "g.prom", 20)
     assert {sample.name for sample in found} == {f"groupledger_{name}" for name in GAUGES} - {
         "groupledger_group_lag_records"

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.operations.notify import GROUPS_MAX, attention, deliver, markdown_of, with_attention
 from jobs.queries.group_verdicts import GroupVerdict
-from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.cases.harness import Ledger
 from tests.recorded import RECORDINGS
 
 
@@ -25,7 +25,7 @@ def test_a_file_has_the_object_and_the_markdown_lies_next_to_it(tmp_path: Path) 
     ledger = Ledger(tmp_path / "warehouse")
     night = ledger.night(RECORDINGS / "full-a" / "logs")
     facts = {"job": "nightly", "exit_code": night.exit_code, **night.facts}
-    groups = attention(ledger.warehouse, CLUSTER_ID)
+    groups = attention(ledger.tables)
     target = tmp_path / "alerts" / "night.json"
     for _ in range(2):
         markdown = markdown_of(facts, groups, ledger.settings())

@@ -19,6 +19,7 @@ from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.retention import deleted_ranges
 from jobs.cli.app import main
 from jobs.delta.arrow_schemas import STATISTICS_PROPERTY, arrow_schema, sql_type, statistics_columns
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.other_writers import written_by_others
 from jobs.delta.replay_runs import WholeRun, broken_off
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver, silver_format
@@ -133,7 +134,7 @@ def test_tasks_read_nulls_where_a_file_lacks_a_column(warehouse: Warehouse) -> N
     """Files of before the column and of after it, by log partition and as a whole."""
     write_older(warehouse, GROUP_EVENTS, rows(GROUP_EVENTS, OLD_EVENT), LACKING, "a")
     warehouse.write(GROUP_EVENTS, rows(GROUP_EVENTS, NEW_EVENT), app_id="a", version=1)
-    files = SilverFiles.of(warehouse, [GROUP_EVENTS], CLUSTER)
+    files = SilverFiles.of(ClusterTables(warehouse, CLUSTER), [GROUP_EVENTS])
     columns = ["at", "log_offset", "details"]
     for found in (files.read(GROUP_EVENTS, columns, 3), files.scan(GROUP_EVENTS, columns)):
         assert found.schema.types == [arrow_schema(GROUP_EVENTS).field(name).type for name in columns]
@@ -169,12 +170,12 @@ def test_the_newest_run_tells_the_format(
     other clusters alone are one."""
     if runs:
         warehouse.write(RUNS, rows(RUNS, *runs), app_id="a", version=1)
-    assert silver_format(warehouse, CLUSTER) == found
+    assert silver_format(ClusterTables(warehouse, CLUSTER)) == found
     if error is None:
-        require_current_silver(warehouse, CLUSTER)
+        require_current_silver(ClusterTables(warehouse, CLUSTER))
     else:
         with pytest.raises(WarehouseError, match=error):
-            require_current_silver(warehouse, CLUSTER)
+            require_current_silver(ClusterTables(warehouse, CLUSTER))
 
 
 @pytest.fixture(scope="module")
@@ -281,7 +282,7 @@ def test_how_far_silver_is_can_be_reported_state_of_any_format(tmp_path: Path) -
         reported.schema.get_field_index("state_format"), reported.schema.field("state_format"), other
     )
     warehouse.write(WATERMARKS, reported, app_id="a", version=0)
-    run = WholeRun(warehouse, REPLAYED, None)
+    run = WholeRun(ClusterTables(warehouse, REPLAYED), None)
     assert read_watermarks(run) == {}
     assert read_watermarks(run, of_any_format=True) == {place: Watermark(8, ((2, 7),))}
 
@@ -313,13 +314,13 @@ def last_release(no_spark: SparkSession, tmp_path: Path) -> Jobs:
 def test_what_the_last_release_stored_is_read(last_release: Jobs) -> None:
     """Tables and columns that have new names are read as they are, before any job writes."""
     warehouse = last_release.warehouse
-    assert deleted_ranges(warehouse, "other") == {(OFFSETS_TOPIC, 3): ((0, 41),)}
-    assert first_topic_ids(warehouse, REPLAYED) == {"orders": "A" * 21 + "Q"}
-    run = WholeRun.newest(warehouse, REPLAYED)
+    assert deleted_ranges(ClusterTables(warehouse, "other")) == {(OFFSETS_TOPIC, 3): ((0, 41),)}
+    assert first_topic_ids(ClusterTables(warehouse, REPLAYED)) == {"orders": "A" * 21 + "Q"}
+    run = WholeRun.newest(ClusterTables(warehouse, REPLAYED))
     assert (run.replay_version, run.admin_version) == (1, 3)
-    assert broken_off(warehouse, REPLAYED, run) is None
+    assert broken_off(ClusterTables(warehouse, REPLAYED), run) is None
     with pytest.raises(WarehouseError, match="older version"):
-        require_current_silver(warehouse, REPLAYED)
+        require_current_silver(ClusterTables(warehouse, REPLAYED))
 
 
 def test_a_warehouse_of_the_last_release_is_renamed_and_rebuilt(last_release: Jobs, tmp_path: Path) -> None:
@@ -355,7 +356,7 @@ def test_a_warehouse_of_the_last_release_is_renamed_and_rebuilt(last_release: Jo
         (1, 2, False),
         (2, jobs.warehouse.version(TOPICS), True),
     ]
-    assert written_by_others(jobs.warehouse, REPLAYED) == []
+    assert written_by_others(ClusterTables(jobs.warehouse, REPLAYED)) == []
     assert jobs.nightly("r4", day=3) == DONE
     assert jobs.warehouse.read(REPLAY_STARTS).num_rows == 3, "nothing was new"
 

@@ -11,6 +11,7 @@ import pytest
 from coordinator_core.log.batch import Record, build_batch
 from jobs.bronze.identity import CLUSTER, Identity, keep_identities
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SourceError
 from jobs.queries.audit_payload import run_payload
@@ -68,8 +69,7 @@ def listed(warehouse: Warehouse, source: str, *, with_values: bool = False) -> l
     """The rows after the statement of completeness."""
     out = io.StringIO()
     run_payload(
-        warehouse,
-        "kafka",
+        ClusterTables(warehouse, "kafka"),
         span=Span(),
         group_ids=None,
         sources=[source],
@@ -118,7 +118,7 @@ def test_values_come_on_demand_and_bytes_stay_readable(warehouse: Warehouse, sou
 def test_records_of_another_cluster_are_not_shown(warehouse: Warehouse, source: str) -> None:
     """Its topics may have the same names: a folder and a live cluster with another id are refused."""
     write(warehouse, ARCHIVED_RECORDS, [archived("workers", "orders", 5, 6)])
-    keep_identities(warehouse, "kafka", [Identity(CLUSTER, "", "mine", "kafka")], AT)
+    keep_identities(ClusterTables(warehouse, "kafka"), [Identity(CLUSTER, "", "mine", "kafka")], AT)
     properties = Path(source) / "meta.properties"
     properties.write_text("version=1\ncluster.id=mine\n")
     assert listed(warehouse, source)
@@ -127,8 +127,7 @@ def test_records_of_another_cluster_are_not_shown(warehouse: Warehouse, source: 
         listed(warehouse, source)
     with FakeKafka() as kafka, pytest.raises(SourceError, match="its cluster id is fake"):
         run_payload(
-            warehouse,
-            "kafka",
+            ClusterTables(warehouse, "kafka"),
             span=Span(),
             group_ids=None,
             sources=[],

@@ -14,6 +14,7 @@ import pytest
 from jobs.cli.app import main
 from jobs.cli_enums import Tool, View
 from jobs.console.output import FORMULA_STARTS
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, NoSuchGroupError
 from jobs.queries.as_of import SilverAt
@@ -100,9 +101,11 @@ def test_intervals_are_half_open(warehouse: Warehouse) -> None:
     """A group is there from its first millisecond on, and not in the one in which it ends."""
     write(warehouse, {GENERATIONS: [generation("g", 1, 5)]})
     for minute, is_there in ((0.99, False), (1, True), (4.99, True), (5, False)):
-        assert [g.group_id for g in SilverAt(warehouse, CLUSTER, at_ms(minute)).groups()] == ["g"] * is_there
-    assert SilverAt(warehouse, CLUSTER).groups() == []
-    assert SilverAt(warehouse, "another", at_ms(2)).groups() == []
+        assert [g.group_id for g in SilverAt(ClusterTables(warehouse, CLUSTER), at_ms(minute)).groups()] == [
+            "g"
+        ] * is_there
+    assert SilverAt(ClusterTables(warehouse, CLUSTER)).groups() == []
+    assert SilverAt(ClusterTables(warehouse, "another"), at_ms(2)).groups() == []
 
 
 def test_offsets_are_the_newest_that_took_effect(warehouse: Warehouse) -> None:
@@ -124,7 +127,7 @@ def test_offsets_are_the_newest_that_took_effect(warehouse: Warehouse) -> None:
 
     def offset(minute: float | None) -> int | None:
         moment = None if minute is None else at_ms(minute)
-        found = SilverAt(warehouse, CLUSTER, moment, ["g"]).committed_offsets().get("g", {})
+        found = SilverAt(ClusterTables(warehouse, CLUSTER), moment, ["g"]).committed_offsets().get("g", {})
         assert {place.partition for place in found} <= {0, 1}
         committed = found.get(TopicPartition("t", 0))
         return committed.offset if committed else None

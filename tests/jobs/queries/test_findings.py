@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from jobs.console.names import names_of
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.queries import findings as findings_module
 from jobs.queries.findings import Findings, findings, lines
@@ -120,7 +121,7 @@ def test_rebalances_that_complete_others_are_not_counted_again(warehouse: Wareho
             how = {"causes": [cause], "cause_methods": [by], "cause_confidences": [confidence]}
             rows.append(rebalance("g", 10 * number + place, place, **how))
     write(warehouse, {"gold.rebalances": rows})
-    found = findings(warehouse, CLUSTER)
+    found = findings(ClusterTables(warehouse, CLUSTER))
     assert (found.rebalance_count, found.thrown_out_by_group, found.partitions_added_by_group) == (
         8,
         {"g": 1},
@@ -132,7 +133,7 @@ def test_rebalances_that_complete_others_are_not_counted_again(warehouse: Wareho
 def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
     """Of this cluster alone; days are counted apart, and what the cleaner took away is no hole."""
     write(warehouse, ROWS)
-    found = findings(warehouse, CLUSTER)
+    found = findings(ClusterTables(warehouse, CLUSTER))
     expected = Findings(
         rebalance_count=113,
         storm_rebalance_count=9,
@@ -171,7 +172,7 @@ def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
 def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -> None:
     """As a shell takes it, with the options that make it ask the same tables."""
     write(warehouse, ROWS)
-    reported = list(lines(findings(warehouse, CLUSTER), ["--warehouse", "/a b/it's"]))
+    reported = list(lines(findings(ClusterTables(warehouse, CLUSTER)), ["--warehouse", "/a b/it's"]))
     commands = [shlex.split(line[line.index("./spark-submit.sh") :]) for line in reported[1:]]
     assert len(commands) == 16
     assert all(
@@ -182,14 +183,14 @@ def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -
 
 def test_nothing_to_tell(warehouse: Warehouse) -> None:
     """Said, in one line: no line at all would leave open whether anybody looked."""
-    assert list(lines(findings(warehouse, CLUSTER))) == ["found: nothing out of the ordinary"]
+    assert list(lines(findings(ClusterTables(warehouse, CLUSTER)))) == ["found: nothing out of the ordinary"]
 
 
 @pytest.mark.parametrize("name", HOSTILE[::7])
 def test_a_hostile_name_stays_in_its_line(warehouse: Warehouse, name: str) -> None:
     """It reaches no command, and no control code reaches the terminal."""
     write(warehouse, {"gold.rebalances": [rebalance(name, 1, 1)], "gold.archived_records": [archived(name, 0, 0)]})
-    reported = list(lines(findings(warehouse, CLUSTER)))
+    reported = list(lines(findings(ClusterTables(warehouse, CLUSTER))))
     assert len(reported) == 4
     assert all(line.isprintable() for line in reported)
     assert [line.rpartition(": ")[2] for line in reported[1:]] == [
@@ -234,7 +235,7 @@ def test_millions_of_redeliveries_are_not_read(warehouse: Warehouse, monkeypatch
     """Then it is said how often records came back, which the days of the groups know."""
     monkeypatch.setattr(findings_module, "REDELIVERIES_MAX", 7)
     write(warehouse, ROWS)
-    found = findings(warehouse, CLUSTER)
+    found = findings(ClusterTables(warehouse, CLUSTER))
     assert (found.redelivered_count, found.redelivered_times) == (None, 37)
     assert any("handed back or given out again: records 37 times" in line for line in lines(found))
 

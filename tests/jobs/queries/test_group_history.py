@@ -6,6 +6,7 @@ from pathlib import Path
 import pyarrow.compute as pc
 import pytest
 
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import ArgumentError
 from jobs.queries.group_history import LINE_CHARACTERS_MAX, events_and_steps, run_groups, run_history
 from jobs.queries.group_verdicts import OK, WARN, group_verdicts
@@ -28,7 +29,7 @@ def count(ledger: Ledger, table: str, group_id: str) -> int:
 
 def test_every_row_of_gold_is_in_an_event(ledger: Ledger) -> None:
     """Rebalances and commit anomalies one by one; records to which the same happened at once together."""
-    events = events_and_steps(ledger.warehouse, CLUSTER_ID, "s05-limit", from_ms=None, to_ms=None)[0]
+    events = events_and_steps(ledger.tables, "s05-limit", from_ms=None, to_ms=None)[0]
     times = [event.at_ms for event in events if event.at_ms is not None]
     assert len(times) == len(events)
     assert times == sorted(times)
@@ -36,7 +37,7 @@ def test_every_row_of_gold_is_in_an_event(ledger: Ledger) -> None:
     assert kinds.count("rebalance") == count(ledger, "gold.rebalances", "s05-limit") == 3
     reported = sum(int(e.text.split()[1]) if " records " in e.text else 1 for e in events if e.event == "given up")
     assert reported == count(ledger, "gold.archived_records", "s05-limit") == 16
-    commits = events_and_steps(ledger.warehouse, CLUSTER_ID, "c08-simple", from_ms=None, to_ms=None)[0]
+    commits = events_and_steps(ledger.tables, "c08-simple", from_ms=None, to_ms=None)[0]
     assert sum(event.event == "commit REWIND" for event in commits) == 11
 
 
@@ -46,8 +47,7 @@ def test_lines_fit_a_terminal_and_json_has_all(ledger: Ledger) -> None:
     def printed(output_format: str) -> list[str]:
         out = StringIO()
         run_history(
-            ledger.warehouse,
-            CLUSTER_ID,
+            ledger.tables,
             group_id="c01-range",
             from_ms=None,
             to_ms=None,
@@ -63,16 +63,16 @@ def test_lines_fit_a_terminal_and_json_has_all(ledger: Ledger) -> None:
 
 def test_a_span_is_half_open(ledger: Ledger) -> None:
     """From is inclusive, to exclusive; a group that is not there is an error."""
-    events = events_and_steps(ledger.warehouse, CLUSTER_ID, "c01-range", from_ms=None, to_ms=None)[0]
+    events = events_and_steps(ledger.tables, "c01-range", from_ms=None, to_ms=None)[0]
     first, last = events[2].at_ms, events[5].at_ms
-    assert events_and_steps(ledger.warehouse, CLUSTER_ID, "c01-range", from_ms=first, to_ms=last)[0] == events[2:5]
+    assert events_and_steps(ledger.tables, "c01-range", from_ms=first, to_ms=last)[0] == events[2:5]
     with pytest.raises(ArgumentError, match="no group 'nope'"):
-        events_and_steps(ledger.warehouse, CLUSTER_ID, "nope", from_ms=None, to_ms=None)
+        events_and_steps(ledger.tables, "nope", from_ms=None, to_ms=None)
 
 
 def test_groups_that_need_somebody_come_first(ledger: Ledger) -> None:
     """Each with its reason; transaction markers are no records that were given up."""
-    lines = group_verdicts(ledger.warehouse, CLUSTER_ID)
+    lines = group_verdicts(ledger.tables)
     verdicts = [line.verdict for line in lines]
     assert verdicts == sorted(verdicts, reverse=True) and {OK, WARN} == set(verdicts)
     by_group = {line.group_id: line for line in lines}
@@ -83,8 +83,7 @@ def test_groups_that_need_somebody_come_first(ledger: Ledger) -> None:
     assert all(bool(line.why) == (line.verdict != OK) for line in lines)
     out = StringIO()
     run_groups(
-        ledger.warehouse,
-        CLUSTER_ID,
+        ledger.tables,
         from_ms=None,
         match="S05",
         needs_attention=True,
@@ -97,12 +96,12 @@ def test_groups_that_need_somebody_come_first(ledger: Ledger) -> None:
 
 def test_counts_begin_where_they_are_asked_to(ledger: Ledger) -> None:
     """After the last rebalance there is none."""
-    events = events_and_steps(ledger.warehouse, CLUSTER_ID, "k03-static", from_ms=None, to_ms=None)[0]
+    events = events_and_steps(ledger.tables, "k03-static", from_ms=None, to_ms=None)[0]
     last_ms = max(event.at_ms for event in events if event.at_ms is not None)
-    (line,) = group_verdicts(ledger.warehouse, CLUSTER_ID, from_ms=last_ms + 1, match="k03-static")
+    (line,) = group_verdicts(ledger.tables, from_ms=last_ms + 1, match="k03-static")
     assert (line.rebalance_count, line.verdict) == (0, OK)
 
 
 def test_an_empty_warehouse_has_no_groups(tmp_path: Path) -> None:
     """And no error."""
-    assert group_verdicts(Ledger(tmp_path / "warehouse").warehouse, CLUSTER_ID) == []
+    assert group_verdicts(ClusterTables(Ledger(tmp_path / "warehouse").warehouse, CLUSTER_ID)) == []

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from coordinator_core.inference.calendar import DAY_MS
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.queries.group_verdicts import OK, REPEATED, STALLED, WENT_BACK, GroupVerdict, group_verdicts
 from schemas.tables.bronze import COVERAGE, END_OFFSETS
 from schemas.tables.gold import COMMIT_ANOMALIES, LAG_HISTORY
@@ -44,7 +45,7 @@ def commit(made: Tables, offset: int, log_offset: int) -> None:
 
 def verdict(made: Tables) -> GroupVerdict:
     """Of the one group."""
-    (found,) = group_verdicts(made.warehouse, CLUSTER)
+    (found,) = group_verdicts(ClusterTables(made.warehouse, CLUSTER))
     return found
 
 

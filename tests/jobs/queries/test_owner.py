@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from jobs.console.output import time_text
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.owner import run_owner
 from tests.answers import owners_at
@@ -78,7 +79,9 @@ def test_hostile_topics_match_themselves_alone(warehouse: Warehouse) -> None:
     for name in HOSTILE:
         reported = {kind: io.StringIO(newline="") for kind in ("json", "csv")}
         for kind, out in reported.items():
-            remarks = run_owner(warehouse, CLUSTER, topic=name, partition=0, at_ms=None, output_format=kind, out=out)
+            remarks = run_owner(
+                ClusterTables(warehouse, CLUSTER), topic=name, partition=0, at_ms=None, output_format=kind, out=out
+            )
             assert remarks == []
         answer = json.loads(reported["json"].getvalue())
         assert (answer["GROUP"], answer["TOPIC"], answer["CONSUMER-ID"]) == (name, name, name)
@@ -96,7 +99,9 @@ def test_nobody_then_is_not_nobody_ever(warehouse: Warehouse) -> None:
         ("t", 1, "no group was ever assigned partition 1 of topic t, as far as the log tells"),
         ("T\x1b", 0, "no group was ever assigned partition 0 of topic T\\x1b, as far as the log tells"),
     ):
-        remarks = run_owner(warehouse, CLUSTER, topic=topic, partition=partition, at_ms=at_ms(3), output_format="table")
+        remarks = run_owner(
+            ClusterTables(warehouse, CLUSTER), topic=topic, partition=partition, at_ms=at_ms(3), output_format="table"
+        )
         assert remarks == [remark]
 
 
@@ -108,7 +113,9 @@ def test_share_groups_are_named_with_their_members_at_the_time(warehouse: Wareho
     write(warehouse, {ASSIGNMENTS: [*rows, target], MEMBERS: [member(row) for row in rows]})
 
     def remarks(minute: float) -> list[str]:
-        return run_owner(warehouse, CLUSTER, topic="t", partition=0, at_ms=at_ms(minute), output_format="table")
+        return run_owner(
+            ClusterTables(warehouse, CLUSTER), topic="t", partition=0, at_ms=at_ms(minute), output_format="table"
+        )
 
     place, end = "partition 0 of topic t", "a share partition has no single owner"
     assert remarks(0.5) == [f"share group jobs was assigned {place}, but no member of it at that time"]

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError, NoSuchGroupError
 from jobs.queries.restore import Change, Restored, reset_csv, restoration, run_restore
@@ -39,7 +40,7 @@ def moved(*partitions: tuple[int, int | None, int | None]) -> list[dict[str, Any
 def test_what_would_change(warehouse: Warehouse) -> None:
     """Against the newest offsets: back, forward, the same, new; what was not there then is not in the file."""
     write(warehouse, {COMMITS: moved((0, 10, 30), (1, 30, 10), (2, 5, 5), (3, 7, None), (4, None, 9))})
-    plan = restoration(warehouse, CLUSTER, group_ids=["g"], at_ms=at_ms(2))
+    plan = restoration(ClusterTables(warehouse, CLUSTER), group_ids=["g"], at_ms=at_ms(2))
     assert [(row.partition, row.current_offset, row.offset, row.change) for row in plan.rows] == [
         (0, 30, 10, Change.BACK),
         (1, 10, 30, Change.FORWARD),
@@ -72,7 +73,7 @@ def test_offsets_of_a_deleted_topic_stay_out(
         "valid_to": at(deleted[1]),
     }
     write(warehouse, {COMMITS: [first | {"topic_id": topic_id}, second], "silver.topics": [topic]})
-    (row,) = restoration(warehouse, CLUSTER, group_ids=["g"], at_ms=at_ms(2)).rows
+    (row,) = restoration(ClusterTables(warehouse, CLUSTER), group_ids=["g"], at_ms=at_ms(2)).rows
     assert row.change is change
     assert (row.offset is None) == (change is Change.TOPIC_DELETED)
 
@@ -87,7 +88,7 @@ def topic(name: str, deleted: float | None, learned_from: str = "CLUSTER_METADAT
 def test_partitions_that_were_added_keep_their_offsets(warehouse: Warehouse) -> None:
     """There were two then, there are four now: the file names two, and the table tells of the others."""
     write(warehouse, {COMMITS: moved((0, 10, 30), (1, 11, 31), (2, None, 7), (3, None, 0))})
-    plan = restoration(warehouse, CLUSTER, group_ids=["g"], at_ms=at_ms(2))
+    plan = restoration(ClusterTables(warehouse, CLUSTER), group_ids=["g"], at_ms=at_ms(2))
     assert [row.change for row in plan.rows] == [Change.BACK, Change.BACK, Change.LEFT, Change.LEFT]
     assert reset_csv(plan.rows) == "t,0,10\nt,1,11\n"
 
@@ -107,8 +108,7 @@ def test_a_topic_deleted_for_good_stays_out_alone(warehouse: Warehouse, tmp_path
 
     def restore(group_ids: list[str], path: Path) -> list[str]:
         return run_restore(
-            warehouse,
-            CLUSTER,
+            ClusterTables(warehouse, CLUSTER),
             group_ids=group_ids,
             at_ms=at_ms(2),
             output=str(path),
@@ -139,10 +139,12 @@ def test_offsets_deleted_for_a_reason_that_nothing_tells(
 ) -> None:
     """Without the metadata log they may have gone with their topic: it is said, since Kafka's tool would refuse all."""
     write(warehouse, {COMMITS: moved((0, 10, None), (1, 5, 6)), "silver.topics": topics})
-    assert restoration(warehouse, CLUSTER, group_ids=["g"], at_ms=at_ms(2)).doubtful == (("t",) if is_doubtful else ())
+    assert restoration(ClusterTables(warehouse, CLUSTER), group_ids=["g"], at_ms=at_ms(2)).doubtful == (
+        ("t",) if is_doubtful else ()
+    )
     out = io.StringIO()
     remarks = run_restore(
-        warehouse, CLUSTER, group_ids=["g"], at_ms=at_ms(2), output=None, output_format="table", out=out
+        ClusterTables(warehouse, CLUSTER), group_ids=["g"], at_ms=at_ms(2), output=None, output_format="table", out=out
     )
     assert any("offsets of t were deleted since" in remark for remark in remarks) == is_doubtful
 
@@ -151,11 +153,11 @@ def test_groups_without_offsets_are_an_error(warehouse: Warehouse) -> None:
     """Not an empty file: with it, one would restore nothing and believe otherwise."""
     write(warehouse, {COMMITS: moved((0, 10, 30)), GENERATIONS: [group("g"), group("s", "SHARE")]})
     with pytest.raises(NoSuchGroupError, match="g had no committed offsets then"):
-        restoration(warehouse, CLUSTER, group_ids=["g"], at_ms=at_ms(0.5))
+        restoration(ClusterTables(warehouse, CLUSTER), group_ids=["g"], at_ms=at_ms(0.5))
     with pytest.raises(NoSuchGroupError):
-        restoration(warehouse, CLUSTER, group_ids=["g", "h"], at_ms=at_ms(2))
+        restoration(ClusterTables(warehouse, CLUSTER), group_ids=["g", "h"], at_ms=at_ms(2))
     with pytest.raises(ArgumentError, match="share group"):
-        restoration(warehouse, CLUSTER, group_ids=["s"], at_ms=at_ms(2))
+        restoration(ClusterTables(warehouse, CLUSTER), group_ids=["s"], at_ms=at_ms(2))
 
 
 def test_a_file_is_never_overwritten(warehouse: Warehouse, tmp_path: Path) -> None:
@@ -170,7 +172,12 @@ def test_a_file_is_never_overwritten(warehouse: Warehouse, tmp_path: Path) -> No
     def run(minute: float, output: str | None) -> list[str]:
         out = io.StringIO()
         remarks = run_restore(
-            warehouse, CLUSTER, group_ids=["g"], at_ms=at_ms(minute), output=output, output_format="table", out=out
+            ClusterTables(warehouse, CLUSTER),
+            group_ids=["g"],
+            at_ms=at_ms(minute),
+            output=output,
+            output_format="table",
+            out=out,
         )
         assert out.getvalue().splitlines()[0].split()[:2] == ["GROUP", "TOPIC"]
         return remarks
@@ -194,10 +201,10 @@ def test_hostile_names_come_back_as_they_are(warehouse: Warehouse) -> None:
     rows = [commit(name, 1, number, topic=name, log_offset=number) for number, name in enumerate(HOSTILE)]
     write(warehouse, {COMMITS: rows})
     for number, name in enumerate(HOSTILE):
-        plan = restoration(warehouse, CLUSTER, group_ids=[name], at_ms=at_ms(2))
+        plan = restoration(ClusterTables(warehouse, CLUSTER), group_ids=[name], at_ms=at_ms(2))
         assert [(row.group_id, row.topic, row.offset) for row in plan.rows] == [(name, name, number)]
         assert list(csv.reader(io.StringIO(reset_csv(plan.rows), newline=""))) == [[name, "0", str(number)]]
-    whole = reset_csv(restoration(warehouse, CLUSTER, group_ids=HOSTILE, at_ms=at_ms(2)).rows)
+    whole = reset_csv(restoration(ClusterTables(warehouse, CLUSTER), group_ids=HOSTILE, at_ms=at_ms(2)).rows)
     assert sorted(csv.reader(io.StringIO(whole, newline=""))) == sorted(
         [name, name, "0", str(number)] for number, name in enumerate(HOSTILE)
     )

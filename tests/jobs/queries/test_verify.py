@@ -19,6 +19,7 @@ from jobs.bronze.coverage import to_table
 from jobs.bronze.identity import CLUSTER as CLUSTER_ID_KIND
 from jobs.bronze.identity import Identity, keep_identities
 from jobs.cli.app import main
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.errors import SourceError
 from jobs.queries.verify import print_findings, run_verify, summary_rows, verify
@@ -107,7 +108,7 @@ def judged(warehouse: Warehouse, asked: Asked, admin: Admin | None = None) -> li
     """All findings."""
     if not warehouse.exists(COVERAGE):
         cover(warehouse)
-    return verify(warehouse, CLUSTER, asked, admin or FakeAdmin({}))
+    return verify(ClusterTables(warehouse, CLUSTER), asked, admin or FakeAdmin({}))
 
 
 def unequal(findings: list[Finding]) -> list[tuple[str, str, str | None, Any, Any, str | None]]:
@@ -713,14 +714,16 @@ def test_there_is_nothing_to_verify_without_a_cluster(
 
 def test_another_cluster_is_not_compared(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything would be different: with --captured too, the cluster has to be the one that was captured."""
-    keep_identities(warehouse, CLUSTER, [Identity(CLUSTER_ID_KIND, "", "mine", "kafka")], datetime.now(UTC))
+    keep_identities(
+        ClusterTables(warehouse, CLUSTER), [Identity(CLUSTER_ID_KIND, "", "mine", "kafka")], datetime.now(UTC)
+    )
     monkeypatch.setattr("jobs.queries.verify.ask", lambda *_: described())
     with FakeKafka() as kafka:
         values = {"bootstrap_servers": kafka.address, "cluster_id": CLUSTER, "warehouse": warehouse.root}
         with pytest.raises(SourceError, match="its cluster id is fake, and that of"):
             run_verify(
                 load_settings(values, environment={}),
-                lambda: warehouse,
+                lambda: ClusterTables(warehouse, CLUSTER),
                 group_ids=None,
                 output_format="table",
                 verbose=False,

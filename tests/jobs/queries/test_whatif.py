@@ -19,6 +19,7 @@ from coordinator_core.simulate.truth import MemorySink
 from coordinator_core.whatif.answer import TOTAL, WhatIfRow
 from jobs.console.progress import Steps
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, WhatIfArgumentError, WhatIfJobError
 from jobs.exit_codes import DONE
@@ -92,8 +93,7 @@ class Replayed:
     def ask(self, group_id: str, *changed: str, **window: int) -> list[WhatIfRow]:
         """The answers; Spark is not needed for them."""
         return whatif(
-            Warehouse(self.settings.warehouse),
-            cluster_id="test",
+            ClusterTables(Warehouse(self.settings.warehouse), "test"),
             group_id=group_id,
             question=asked(changed, (), self.settings),
             **window,
@@ -157,7 +157,7 @@ def test_what_the_metadata_log_tells_is_not_assumed(replayed: Replayed, tmp_path
 
     def ask(warehouse: Warehouse, limit: int) -> list[WhatIfRow]:
         question = asked([f"share.delivery.count.limit={limit}"], ["share.delivery.count.limit=7"], replayed.settings)
-        return whatif(warehouse, cluster_id="test", group_id="workers", question=question)
+        return whatif(ClusterTables(warehouse, "test"), group_id="workers", question=question)
 
     assert ask(Warehouse(replayed.settings.warehouse), 8)[-1].would_be == "nothing to compare"
     total = ask(warehouse, 8)[-1]

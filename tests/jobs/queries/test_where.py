@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError
 from jobs.operations.simulate import simulate
@@ -35,7 +36,7 @@ def settings_of(**values: Any) -> Settings:
     return load_settings({"warehouse": "nowhere", "cluster_id": "case", **values}, environment={})
 
 
-def no_ledger() -> Warehouse:
+def no_ledger() -> ClusterTables:
     raise AssertionError("no table is needed")
 
 
@@ -47,7 +48,7 @@ def test_keys_are_where_the_coordinators_wrote_of_them(tmp_path: Path) -> None:
     ledger = Ledger(tmp_path / "warehouse")
     assert ledger.night(tmp_path / "out" / "logs").exit_code == 0
     asked = Asked(["plain", "a:b"], ["a:b:t:2"], ["paying-0"])
-    places = find(asked, ledger.settings(), lambda: ledger.warehouse)
+    places = find(asked, ledger.settings(), lambda: ledger.tables)
     found = {place.key: place for place in places}
     assert [place.key for place in places] == ["plain", "a:b", "a:b:t:2", "paying-0"]
     written = {row["group_id"]: row["log_partition"] for row in ledger.rows("silver.group_generations")}
@@ -90,6 +91,6 @@ def test_a_share_partition_is_named_by_group_topic_and_partition(text: str) -> N
 def test_what_nothing_tells_is_asked_for(tmp_path: Path) -> None:
     """Without a cluster, a metadata log and a number there is no answer, and never a guess of 50."""
     with pytest.raises(JobError, match="--partitions __consumer_offsets=50"):
-        find(Asked(groups=["g"]), settings_of(), lambda: Warehouse(str(tmp_path)))
+        find(Asked(groups=["g"]), settings_of(), lambda: ClusterTables(Warehouse(str(tmp_path)), "case"))
     with pytest.raises(ArgumentError, match="say what to look for"):
         find(Asked(), settings_of(), no_ledger)

@@ -11,6 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from coordinator_core.log_partitions import LogPartition
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.locks import only_one
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.warehouse import Committed, Warehouse
@@ -179,7 +180,7 @@ def test_maintain_between_a_backfill_that_broke_off_and_its_repetition(
 
 def whole_silver(jobs: Jobs) -> dict[str, int]:
     """Row counts of silver as readers see it."""
-    run = WholeRun.newest(jobs.warehouse, CLUSTER)
+    run = WholeRun.newest(ClusterTables(jobs.warehouse, CLUSTER))
     return {table.full_name: run.read(table, ["cluster_id"]).num_rows for table in SILVER_TABLES}
 
 

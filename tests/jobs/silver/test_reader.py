@@ -12,6 +12,7 @@ from coordinator_core.inference.groups import in_order
 from coordinator_core.inference.simple_groups import Beginning
 from jobs.delta.arrow_columns import codes_of, indices_in, ordered_codes, together
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.part_files import PartWriter
 from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.silver import bundles, row_groups
@@ -98,7 +99,7 @@ def test_lives_come_by_group_in_log_order(warehouse: Warehouse) -> None:
     warehouse.ensure(OFFSET_COMMITS)
     commits = [commit | {"log_offset": offset, "committed_offset": offset * 10} for offset in (8, 7)]
     warehouse.write(OFFSET_COMMITS, rows_in(OFFSET_COMMITS, *commits), app_id="a", version=0)
-    files = pickle.loads(pickle.dumps(SilverFiles.of(warehouse, GROUP_TABLES, CLUSTER)))
+    files = pickle.loads(pickle.dumps(SilverFiles.of(ClusterTables(warehouse, CLUSTER), GROUP_TABLES)))
     for _ in range(2):
         lives = list(group_lives(files, 3))
         found = [(life.group_id, [(row.log_offset, row.event_index) for row in life.events]) for life in lives]
@@ -122,7 +123,7 @@ def test_rows_of_a_life_are_in_the_order_in_which_it_is_judged(warehouse: Wareho
     for table, rows in of_tables.items():
         warehouse.ensure(table)
         warehouse.write(table, rows_in(table, *rows), app_id="a", version=0)
-    (life,) = group_lives(SilverFiles.of(warehouse, GROUP_TABLES, CLUSTER), 3)
+    (life,) = group_lives(SilverFiles.of(ClusterTables(warehouse, CLUSTER), GROUP_TABLES), 3)
     assert life == in_order(life)
     assert [len(rows) for rows in life[2:5]] == [6, 6, 6]
 
@@ -184,7 +185,7 @@ def test_lives_are_the_same_however_many_fit_into_memory(
         ]
         commits.append(commits[0] | {"group_id": "of another log partition", "log_partition": 4})
         warehouse.write(OFFSET_COMMITS, rows_in(OFFSET_COMMITS, *commits), app_id="a", version=version)
-    files = SilverFiles.of(warehouse, GROUP_TABLES, CLUSTER)
+    files = SilverFiles.of(ClusterTables(warehouse, CLUSTER), GROUP_TABLES)
     monkeypatch.setattr(bundles, "BUNDLE_WEIGHT_MAX", weight_max)
     expected = {"a": ([1, 4], [12, 42]), "b": ([1, 4], [10, 13, 40, 43]), "c": ([1, 4], []), "d": ([], [11, 41])}
     for only in (None, {"a", "d"}, {"b"}, {"nobody"}, {"of another log partition"}):

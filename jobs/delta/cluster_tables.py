@@ -1,0 +1,36 @@
+"""One cluster's rows in the tables of a warehouse: what nearly every query is about."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from jobs.delta.table_files import TableFile
+from jobs.delta.warehouse import Warehouse
+from jobs.settings import place_words
+from schemas.tables.declare import Table
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTables:
+    """A warehouse, and the cluster whose rows of it are meant."""
+
+    warehouse: Warehouse
+    cluster_id: str
+
+    def read(
+        self, table: Table, columns: Sequence[str] | None = None, *, version: int | None = None, **where: Any
+    ) -> pa.Table:
+        """The cluster's rows in a version (None: the newest), on the driver; `where`: column values to filter by."""
+        return self.warehouse.read(table, columns, where={"cluster_id": self.cluster_id, **where}, version=version)
+
+    def files(self, table: Table, version: int | None = None) -> tuple[TableFile, ...]:
+        """The files of the cluster's rows in a version (None: the newest)."""
+        files = self.warehouse.files(table, version)
+        return tuple(file for file in files if file.partition_values["cluster_id"] == self.cluster_id)
+
+    @property
+    def place_words(self) -> str:
+        """Shell options that name the warehouse and the cluster."""
+        return place_words(self.warehouse.root, self.cluster_id)
