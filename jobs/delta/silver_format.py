@@ -44,8 +44,8 @@ def require_current_silver(tables: ClusterTables) -> None:
     found = silver_format(tables)
     if found is None and tables.read(REPLAY_STARTS, ["run_id"]).num_rows:
         raise WarehouseError(
-            f"the first replay of cluster {tables.cluster_id!r} in {tables.warehouse.root} has not ended: wait for it, or, "
-            f"if it was interrupted, run {command('replay' + tables.place_words)}"
+            f"the first replay of cluster {tables.cluster_id!r} in {tables.warehouse.root} has not ended: wait for it, "
+            f"or, if it was interrupted, run {command('replay' + tables.place_words)}"
         )
     clusters = (
         sorted(set(tables.warehouse.read(RUNS, ["cluster_id"])["cluster_id"].to_pylist())) if found is None else []
