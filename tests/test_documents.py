@@ -33,6 +33,7 @@ from jobs.queries.whatif import PRINTED_NAMES
 from jobs.report.run import Written
 from jobs.settings import Settings
 from schemas.tables import TABLES
+from schemas.tables.gold import GOLD_TABLES
 from tests.conftest import PROJECT_ROOT
 from tests.documents import LEFT_OUT, Example, commands, documents, examples, is_shown, our_jobs
 from tests.groupledger.raw import as_spark_gives, raw_records
@@ -45,7 +46,7 @@ CAPTURED_AT: Final = datetime(2026, 12, 1, tzinfo=UTC)
 JOBS_SHOWN: Final = {"nightly", "owner", "sql", "describe", "audit", "restore", "whatif"}
 """In README and docs/questions.md, with their answers."""
 README_LINES_MAX: Final = 200
-IN_A_ROW: Final = {"audit_runs.py", "leave_reasons.py", "deletions.py", "replay.py", "columnar.py"}
+IN_A_ROW: Final = {"audit_runs.py", "replay.py", "columnar.py"}
 """In the folder of the file that is named before them."""
 
 Printed = Callable[[Example], str]
@@ -245,7 +246,8 @@ def test_readme_is_short() -> None:
 
 
 def test_the_map_names_files_that_are_there() -> None:
-    """Each path of ARCHITECTURE.md, as it is or in the package that the line is of, and each room of jobs."""
+    """Each path of ARCHITECTURE.md, as it is or in the package that the line is of; and it has each room of jobs and each
+    table of gold."""
     text = (PROJECT_ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     roots = [PROJECT_ROOT, PROJECT_ROOT / "coordinator_core", PROJECT_ROOT / "jobs"]
     paths = re.findall(r"`((?:[a-z_]+/)*[a-z_]+(?:\.py|\.toml|\.md|/))`", text)
@@ -254,6 +256,15 @@ def test_the_map_names_files_that_are_there() -> None:
     assert lost == []
     rooms = {path.name for path in (PROJECT_ROOT / "jobs").iterdir() if (path / "__init__.py").is_file()}
     assert rooms <= set(re.findall(r"^\| `([a-z]+)` \|", text, re.MULTILINE))
+    assert {table.full_name for table in GOLD_TABLES} <= set(re.findall(r"`(gold\.\w+)`", text))
+
+
+def test_the_command_of_a_job_is_where_the_map_says() -> None:
+    """In the module of its name, or in one that ARCHITECTURE.md names."""
+    text = (PROJECT_ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    named = dict(re.findall(r"`(\w+)` is in `jobs/cli/(\w+)\.py`", text))
+    modules = {name: function.__module__ for name, function in cli.COMMANDS.items()}
+    assert modules == {name: f"jobs.cli.{named.get(name, name.replace('-', '_'))}" for name in cli.COMMANDS}
 
 
 @pytest.mark.spark
