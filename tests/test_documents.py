@@ -246,8 +246,8 @@ def test_readme_is_short() -> None:
 
 
 def test_the_map_names_files_that_are_there() -> None:
-    """Each path of ARCHITECTURE.md, as it is or in the package that the line is of; and it has each room of jobs and each
-    table of gold."""
+    """Each path of ARCHITECTURE.md, as it is or in the package that the line is of; each room of jobs and table of gold
+    is on it."""
     text = (PROJECT_ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     roots = [PROJECT_ROOT, PROJECT_ROOT / "coordinator_core", PROJECT_ROOT / "jobs"]
     paths = re.findall(r"`((?:[a-z_]+/)*[a-z_]+(?:\.py|\.toml|\.md|/))`", text)
