@@ -14,6 +14,7 @@ from coordinator_core.history.intervals import Intervals, preferred_assignor_of
 from coordinator_core.history.operations import (
     CURRENT_ASSIGNMENT_RECORDS,
     GENERATION_RECORDS,
+    MEMBER_RECORDS,
     Operation,
     ReplayedOperation,
 )
@@ -232,7 +233,8 @@ class Comparison(NamedTuple):
             if member_id in replaced:
                 details = {"replaced_member_id": replaced[member_id]}
                 self.step.add_event("STATIC_MEMBER_REPLACED", offset, member_id=member_id, details=details)
-            elif member_id not in known:
+            elif member_id not in known and (is_classic or member_id in self.step.described):
+                # one that only an assignment names joined before, in a part of the log that is missing
                 self.step.add_event("MEMBER_JOINED", offset, member_id=member_id)
         for member_id in names:
             if is_classic or member_id in self.step.described:
@@ -266,7 +268,7 @@ class Comparison(NamedTuple):
             views.subscription(self.step.before or self.step.after, old),
             views.subscription(self.step.after, new),
         )
-        if was != now and was is not None and now is not None:
+        if was != now and was is not None and now is not None and views.is_described(old):
             details = views.subscription_details(old, new)
             self.step.add_event("SUBSCRIPTION_CHANGED", offset, member_id=member_id, details=details)
         is_described_otherwise = views.description(old) != views.description(new)
@@ -319,16 +321,21 @@ def _is_first(group: Group) -> bool:
 
 def _is_epoch_known(group: Group, operation: Operation) -> bool:
     """Whether the operation's records contain the group's epoch, or the member epoch of a member that joined in it (a
-    first member with a pattern does not bump the epoch). An operation with only member metadata left is a remainder
-    after compaction: Kafka then creates the group with epoch 1 (ModernGroup)."""
-    generation = views.generation(group)
+    first member with a pattern does not bump the epoch), with nothing missing between that and the member's metadata.
+    Otherwise it is a remainder after compaction: Kafka then creates the group with epoch 1 (ModernGroup)."""
+    generation, first = views.generation(group), operation.records[0]
     return isinstance(group, ClassicGroup) or any(
         record.value is not None
         and (
             record.record_type in GENERATION_RECORDS
-            or (record.record_type in CURRENT_ASSIGNMENT_RECORDS and record.value.member_epoch == generation)
+            or (
+                record.record_type in CURRENT_ASSIGNMENT_RECORDS
+                and record.value.member_epoch == generation
+                and first.record_type in MEMBER_RECORDS
+                and record.offset == first.offset + index
+            )
         )
-        for record in operation.records
+        for index, record in enumerate(operation.records)
     )
 
 

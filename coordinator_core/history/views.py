@@ -242,6 +242,11 @@ TOPICS_AFTER: Final = "topics_after"
 """Detail of SUBSCRIPTION_CHANGED: those that it subscribes to since."""
 
 
+def is_described(member: Member) -> bool:
+    """Whether a record had the member's metadata: in a log whose beginning is missing, others may name it before."""
+    return bool(member.client_id or member.client_host)
+
+
 def description(member: Member) -> object:
     """A member's other attributes, without subscription and epochs, as a comparable value: a change is a
     MEMBER_UPDATED.

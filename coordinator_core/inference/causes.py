@@ -115,6 +115,8 @@ class GenerationStart(NamedTuple):
     """Whether a part of the log is missing between the previous generation and this one."""
     has_hole: bool = False
     """Whether records may be missing between the two for any reason, compaction included."""
+    has_gap_before: bool = False
+    """Whether a part of the log is missing anywhere before it. Then members may have joined there."""
     may_have_others: bool = False
     """Whether there may be members whose records cannot be read."""
     has_grown: bool = False
@@ -246,7 +248,9 @@ def _by_events(step: GenerationStart) -> Iterable[Cause]:
         yield Cause("FIRST", "FIRST_GENERATION", CERTAIN)
     for event_type in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED"):
         if step.has(event_type):
-            yield Cause(event_type, "IN_LOG", LIKELY if _may_wait_for_topics(step, event_type) else CERTAIN)
+            is_doubtful = _may_wait_for_topics(step, event_type)
+            is_doubtful |= event_type == "MEMBER_JOINED" and _may_have_joined_before(step)
+            yield Cause(event_type, "IN_LOG", LIKELY if is_doubtful else CERTAIN)
     if step.has("STATIC_MEMBER_REPLACED") and step.row.group_type in REPLACEMENT_COUNTS:
         yield Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS if step.leave_reasons else LIKELY)
     for event in step.events:
@@ -261,6 +265,21 @@ def _by_events(step: GenerationStart) -> Iterable[Cause]:
         yield Cause("SUBSCRIPTION_CHANGED", "TOPOLOGY_IN_LOG", CERTAIN)
     if step.has("PROTOCOL_CHANGED") and step.row.group_type == GroupType.CLASSIC:
         yield Cause("PROTOCOL_CHANGED", "IN_LOG", LIKELY)
+
+
+def _may_have_joined_before(step: GenerationStart) -> bool:
+    """Whether all members that seem to have joined may have done so in a missing part of the log: their metadata are
+    rewritten when they change, too. A member that joins is reconciled from epoch 0 in the same operation.
+    """
+    if step.row.group_type == GroupType.CLASSIC or not step.has_gap_before:
+        return False
+    come = {event.member_id for event in step.events if event.event_type == "MEMBER_JOINED"}
+    return not any(
+        event.event_type == "MEMBER_RECONCILED"
+        and event.member_id in come
+        and event.details.get("previous_member_epoch") == "0"
+        for event in step.events
+    )
 
 
 def _may_wait_for_topics(step: GenerationStart, event_type: str) -> bool:

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.log.batch import build_batch
+from coordinator_core.log.records import iter_records
 from schemas.consumer_offsets import RecordType
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
@@ -146,3 +148,72 @@ def test_a_group_of_which_no_epoch_is_left_has_no_first_one(ledger: Ledger, tmp_
     assert (row["cause"], row["method"], row["confidence"]) == ("UNKNOWN", "FIRST_SEEN", "GUESS")
     created = [row for row in ledger.rows("silver.group_events") if row["event_type"] == "GROUP_CREATED"]
     assert [dict(row["details"]).keys() for row in created] == [{"first_seen"}]
+
+
+def share_member(log: SmallLog, member_id: str, at_ms: int) -> None:
+    """Metadata of a member of a share group."""
+    key = {"group_id": "g", "member_id": member_id}
+    value = {"client_id": member_id, "client_host": "/10.0.0.1", "subscribed_topic_names": ("in",)}
+    log.group_record(RecordType.SHARE_GROUP_MEMBER_METADATA, key, value, at_ms)
+
+
+def share_epoch(log: SmallLog, epoch: int, at_ms: int) -> None:
+    """An epoch of a share group."""
+    log.group_record(RecordType.SHARE_GROUP_METADATA, {"group_id": "g"}, {"epoch": epoch}, at_ms)
+
+
+def reconciled(log: SmallLog, member_id: str, epoch: int, previous: int, at_ms: int) -> None:
+    """A member of a share group that takes an epoch."""
+    key = {"group_id": "g", "member_id": member_id}
+    value = {"member_epoch": epoch, "previous_member_epoch": previous}
+    log.group_record(RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT, key, value, at_ms)
+
+
+def in_one_batch(log: SmallLog, first: int) -> None:
+    """The batches from an index on as one, as an operation is."""
+    records = [record for batch in log.batches[first:] for record in iter_records(batch)]
+    log.batches[first:] = [build_batch(records)]
+
+
+def test_members_whose_join_is_in_a_missing_beginning(ledger: Ledger, tmp_path: Path) -> None:
+    """The log begins with epoch 6. A member that only an assignment names is none that joined, nor are the topics
+    changed to which it subscribes by its first metadata; first metadata of another one may be no join. One that is
+    reconciled from epoch 0 joined for certain."""
+    log = SmallLog()
+    log.skip(20)
+    for number, (member_id, is_described) in enumerate(
+        (("a", False), ("b", False), ("b", True), ("c", True), ("d", True))
+    ):
+        at_ms, index = NOON_MS + 60_000 * number, len(log.batches)
+        if is_described:
+            share_member(log, member_id, at_ms)
+        share_epoch(log, 6 + number, at_ms)
+        reconciled(log, member_id, 6 + number, 0 if member_id == "d" else 5, at_ms)
+        in_one_batch(log, index)
+    assert ledger.night(written(tmp_path / "logs", log.batches)).exit_code == 3
+    rows = sorted(ledger.rows("gold.rebalances"), key=lambda row: row["to_generation"])
+    assert [(row["cause"], row["members_joined"], row["confidence"]) for row in rows] == [
+        ("UNKNOWN", [], "GUESS"),
+        ("UNKNOWN", [], "GUESS"),
+        ("UNKNOWN", [], "GUESS"),
+        ("MEMBER_JOINED", ["c"], "LIKELY"),
+        ("MEMBER_JOINED", ["d"], "CERTAIN"),
+    ]
+    assert {row["member_id"] for row in ledger.rows("silver.group_members")} == {"a", "b", "c", "d"}
+
+
+def test_an_epoch_that_compaction_took_out_of_the_first_operation(ledger: Ledger, tmp_path: Path) -> None:
+    """A member made the group with epoch 2 and was reconciled at epoch 1, since its target was not computed yet; epoch
+    3 replaced the record of epoch 2. Epoch 1, which no record tells, was not its first."""
+    log = SmallLog()
+    share_member(log, "a", NOON_MS)
+    log.skip(1)
+    reconciled(log, "a", 1, 0, NOON_MS)
+    in_one_batch(log, 0)
+    share_member(log, "b", NOON_MS + 500)
+    share_epoch(log, 3, NOON_MS + 500)
+    reconciled(log, "b", 1, 0, NOON_MS + 500)
+    in_one_batch(log, 1)
+    ledger.night(written(tmp_path / "logs", log.batches))
+    rows = sorted(ledger.rows("gold.rebalances"), key=lambda row: row["to_generation"])
+    assert {(row["cause"], row["method"], row["confidence"]) for row in rows} == {("UNKNOWN", "FIRST_SEEN", "GUESS")}
