@@ -99,7 +99,7 @@ def find_anomalies(
     if not verdicts:
         return []
     owned = OwnersAt(owners)
-    in_force = _InForce(commits)
+    in_force = _InForce(life)
     return [
         _anomaly(life, commit, verdicts[commit.row], groups, owned, in_force)
         for commit in _commits_of(commits, sorted(verdicts))
@@ -150,9 +150,12 @@ class GenerationsAt:
         return self._rows[index] if index >= 0 and log_offset < self._to[index] else None
 
     def begin_at(self, log_offset: int) -> int:
-        """Where the generation at a log offset begins; -1 if there is none."""
+        """Where the generation at a log offset begins; -1 if there is none, or only commits show the group, which may
+        have had members before."""
         index = bisect_right(self._begins, log_offset) - 1
-        return self._begins[index] if index >= 0 else -1
+        if index < 0 or (self._rows[index].generation == 0 and self._rows[index].previous_generation is None):
+            return -1
+        return self._begins[index]
 
     def are_missing_behind(self, log_offset: int) -> bool:
         """Whether generations between the one at a log offset and the next are not in the log."""
@@ -225,13 +228,15 @@ def _begin(owner: OwnerRow) -> tuple[int, str]:
 class _InForce:
     """The committed offset in force at a log offset. Commits are sorted at the first call."""
 
-    def __init__(self, commits: GroupCommits) -> None:
-        self._commits = commits
+    def __init__(self, life: GroupLife) -> None:
+        self._life = life
+        self._commits = life.commits
         self._applied: dict[tuple[int, int], I32] | None = None
         """Topic and partition -> the rows that took effect, in the order of taking effect."""
 
     def before(self, row: int) -> int | None:
-        """The row in force when the record of this row was written."""
+        """The offset in force when the record of this row was written; None if there was none, or if another one may
+        have been committed in a missing part of the log."""
         commits = self._commits
         if self._applied is None:
             rows, starts = applied_by_partition(commits)
@@ -240,6 +245,8 @@ class _InForce:
         rows = self._applied.get((int(commits.topic[row]), int(commits.partition[row])), _NO_ROWS)
         index = bisect_left(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1
         if index < 0 or commits.change[rows[index]] == DELETE:
+            return None
+        if self._life.may_have_gap(int(commits.applied_log_offset[rows[index]]), int(commits.log_offset[row])):
             return None
         return int(commits.committed_offset[rows[index]])
 

@@ -39,6 +39,12 @@ UNWRITTEN_GENERATION_MAX: Final = 1
 """A group that other records created has at most this number before its first generation is written."""
 
 
+def is_unwritten(row: GenerationRow) -> bool:
+    """Whether a group is only just there: no rebalance of gold's."""
+    is_first = row.previous_generation is None and row.generation <= UNWRITTEN_GENERATION_MAX
+    return is_first and not row.member_count
+
+
 class Rebalances(NamedTuple):
     """Rebalances of one group, in log order."""
 
@@ -83,7 +89,7 @@ def find_rebalances(
     windows: list[Window] = []
     causes: list[Cause] = []
     for step, left in _steps(life, leave_reasons, configs):
-        if not step.member_count and step.previous is None and step.row.generation <= UNWRITTEN_GENERATION_MAX:
+        if is_unwritten(step.row):
             continue
         causes = find_causes(step, causes)
         if step.row.unread_members:

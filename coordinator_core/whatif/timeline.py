@@ -20,6 +20,7 @@ from coordinator_core.inference.last_commit_times import last_commit_times
 from coordinator_core.inference.leave_reasons import LeaveReasons, find_leave_reasons
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners
+from coordinator_core.inference.rebalances import is_unwritten
 from coordinator_core.inference.rollouts import by_others, find_rollouts
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.whatif.lifetimes import DEFAULT_SESSION_TIMEOUT_MS, POLL_MS, End, Lifetime, lifetimes_of
@@ -286,6 +287,7 @@ def _rebalances(
     for row in generations:
         if row.generation == 0:
             created_ms, was_empty = row.valid_from, True
+        if row.generation == 0 or is_unwritten(row):
             continue
         marks = _marks(row, lifetimes, growths)
         if row.valid_from >= first_ms and not any(one.was_there_before and _is_of(one, row) for one in lifetimes):

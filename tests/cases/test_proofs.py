@@ -505,3 +505,21 @@ def test_a_marker_that_compaction_removed_between_two_nights(ledger: Ledger, tmp
     ledger.night(log.write(tmp_path / "logs"), number=3)
     assert [row[:3] for row in odd_commits(ledger)] == [("ABORTED", "ABORT_MARKER", "LIKELY")]
     assert [row["group_id"] for row in ledger.rows("gold.hanging_transactions")] == ["late"]
+
+
+def test_an_aborted_commit_behind_a_gap(ledger: Ledger, tmp_path: Path) -> None:
+    """That it was aborted is certain; what was committed before it, and whether the group had members, may be in what
+    is missing. Behind a commit that is there, the former is known."""
+    first, second = SmallLog(), SmallLog()
+    first.commit("g", 0, 100, NOON_MS)
+    second.skip(40)
+    for partition in (0, 1):
+        second.commit("g", partition, 300, NOON_MS + MINUTE_MS, producer_id=7)
+        second.marker(NOON_MS + MINUTE_MS, 7, is_commit=False)
+        second.commit("g", 1, 200, NOON_MS + MINUTE_MS)
+    with_gap(ledger, tmp_path, first, second)
+    rows = sorted(ledger.rows("gold.commit_anomalies"), key=lambda row: int(row["log_offset"]))
+    assert [(row["kind"], row["confidence"], row["from_offset"], row["was_group_empty"]) for row in rows] == [
+        ("ABORTED", "CERTAIN", None, None),
+        ("ABORTED", "CERTAIN", 200, None),
+    ]

@@ -197,6 +197,19 @@ def test_history_has_what_has_no_time(tmp_path: Path) -> None:
     assert events_and_steps(ledger.tables, "share", from_ms=None, to_ms=None)[0]
 
 
+@pytest.mark.parametrize("generation", [-1, 0])
+def test_a_generation_before_the_first_one_is_not_asked_about(tmp_path: Path, generation: int) -> None:
+    """Gold has no rebalance of it, so whatif has none either, whatever its number."""
+    ledger, log = Ledger(tmp_path / "warehouse"), SmallLog()
+    log.generation("g", generation, {}, NOON_MS)
+    log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS + 60_000)
+    log.generation("g", 2, {"b": (0, 1)}, NOON_MS + 120_000)
+    ledger.night(log.write(tmp_path / "logs"))
+    question = asked(["session.timeout.ms=10000"], [], ledger.settings())
+    rows = whatif(ledger.tables, group_id="g", question=question)
+    assert [row.generation for row in rows if row.generation is not None] == [1, 2]
+
+
 @pytest.mark.parametrize("first_ms", [None, NOON_MS])
 def test_other_settings_of_share_groups_without_times_are_refused(tmp_path: Path, first_ms: int | None) -> None:
     """Which setting was in force, and for how long records were acquired, nobody knows where a change bears no time."""
