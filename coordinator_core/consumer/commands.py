@@ -24,8 +24,6 @@ from coordinator_core.consumer.conversion import upgrade
 from coordinator_core.consumer.membership import (
     check_not_full,
     dynamic_member,
-    expire_rebalance,
-    fence_member,
     fence_members,
     leave_for_a_while,
     static_member,
@@ -42,7 +40,7 @@ from coordinator_core.consumer.rules import ConsumerGroupRules
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState
 from coordinator_core.consumer.subscriptions import preferred_assignor, subscriptions_of
 from coordinator_core.consumer.target import preferred_assignor_changed, update_target
-from coordinator_core.consumer.timers import EXPIRE_REBALANCE, FENCE_MEMBER, schedule_rebalance, schedule_session
+from coordinator_core.consumer.timers import TYPE_NAME, schedule_session
 from coordinator_core.consumer.update import (
     MetadataWatch,
     forget_metadata,
@@ -54,6 +52,7 @@ from coordinator_core.consumer.update import (
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.member_timers import start_timers, timers_of
 from coordinator_core.coordinator.modern_messages import (
     Assignment,
     DescribedAssignment,
@@ -286,19 +285,9 @@ def _described_assignment(image: MetadataImage, parts: Iterable[Mapping[str, Ite
 
 
 def on_loaded(context: Context) -> None:
-    """Start the sessions of loaded members, and the rebalance timeouts of those that have partitions to revoke."""
     watch = context.live(MetadataWatch)
     watch.image, watch.version_with_new_topics = context.image, context.image.version
-    for group_id in context.coordinator.group_ids():
-        group = context.group(group_id)
-        if not isinstance(group, ConsumerGroup):
-            continue
-        for member in group.members_in_table_order():
-            schedule_session(context, group_id, member.member_id)
-            if member.state == MemberState.UNREVOKED_PARTITIONS:
-                schedule_rebalance(
-                    context, group_id, member.member_id, member.member_epoch, member.rebalance_timeout_ms
-                )
+    start_timers(context, TYPE_NAME, ConsumerGroup, MemberState.UNREVOKED_PARTITIONS)
 
 
 MODULE: Final = GroupModule(
@@ -308,7 +297,9 @@ MODULE: Final = GroupModule(
         "consumer_group_describe": describe,
         **classic_members.COMMANDS,
     },
-    timers={FENCE_MEMBER: fence_member, EXPIRE_REBALANCE: expire_rebalance},
+    timers=timers_of(
+        TYPE_NAME, ConsumerGroup, lambda context, group, member: fence_members(context, group, (member,), None)
+    ),
     tasks={RESOLVE_REGEXES: resolve_regexes},
     on_loaded=on_loaded,
     on_metadata=watch_metadata,

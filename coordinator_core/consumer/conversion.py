@@ -38,11 +38,12 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.metadata_hash import metadata_hash
 from coordinator_core.coordinator.operation import Context, Result
-from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.records import CoordinatorRecord, target_epoch_record
 from coordinator_core.errors import BufferUnderflow, DecodeError, UnknownValueVersion
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.java.ordered import map_of, set_of
 from coordinator_core.java.timeline import grown_timeline_capacity
+from coordinator_core.record_families import CONSUMER
 from coordinator_core.state_dump import CONSUMER_PROTOCOL_TYPE, VERSION_BYTES
 
 ASSIGNMENT_VERSION_MAX: Final = 3
@@ -245,7 +246,7 @@ def _upgrade_records(group: ConsumerGroup) -> list[CoordinatorRecord]:
             consumer_records.target_record(group_id, member.member_id, group.target_assignment[member.member_id])
             for member in members
         ),
-        consumer_records.target_metadata_record(group_id, group.assignment_epoch, group.assignment_timestamp_ms),
+        target_epoch_record(CONSUMER, group_id, group.assignment_epoch, group.assignment_timestamp_ms),
         *(consumer_records.current_assignment_record(group_id, member) for member in members),
     ]
 

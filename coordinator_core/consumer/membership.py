@@ -10,9 +10,7 @@ from coordinator_core.consumer.records import (
     current_assignment_record,
     group_metadata_record,
     member_metadata_record,
-    member_tombstones,
     regex_tombstone,
-    target_metadata_record,
     target_record,
 )
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
@@ -21,12 +19,13 @@ from coordinator_core.consumer.timers import cancel_all
 from coordinator_core.coordinator import modern_rules
 from coordinator_core.coordinator.metadata_hash import metadata_hash
 from coordinator_core.coordinator.modern_messages import TopicPartitions
-from coordinator_core.coordinator.modern_rules import fenced_epoch, member_of, static_member_of, unreleased
-from coordinator_core.coordinator.operation import NOTHING, Context, Result
-from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.modern_rules import fenced_epoch, last_epoch, member_of, static_member_of, unreleased
+from coordinator_core.coordinator.operation import Context, Result
+from coordinator_core.coordinator.records import CoordinatorRecord, member_tombstones
 from coordinator_core.java.ordered import map_of
 from coordinator_core.kafka_versions import Since
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH
+from coordinator_core.record_families import CONSUMER
 
 Owned = tuple[TopicPartitions, ...] | None
 
@@ -104,7 +103,7 @@ def replace_member(
     member.
     """
     group_id = group.group_id
-    records += member_tombstones(group_id, old.member_id)
+    records += member_tombstones(CONSUMER.of_member, group_id, [old.member_id])
     records.append(member_metadata_record(group_id, new))
     target = group.target_assignment.get(old.member_id, {})
     records.append(target_record(group_id, new.member_id, map_of(target)))
@@ -143,7 +142,7 @@ def fence_members(context: Context, group: ConsumerGroup, members: tuple[Consume
     if can_downgrade(context, group, members):
         return downgrade(context, group, members, response)
     group_id = group.group_id
-    records = [record for member in members for record in member_tombstones(group_id, member.member_id)]
+    records = [record for it in members for record in member_tombstones(CONSUMER.of_member, group_id, [it.member_id])]
     known = subscriptions_of(group)
     used = Counter(member.subscribed_topic_regex for member in members if member.subscribed_topic_regex)
     deleted = [regex for regex, count in used.items() if known.regexes[regex] == count]
@@ -152,28 +151,10 @@ def fence_members(context: Context, group: ConsumerGroup, members: tuple[Consume
     left = (known.by_name - count_names(members)).keys() | (known.by_regex - count_resolved(resolved)).keys()
     group_epoch = group.group_epoch + 1
     records.append(group_metadata_record(group_id, group_epoch, metadata_hash(context.image, left)))
-    is_last = len(members) == len(group.members)
-    if is_last and Since.LAST_MEMBER_WRITES_ASSIGNMENT_EPOCH.holds_in(context.config.kafka_version):
-        records.append(target_metadata_record(group_id, group_epoch, 0))
+    records += last_epoch(context, CONSUMER, group, group_epoch, leaving_count=len(members))
     for member in members:
         cancel_all(context, group_id, member.member_id)
     return Result(tuple(records), response)
-
-
-def fence_member(context: Context, group_id: str, member_id: str) -> Result:
-    """Timer: remove the member, if it is still in the group."""
-    group = context.group(group_id)
-    member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
-    return NOTHING if member is None else fence_members(context, group, (member,), None)
-
-
-def expire_rebalance(context: Context, group_id: str, member_id: str, member_epoch: int) -> Result:
-    """Timer: remove the member if it is still at the epoch at which it was asked to revoke partitions."""
-    group = context.group(group_id)
-    member = group.members.get(member_id) if isinstance(group, ConsumerGroup) else None
-    if member is None or member.member_epoch != member_epoch:
-        return NOTHING
-    return fence_members(context, group, (member,), None)
 
 
 def leave_for_a_while(group: ConsumerGroup, member: ConsumerMember) -> CoordinatorRecord:

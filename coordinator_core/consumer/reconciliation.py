@@ -21,10 +21,10 @@ from msgspec.structs import replace
 from coordinator_core.consumer.records import current_assignment_record
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState
 from coordinator_core.consumer.target import Target
-from coordinator_core.consumer.timers import schedule_rebalance
+from coordinator_core.consumer.timers import TYPE_NAME
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
-from coordinator_core.coordinator.member_timers import cancel_rebalance
+from coordinator_core.coordinator.member_timers import follow_revocation
 from coordinator_core.coordinator.modern_messages import TopicPartitions
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
@@ -67,12 +67,8 @@ def reconcile(
         return member
     records.append(current_assignment_record(group.group_id, updated))
     if updated.classic_member_metadata is None:
-        if updated.state == MemberState.UNREVOKED_PARTITIONS:
-            schedule_rebalance(
-                context, group.group_id, updated.member_id, updated.member_epoch, updated.rebalance_timeout_ms
-            )
-        else:
-            cancel_rebalance(context, group.group_id, updated.member_id)
+        is_revoking = updated.state == MemberState.UNREVOKED_PARTITIONS
+        follow_revocation(context, TYPE_NAME, group.group_id, updated, is_revoking=is_revoking)
     return updated
 
 

@@ -5,21 +5,16 @@ Values have version 0.
 
 from collections.abc import Collection, Iterable, Mapping
 
-from coordinator_core.codec import Struct, make, make_from
+from coordinator_core.codec import Struct, make
 from coordinator_core.consumer.state import ConsumerMember, ResolvedRegex
+from coordinator_core.coordinator import records
 from coordinator_core.coordinator.records import CoordinatorRecord, record_of, tombstone
-from coordinator_core.coordinator.records import member_tombstones as tombstones_of
 from coordinator_core.java.hash_codes import string_order
+from coordinator_core.record_families import CONSUMER
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.consumer import (
     CLASSIC_MEMBER_METADATA,
     CLASSIC_PROTOCOL,
-    CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
-    CONSUMER_GROUP_MEMBER_METADATA_VALUE,
-    CONSUMER_GROUP_METADATA_VALUE,
-    CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE,
-    CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
-    CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
     TOPIC_PARTITION,
     TOPIC_PARTITIONS,
 )
@@ -27,15 +22,15 @@ from schemas.consumer_offsets.consumer import (
 
 def group_metadata_record(group_id: str, epoch: int, metadata_hash: int) -> CoordinatorRecord:
     """ConsumerGroupMetadata (3): the group epoch."""
-    value = make(CONSUMER_GROUP_METADATA_VALUE, epoch=epoch, metadata_hash=metadata_hash)
-    return record_of(RecordType.CONSUMER_GROUP_METADATA, value, group_id=group_id)
+    return record_of(CONSUMER.metadata, {"group_id": group_id}, epoch=epoch, metadata_hash=metadata_hash)
 
 
 def member_metadata_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     """ConsumerGroupMemberMetadata (5): a member's subscription and other attributes."""
     classic = member.classic_member_metadata
-    value = make_from(
-        CONSUMER_GROUP_MEMBER_METADATA_VALUE,
+    return record_of(
+        CONSUMER.member,
+        {"group_id": group_id, "member_id": member.member_id},
         member,
         subscribed_topic_names=sorted(set(member.subscribed_topic_names), key=string_order),
         classic_member_metadata=None
@@ -48,74 +43,44 @@ def member_metadata_record(group_id: str, member: ConsumerMember) -> Coordinator
             ],
         ),
     )
-    return record_of(RecordType.CONSUMER_GROUP_MEMBER_METADATA, value, group_id=group_id, member_id=member.member_id)
-
-
-def target_metadata_record(group_id: str, assignment_epoch: int, assignment_timestamp_ms: int) -> CoordinatorRecord:
-    """ConsumerGroupTargetAssignmentMetadata (6): the group epoch for which the targets were computed."""
-    value = make(
-        CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
-        assignment_epoch=assignment_epoch,
-        assignment_timestamp=assignment_timestamp_ms,
-    )
-    return record_of(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, value, group_id=group_id)
 
 
 def target_record(group_id: str, member_id: str, partitions: Mapping[str, Iterable[int]]) -> CoordinatorRecord:
     """ConsumerGroupTargetAssignmentMember (7): topic id -> partitions, written in the order given."""
-    value = make(
-        CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
-        topic_partitions=[
-            make(TOPIC_PARTITION, topic_id=topic_id, partitions=list(numbers))
-            for topic_id, numbers in partitions.items()
-        ],
-    )
-    return record_of(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, value, group_id=group_id, member_id=member_id)
+    topics = [
+        make(TOPIC_PARTITION, topic_id=topic_id, partitions=list(numbers)) for topic_id, numbers in partitions.items()
+    ]
+    return record_of(CONSUMER.target, {"group_id": group_id, "member_id": member_id}, topic_partitions=topics)
 
 
 def current_assignment_record(group_id: str, member: ConsumerMember) -> CoordinatorRecord:
     """ConsumerGroupCurrentMemberAssignment (8): epoch, state and partitions of a member."""
-    value = make_from(
-        CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
+    return record_of(
+        CONSUMER.current,
+        {"group_id": group_id, "member_id": member.member_id},
         member,
         state=member.state.value,
         assigned_partitions=_topic_partitions(member.assigned),
         partitions_pending_revocation=_topic_partitions(member.pending_revocation),
     )
-    return record_of(
-        RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, value, group_id=group_id, member_id=member.member_id
-    )
-
-
-def member_tombstones(group_id: str, member_id: str) -> list[CoordinatorRecord]:
-    """All tombstones of a member, in the order that replay requires (GroupMetadataManager.removeMember)."""
-    return tombstones_of(
-        (
-            RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-            RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
-            RecordType.CONSUMER_GROUP_MEMBER_METADATA,
-        ),
-        group_id,
-        [member_id],
-    )
 
 
 def group_tombstones(
     group_id: str, member_ids: Collection[str], target_ids: Collection[str], regexes: Iterable[str]
-) -> list[CoordinatorRecord]:
+) -> tuple[CoordinatorRecord, ...]:
     """Tombstones of a group, from the leaves up (ConsumerGroup.createGroupTombstoneRecords).
 
     That of the partition metadata, which only brokers before 4.1 wrote, is always among them.
     """
-    return [
-        *tombstones_of([RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT], group_id, member_ids),
-        *tombstones_of([RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER], group_id, target_ids),
-        tombstone(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA, group_id=group_id),
-        *tombstones_of([RecordType.CONSUMER_GROUP_MEMBER_METADATA], group_id, member_ids),
+    return records.group_tombstones(
+        CONSUMER,
+        group_id,
+        member_ids,
+        target_ids,
         *(regex_tombstone(group_id, regex) for regex in sorted(regexes)),
         tombstone(RecordType.CONSUMER_GROUP_PARTITION_METADATA, group_id=group_id),
-        tombstone(RecordType.CONSUMER_GROUP_METADATA, group_id=group_id),
-    ]
+        tombstone(CONSUMER.metadata, group_id=group_id),
+    )
 
 
 def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
@@ -125,13 +90,13 @@ def regex_tombstone(group_id: str, regex: str) -> CoordinatorRecord:
 
 def regex_record(group_id: str, regex: str, resolved: ResolvedRegex) -> CoordinatorRecord:
     """ConsumerGroupRegularExpression (16): the topics to which a pattern was resolved."""
-    value = make(
-        CONSUMER_GROUP_REGULAR_EXPRESSION_VALUE,
+    return record_of(
+        RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION,
+        {"group_id": group_id, "regular_expression": regex},
         topics=sorted(resolved.topics, key=string_order),
         version=resolved.version,
         timestamp=resolved.timestamp_ms,
     )
-    return record_of(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, value, group_id=group_id, regular_expression=regex)
 
 
 def _topic_partitions(partition_epochs: Mapping[str, Mapping[int, int]]) -> list[Struct]:

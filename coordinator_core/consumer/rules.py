@@ -3,8 +3,7 @@
 from coordinator_core.consumer.records import group_tombstones
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.consumer.subscriptions import subscriptions_of
-from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.coordinator.modern_rules import ModernGroupRules, member_of
+from coordinator_core.coordinator.modern_rules import ModernGroupRules
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.coordinator.rules import CheckPartition, OffsetCommitter
@@ -24,17 +23,10 @@ class ConsumerGroupRules(ModernGroupRules):
         With the member's epoch, any partition may be committed. With an older epoch, only partitions that the member
         has owned since then or longer: a commit may be in flight while the member moves on (KIP-1251).
         """
-        epoch, member = committer.generation_id_or_member_epoch, self.committing_member(group, committer)
+        epoch, member = committer.generation_id_or_member_epoch, self.member_behind(group, committer)
         if member is None:
             return None
-        is_classic = member.classic_member_metadata is not None
-        if not is_classic:
-            self.check_commit_version(committer)
-        if epoch == member.member_epoch:
-            return None
-        what = f"Received {'generation id' if is_classic else 'member epoch'} {epoch}"
-        if epoch > member.member_epoch:
-            raise _stale(member, f"{what} is newer than current member epoch {member.member_epoch}.")
+        what = f"Received {self.epoch_name(member)} {epoch}"
 
         def check_partition(topic: str, topic_id: str, partition: int) -> None:
             # TxnOffsetCommit had only names; so has OffsetCommit before version 10, but there Kafka does not look them
@@ -46,26 +38,22 @@ class ConsumerGroupRules(ModernGroupRules):
             current_epoch = _assignment_epoch(member, topic_id if known is None else known.topic_id, partition)
             where = f"{topic}-{partition}"
             if current_epoch is None:
-                raise _stale(member, f"Partition {where} is not assigned or pending revocation for member.")
+                raise self.stale(member, f"Partition {where} is not assigned or pending revocation for member.")
             if epoch < current_epoch:
-                raise _stale(member, f"{what} is older than assignment epoch {current_epoch} for partition {where}.")
+                raise self.stale(
+                    member, f"{what} is older than assignment epoch {current_epoch} for partition {where}."
+                )
 
         return check_partition
 
-    def validate_offset_fetch(self, group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
-        """A request with a member id must have the member's epoch."""
-        if member_id is None and member_epoch < 0:
-            return
-        member = member_of(group, member_id or "")
-        if member_epoch != member.member_epoch:
-            what = "generation id" if member.classic_member_metadata is not None else "member epoch"
-            expected = f"the expected member epoch {member.member_epoch}"
-            raise _stale(member, f"The received {what} {member_epoch} does not match {expected}.")
+    def epoch_name(self, member: ConsumerMember) -> str:
+        """A member of the classic protocol knows its epoch as its generation."""
+        return super().epoch_name(member) if member.classic_member_metadata is None else "generation id"
 
     def tombstones(self, context: Context, group: ConsumerGroup) -> tuple[CoordinatorRecord, ...]:
         """From the leaves up, as replay requires; the legacy record is deleted whether or not it exists."""
         targets = sorted({*group.members, *group.target_assignment})
-        return tuple(group_tombstones(group.group_id, sorted(group.members), targets, group.resolved_regexes))
+        return group_tombstones(group.group_id, sorted(group.members), targets, group.resolved_regexes)
 
     def is_subscribed_to(self, group: ConsumerGroup, topic: str) -> bool:
         """Whether a member is subscribed by name, or by a pattern that was resolved to the topic."""
@@ -76,9 +64,3 @@ def _assignment_epoch(member: ConsumerMember, topic_id: str, partition: int) -> 
     """The epoch since which the member has the partition, or None if it does not have it."""
     partition_epochs = member.assigned.get(topic_id, {}).get(partition)
     return member.pending_revocation.get(topic_id, {}).get(partition) if partition_epochs is None else partition_epochs
-
-
-def _stale(member: ConsumerMember, text: str) -> Refused:
-    """The error for an old epoch: a member of the classic protocol knows its epoch as its generation."""
-    is_classic = member.classic_member_metadata is not None
-    return Refused(ErrorCode.ILLEGAL_GENERATION if is_classic else ErrorCode.STALE_MEMBER_EPOCH, text)

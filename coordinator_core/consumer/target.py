@@ -12,18 +12,19 @@ from typing import Final
 from coordinator_core.assignors import CONSUMER_GROUP_ASSIGNORS
 from coordinator_core.assignors.errors import AssignorError
 from coordinator_core.assignors.server_group import GroupSpec, MemberSpec, SubscriptionType
-from coordinator_core.consumer.records import target_metadata_record, target_record
+from coordinator_core.consumer.records import target_record
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.consumer.subscriptions import asked_order, preferred_assignor, subscriptions_of
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.modern_rules import can_update_target
 from coordinator_core.coordinator.operation import Context
-from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.records import CoordinatorRecord, target_epoch_record
 from coordinator_core.java.hash_codes import string_hash_code, uuid_hash_code
 from coordinator_core.java.hash_map import LOAD_FACTOR, HashMap, HashSet, capacity_of_copy, capacity_of_map_copy
 from coordinator_core.java.ordered import partitions_of_record
 from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since
+from coordinator_core.record_families import CONSUMER
 
 Partitions = Mapping[str, tuple[int, ...]]
 """Topic id -> partitions, ascending."""
@@ -88,7 +89,7 @@ def update_target(
         ordered[member_id] = in_assignor_order(name, member_spec, assignment.get(member_id, {}), topic_count)
         if _written_target(context, group, updated, member_id) != ordered[member_id]:
             records.append(target_record(group.group_id, member_id, ordered[member_id]))
-    records.append(target_metadata_record(group.group_id, group_epoch, context.now_ms))
+    records.append(target_epoch_record(CONSUMER, group.group_id, group_epoch, context.now_ms))
     return Target(group_epoch, ordered[updated.member_id])
 
 

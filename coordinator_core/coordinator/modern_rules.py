@@ -5,7 +5,10 @@ from typing import Any, Final, Protocol, TypeVar
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.operation import Context
+from coordinator_core.coordinator.records import CoordinatorRecord, target_epoch_record
 from coordinator_core.coordinator.rules import GroupRules, ListedGroup, OffsetCommitter
+from coordinator_core.kafka_versions import Since
+from coordinator_core.record_families import RecordFamily
 
 M_co = TypeVar("M_co", covariant=True)
 
@@ -87,6 +90,15 @@ def static_member_of(group: StaticGroupOf[M_co], member_id: str, instance_id: st
     return group.members[existing_id]
 
 
+def last_epoch(
+    context: Context, family: RecordFamily, group: GroupOf[object], group_epoch: int, *, leaving_count: int
+) -> list[CoordinatorRecord]:
+    """The assignment epoch of a group whose last members leave: it is at its group epoch."""
+    is_written = Since.LAST_MEMBER_WRITES_ASSIGNMENT_EPOCH.holds_in(context.config.kafka_version)
+    is_empty = leaving_count == len(group.members)
+    return [target_epoch_record(family, group.group_id, group_epoch, 0)] if is_written and is_empty else []
+
+
 def can_update_target(assignment_timestamp_ms: int, interval_ms: int, now_ms: int) -> bool:
     """Whether the next target may be computed (canComputeNextTargetAssignment). Timestamp 0: unknown.
 
@@ -94,6 +106,8 @@ def can_update_target(assignment_timestamp_ms: int, interval_ms: int, now_ms: in
     """
     return assignment_timestamp_ms == 0 or interval_ms == 0 or now_ms >= assignment_timestamp_ms + interval_ms
 
+
+MEMBER_EPOCH: Final = "member epoch"
 
 OFFSET_COMMIT_FROM_VERSION: Final = 9
 """OffsetCommit: members of the consumer and streams protocols need at least this version, which has the member
@@ -114,13 +128,43 @@ class ModernGroupRules(GroupRules):
         is_nobody = epoch == -1 and not committer.member_id and committer.group_instance_id is None
         return None if committer.is_transactional and is_nobody else member_of(group, committer.member_id)
 
-    def check_commit_version(self, committer: OffsetCommitter) -> None:
-        """Raise Refused (UNSUPPORTED_VERSION) if the request cannot have a member epoch."""
-        if not committer.is_transactional and committer.api_version < OFFSET_COMMIT_FROM_VERSION:
-            raise Refused(
-                ErrorCode.UNSUPPORTED_VERSION,
-                f"OffsetCommit version 9 or above must be used by members using the {self.type_name} group protocol",
+    def member_behind(self, group: GroupOf[M_co], committer: OffsetCommitter) -> M_co | None:
+        """The member that commits at an older epoch, so that its partitions are checked; None: it may commit any.
+
+        Raises Refused (UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, and `stale` for a newer epoch).
+        """
+        epoch, member = committer.generation_id_or_member_epoch, self.committing_member(group, committer)
+        if member is None:
+            return None
+        is_old_version = not committer.is_transactional and committer.api_version < OFFSET_COMMIT_FROM_VERSION
+        if is_old_version and self.epoch_name(member) == MEMBER_EPOCH:
+            text = f"OffsetCommit version 9 or above must be used by members using the {self.type_name} group protocol"
+            raise Refused(ErrorCode.UNSUPPORTED_VERSION, text)
+        current: int = member.member_epoch  # type: ignore[attr-defined]
+        if epoch > current:
+            what = f"Received {self.epoch_name(member)} {epoch}"
+            raise self.stale(member, f"{what} is newer than current member epoch {current}.")
+        return member if epoch < current else None
+
+    def validate_offset_fetch(self, group: Any, member_id: str | None, member_epoch: int) -> None:
+        """A request with a member id must have the member's epoch."""
+        if member_id is None and member_epoch < 0:
+            return
+        member = member_of(group, member_id or "")
+        if member_epoch != member.member_epoch:
+            expected = f"the expected member epoch {member.member_epoch}"
+            raise self.stale(
+                member, f"The received {self.epoch_name(member)} {member_epoch} does not match {expected}."
             )
+
+    def epoch_name(self, member: Any) -> str:
+        """What the member's client calls its epoch."""
+        return MEMBER_EPOCH
+
+    def stale(self, member: Any, text: str) -> Refused:
+        """The error for another epoch than the member's."""
+        is_epoch = self.epoch_name(member) == MEMBER_EPOCH
+        return Refused(ErrorCode.STALE_MEMBER_EPOCH if is_epoch else ErrorCode.ILLEGAL_GENERATION, text)
 
     def validate_offset_delete(self, group: Any) -> None:
         """Always allowed: topics that the group reads are checked one by one."""

@@ -3,11 +3,12 @@
 `CoordinatorRecord` has no bytes; `encode_record` makes them, for a log and for comparisons.
 """
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from coordinator_core.codec import Struct, encode_key, encode_value, make
+from coordinator_core.codec import Struct, encode_key, encode_value, make, make_from
+from coordinator_core.record_families import RecordFamily
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
 
@@ -22,13 +23,19 @@ class CoordinatorRecord:
     value_version: int = 0
 
 
-def record_of(record_type: RecordType, value: Struct | None, **key: object) -> CoordinatorRecord:
-    """The record with this key, whose value has version 0."""
-    return CoordinatorRecord(record_type, make(REGISTRY[TOPIC][record_type][0], **key), value)
+def record_of(
+    record_type: RecordType, key: Mapping[str, object], source: object = None, /, **fields: object
+) -> CoordinatorRecord:
+    """The record with this key, whose value has version 0: the given fields, and for the others the attributes of
+    `source`, or their defaults where there is no source.
+    """
+    key_message, message = REGISTRY[TOPIC][record_type]
+    value = make(message, **fields) if source is None else make_from(message, source, **fields)
+    return CoordinatorRecord(record_type, make(key_message, **key), value)
 
 
 def tombstone(record_type: RecordType, **key: object) -> CoordinatorRecord:
-    return record_of(record_type, None, **key)
+    return CoordinatorRecord(record_type, make(REGISTRY[TOPIC][record_type][0], **key), None)
 
 
 def member_tombstones(
@@ -37,6 +44,31 @@ def member_tombstones(
     """The tombstones of some members, one record type after the other."""
     ids = list(member_ids)
     return [tombstone(it, group_id=group_id, member_id=member_id) for it in record_types for member_id in ids]
+
+
+def target_epoch_record(
+    family: RecordFamily, group_id: str, assignment_epoch: int, timestamp_ms: int
+) -> CoordinatorRecord:
+    """*TargetAssignmentMetadata (6, 12, 20): the group epoch of the targets, and when they were computed."""
+    key = {"group_id": group_id}
+    return record_of(family.target_metadata, key, assignment_epoch=assignment_epoch, assignment_timestamp=timestamp_ms)
+
+
+def group_tombstones(
+    family: RecordFamily,
+    group_id: str,
+    member_ids: Collection[str],
+    target_ids: Collection[str],
+    *others: CoordinatorRecord,
+) -> tuple[CoordinatorRecord, ...]:
+    """Tombstones of a group, from the leaves up, as replay requires; last the `others`."""
+    return (
+        *member_tombstones([family.current], group_id, member_ids),
+        *member_tombstones([family.target], group_id, target_ids),
+        tombstone(family.target_metadata, group_id=group_id),
+        *member_tombstones([family.member], group_id, member_ids),
+        *others,
+    )
 
 
 @dataclass(frozen=True, slots=True)

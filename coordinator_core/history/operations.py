@@ -13,46 +13,16 @@ from coordinator_core.history.open_intervals import Open
 from coordinator_core.history.rows import EventRow
 from coordinator_core.named_tuples import maker_of
 from coordinator_core.offsets.state import OffsetKey
+from coordinator_core.record_families import FAMILIES
 from coordinator_core.replay import Group
 from coordinator_core.share.state import ShareGroupStatePartitions
 from schemas.consumer_offsets import RecordType
 
-GENERATION_RECORDS: Final = frozenset(
-    {
-        RecordType.GROUP_METADATA,
-        RecordType.CONSUMER_GROUP_METADATA,
-        RecordType.SHARE_GROUP_METADATA,
-        RecordType.STREAMS_GROUP_METADATA,
-    }
-)
-MEMBER_RECORDS: Final = frozenset(
-    {
-        RecordType.CONSUMER_GROUP_MEMBER_METADATA,
-        RecordType.SHARE_GROUP_MEMBER_METADATA,
-        RecordType.STREAMS_GROUP_MEMBER_METADATA,
-    }
-)
-TARGET_MEMBER_RECORDS: Final = frozenset(
-    {
-        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER,
-        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER,
-        RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
-    }
-)
-TARGET_METADATA_RECORDS: Final = frozenset(
-    {
-        RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
-        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
-        RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA,
-    }
-)
-CURRENT_ASSIGNMENT_RECORDS: Final = frozenset(
-    {
-        RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-        RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-        RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    }
-)
+GENERATION_RECORDS: Final = frozenset({RecordType.GROUP_METADATA, *(family.metadata for family in FAMILIES)})
+MEMBER_RECORDS: Final = frozenset(family.member for family in FAMILIES)
+TARGET_MEMBER_RECORDS: Final = frozenset(family.target for family in FAMILIES)
+TARGET_METADATA_RECORDS: Final = frozenset(family.target_metadata for family in FAMILIES)
+CURRENT_ASSIGNMENT_RECORDS: Final = frozenset(family.current for family in FAMILIES)
 KEYED_BY_MEMBER: Final = MEMBER_RECORDS | TARGET_MEMBER_RECORDS | CURRENT_ASSIGNMENT_RECORDS
 OFFSET_RECORDS: Final = frozenset({RecordType.LEGACY_OFFSET_COMMIT, RecordType.OFFSET_COMMIT})
 

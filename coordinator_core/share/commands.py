@@ -5,10 +5,11 @@ from typing import Final
 from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.member_timers import timers_of
 from coordinator_core.coordinator.modern_messages import DescribedAssignment, DescribedGroup, DescribedTopicPartitions
 from coordinator_core.coordinator.modern_rules import group_of
 from coordinator_core.coordinator.operation import Context, Result
-from coordinator_core.share.heartbeat import FENCE_MEMBER, fence_member, on_loaded, share_group_heartbeat
+from coordinator_core.share.heartbeat import TYPE_NAME, fence, on_loaded, share_group_heartbeat
 from coordinator_core.share.live import on_metadata
 from coordinator_core.share.messages import DescribedShareMember
 from coordinator_core.share.offsets import (
@@ -82,7 +83,7 @@ MODULE: Final = GroupModule(
         "initiate_delete_share_group_offsets": initiate_delete_share_group_offsets,
         "complete_delete_share_group_offsets": complete_delete_share_group_offsets,
     },
-    timers={FENCE_MEMBER: fence_member},
+    timers=timers_of(TYPE_NAME, ShareGroup, fence),
     on_loaded=on_loaded,
     on_metadata=on_metadata,
     rules={ShareGroup: ShareGroupRules()},

@@ -14,16 +14,16 @@ from typing import Final
 from msgspec.structs import replace
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.coordinator.member_timers import schedule, session_key
+from coordinator_core.coordinator.member_timers import cancel_member, schedule_session, start_timers
 from coordinator_core.coordinator.metadata_hash import metadata_hash
 from coordinator_core.coordinator.modern_messages import Assignment, TopicPartitions
-from coordinator_core.coordinator.modern_rules import check_not_full, fenced_epoch, group_of, member_of
-from coordinator_core.coordinator.operation import NOTHING, Context, Result
+from coordinator_core.coordinator.modern_rules import check_not_full, fenced_epoch, group_of, last_epoch, member_of
+from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord, member_tombstones
 from coordinator_core.java.ordered import copy_of
-from coordinator_core.kafka_versions import Since
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
 from coordinator_core.modern import fresh_group
+from coordinator_core.record_families import SHARE
 from coordinator_core.share import records as share_records
 from coordinator_core.share.live import METADATA_REFRESH_INTERVAL_MS, Refresh, ShareLive, are_same
 from coordinator_core.share.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
@@ -32,7 +32,7 @@ from coordinator_core.share.replay import counts_after, put_member, without_memb
 from coordinator_core.share.state import ShareGroup, ShareMember
 from coordinator_core.share.target import Target, last_target, update_target
 
-FENCE_MEMBER: Final = "share_fence_member"
+TYPE_NAME: Final = "share"
 STABLE_STATE: Final = 0
 """MemberState.STABLE: the only state of a share member."""
 
@@ -60,7 +60,7 @@ def share_group_heartbeat(context: Context, request: ShareGroupHeartbeatRequest)
     else:
         target = update_target(context, group, epoch.group_epoch, updated, epoch.name_counts, records)
     updated = _reconciled(context, updated, target, records, force=epoch.is_bumped)
-    schedule_session(context, group.group_id, updated.member_id)
+    schedule_session(context, TYPE_NAME, group.group_id, updated.member_id)
     initialize = initialize_subscribed(context, group, epoch.group_epoch, epoch.recounted, records)
 
     is_full_request = is_joining or request.subscribed_topic_names is not None
@@ -261,46 +261,27 @@ def _assignment(member: ShareMember) -> Assignment:
 def _leave(context: Context, request: ShareGroupHeartbeatRequest) -> Result:
     group = group_of(context, request.group_id, ShareGroup, "share")
     response = ShareGroupHeartbeatResponse(member_id=request.member_id, member_epoch=request.member_epoch)
-    member_of(group, request.member_id)
-    return _fence(context, group, request.member_id, response)
+    return fence(context, group, member_of(group, request.member_id), response)
 
 
-def fence_member(context: Context, group_id: str, member_id: str) -> Result:
-    """Timer: the member's session expired."""
-    group = context.group(group_id)
-    if not isinstance(group, ShareGroup) or member_id not in group.members:
-        return NOTHING
-    return _fence(context, group, member_id, None)
-
-
-def _fence(context: Context, group: ShareGroup, member_id: str, response: ShareGroupHeartbeatResponse | None) -> Result:
+def fence(
+    context: Context, group: ShareGroup, member: ShareMember, response: ShareGroupHeartbeatResponse | None = None
+) -> Result:
     """Remove the member and bump the epoch, so that the others learn of it at their next heartbeat
     (shareGroupFenceMember).
     """
+    member_id, group_epoch = member.member_id, group.group_epoch + 1
     topics_hash = metadata_hash(context.image, without_member(group, member_id).name_counts)
-    context.cancel(session_key(group.group_id, member_id))
-    group_epoch = group.group_epoch + 1
+    cancel_member(context, group.group_id, member_id)
     records = [
-        *member_tombstones(share_records.MEMBER_RECORDS, group.group_id, [member_id]),
+        *member_tombstones(SHARE.of_member, group.group_id, [member_id]),
         share_records.epoch_record(group.group_id, group_epoch, topics_hash),
+        *last_epoch(context, SHARE, group, group_epoch, leaving_count=1),
     ]
-    is_last = len(group.members) == 1
-    if is_last and Since.LAST_MEMBER_WRITES_ASSIGNMENT_EPOCH.holds_in(context.config.kafka_version):
-        records.append(share_records.target_epoch_record(group.group_id, group_epoch, 0))
     return Result(tuple(records), response)
-
-
-def schedule_session(context: Context, group_id: str, member_id: str) -> None:
-    delay_ms = context.group_setting(group_id, "share_session_timeout_ms")
-    schedule(context, session_key, delay_ms, FENCE_MEMBER, group_id, member_id)
 
 
 def on_loaded(context: Context) -> None:
     """Start a session for members of loaded groups, and the clock of initializing partitions."""
     context.live(ShareLive).loaded_ms = context.now_ms
-    groups = context.shard.groups.groups
-    for group_id in sorted(groups):
-        group = groups[group_id]
-        if isinstance(group, ShareGroup):
-            for member in group.members_in_table_order():
-                schedule_session(context, group_id, member.member_id)
+    start_timers(context, TYPE_NAME, ShareGroup)

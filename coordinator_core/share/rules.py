@@ -2,11 +2,12 @@
 
 from coordinator_core.coordinator.modern_rules import ModernGroupRules, other_type
 from coordinator_core.coordinator.operation import Context
-from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.records import CoordinatorRecord, group_tombstones, tombstone
 from coordinator_core.coordinator.rules import BaseTimestamp, CheckPartition, OffsetCommitter
+from coordinator_core.record_families import SHARE
 from coordinator_core.share.live import ShareLive
-from coordinator_core.share.records import group_tombstones
 from coordinator_core.share.state import ShareGroup
+from schemas.consumer_offsets import RecordType
 
 
 class ShareGroupRules(ModernGroupRules):
@@ -27,9 +28,19 @@ class ShareGroupRules(ModernGroupRules):
         raise other_type(group.group_id, "consumer")
 
     def tombstones(self, context: Context, group: ShareGroup) -> tuple[CoordinatorRecord, ...]:
-        """From the leaves up, including the remaining states of its share partitions."""
+        """From the leaves up (ShareGroup.createGroupTombstoneRecords), including its share partitions: before, the
+        broker has asked the share coordinator to delete their state.
+        """
         context.live(ShareLive).forget(group.group_id)
-        return tuple(group_tombstones(group.group_id, group.members, group.target_assignment))
+        group_id = group.group_id
+        return group_tombstones(
+            SHARE,
+            group_id,
+            sorted(group.members),
+            sorted(group.target_assignment),
+            tombstone(RecordType.SHARE_GROUP_STATE_PARTITION_METADATA, group_id=group_id),
+            tombstone(SHARE.metadata, group_id=group_id),
+        )
 
     def is_subscribed_to(self, group: ShareGroup, topic: str) -> bool:
         """Whether a member is subscribed by name."""

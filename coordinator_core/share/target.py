@@ -14,10 +14,11 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.modern_rules import can_update_target
 from coordinator_core.coordinator.operation import Context
-from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.records import CoordinatorRecord, target_epoch_record
 from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.java.hash_map import in_hash_order
 from coordinator_core.java.ordered import map_of, names_in_set_order, partitions_of_record
+from coordinator_core.record_families import SHARE
 from coordinator_core.share import records as share_records
 from coordinator_core.share.state import ShareGroup, ShareMember
 
@@ -65,7 +66,7 @@ def update_target(
         target = assignment.get(member_id, {})
         if target != group.target_assignment.get(member_id):
             records.append(share_records.target_record(group.group_id, member_id, target))
-    records.append(share_records.target_epoch_record(group.group_id, group_epoch, context.now_ms))
+    records.append(target_epoch_record(SHARE, group.group_id, group_epoch, context.now_ms))
     return Target(group.group_id, group_epoch, assignment.get(updated.member_id, {}))
 
 

@@ -7,22 +7,17 @@ Timers, by key: `session-timeout-<group>-<member>`, `rebalance-timeout-<group>-<
 from typing import TYPE_CHECKING, Any, Final
 
 from coordinator_core.coordinator.group_module import GroupModule
+from coordinator_core.coordinator.member_timers import start_timers, timers_of
 from coordinator_core.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.streams.describe import describe_streams_groups
 from coordinator_core.streams.heartbeat import streams_group_heartbeat
 from coordinator_core.streams.live import LiveStreamsGroups
-from coordinator_core.streams.membership import expire_rebalance, expire_session
+from coordinator_core.streams.membership import fence
 from coordinator_core.streams.rules import StreamsGroupRules
 from coordinator_core.streams.state import UNREVOKED_TASKS, StreamsGroup
 from coordinator_core.streams.target import update_target
-from coordinator_core.streams.timers import (
-    END_INITIAL_DELAY,
-    EXPIRE_REBALANCE,
-    EXPIRE_SESSION,
-    schedule_rebalance,
-    schedule_session,
-)
+from coordinator_core.streams.timers import END_INITIAL_DELAY, TYPE_NAME
 
 if TYPE_CHECKING:
     from coordinator_core.coordinator.shard import GroupCoordinator
@@ -45,15 +40,7 @@ def _end_initial_delay(context: Context, group_id: str) -> Result:
 
 
 def _on_loaded(context: Context) -> None:
-    """Start a session for members of loaded groups, and the rebalance timeout of those that have tasks to revoke."""
-    groups = context.shard.groups.groups
-    for group_id in sorted(groups):
-        group = groups[group_id]
-        if isinstance(group, StreamsGroup):
-            for member in group.members_in_table_order():
-                schedule_session(context, group_id, member.member_id)
-                if member.state == UNREVOKED_TASKS:
-                    schedule_rebalance(context, group_id, member)
+    start_timers(context, TYPE_NAME, StreamsGroup, UNREVOKED_TASKS)
 
 
 def _add_to_dump(coordinator: "GroupCoordinator", dumps: dict[str, Any]) -> None:
@@ -72,11 +59,7 @@ MODULE: Final = GroupModule(
         "streams_group_heartbeat": streams_group_heartbeat,
         "streams_group_describe": describe_streams_groups,
     },
-    timers={
-        EXPIRE_SESSION: expire_session,
-        EXPIRE_REBALANCE: expire_rebalance,
-        END_INITIAL_DELAY: _end_initial_delay,
-    },
+    timers={**timers_of(TYPE_NAME, StreamsGroup, fence), END_INITIAL_DELAY: _end_initial_delay},
     on_loaded=_on_loaded,
     on_metadata=_on_metadata,
     rules={StreamsGroup: StreamsGroupRules()},

@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from coordinator_core.classic.live import EMPTY, LiveClassicGroup
 from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.coordinator.member_timers import cancel_rebalance
+from coordinator_core.coordinator.member_timers import follow_revocation, schedule_session
 from coordinator_core.coordinator.modern_rules import (
     check_not_full,
     fenced_epoch,
@@ -40,9 +40,10 @@ from coordinator_core.member_epochs import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
 )
 from coordinator_core.modern import NOT_VALIDATED, fresh_group
+from coordinator_core.record_families import STREAMS
 from coordinator_core.streams.endpoints import endpoints_of
 from coordinator_core.streams.live import NO_OFFSETS, LiveStreamsGroup, LiveStreamsGroups, ReportedOffsets, Targets
-from coordinator_core.streams.membership import LAG_FROM_VERSION, MEMBER_RECORDS, leave
+from coordinator_core.streams.membership import LAG_FROM_VERSION, leave
 from coordinator_core.streams.messages import (
     Status,
     StatusCode,
@@ -74,7 +75,7 @@ from coordinator_core.streams.state import (
 )
 from coordinator_core.streams.sticky_assignor import NUM_STANDBY_REPLICAS
 from coordinator_core.streams.target import NO_TASKS, Target, current_tasks, update_target
-from coordinator_core.streams.timers import schedule_rebalance, schedule_session, start_initial_delay
+from coordinator_core.streams.timers import TYPE_NAME, start_initial_delay
 from coordinator_core.streams.topology import ConfiguredSubtopology, ConfiguredTopology, configure_topology
 
 RACK_AWARE_TAGS: Final = "rack.aware.assignment.tags"
@@ -159,7 +160,7 @@ def streams_group_heartbeat(context: Context, request: StreamsGroupHeartbeatRequ
     if heartbeat.follows(Since.STREAMS_REFINED_ASSIGNMENT):
         target = target._replace(targets=_refined_of_epoch(heartbeat, target, refined))
     updated = _reconcile(heartbeat, updated, target)
-    schedule_session(context, group.group_id, request.member_id)
+    schedule_session(context, TYPE_NAME, group.group_id, request.member_id)
     if request.shutdown_application:
         live.request_shutdown(group, request.member_id)
     return Result(tuple(heartbeat.records), _response(heartbeat, member, updated, configured))
@@ -287,7 +288,7 @@ def _static_member(heartbeat: _Heartbeat, instance_id: str) -> StreamsMember:
         previous_member_epoch=JOIN_GROUP_MEMBER_EPOCH,
     )
     group_id, target = group.group_id, group.target_assignment.get(existing_id, NO_TASKS)
-    heartbeat.records += member_tombstones(MEMBER_RECORDS, group_id, [existing_id])
+    heartbeat.records += member_tombstones(STREAMS.of_member, group_id, [existing_id])
     heartbeat.records.append(member_metadata_record(group_id, member))
     heartbeat.records.append(target_assignment_record(group_id, member_id, target))
     heartbeat.records.append(current_assignment_record(group_id, member))
@@ -459,10 +460,7 @@ def _reconcile(heartbeat: _Heartbeat, member: StreamsMember, target: Target) -> 
     if moved == member:
         return member
     heartbeat.records.append(current_assignment_record(group_id, moved))
-    if moved.state == UNREVOKED_TASKS:
-        schedule_rebalance(heartbeat.context, group_id, moved)
-    else:
-        cancel_rebalance(heartbeat.context, group_id, moved.member_id)
+    follow_revocation(heartbeat.context, TYPE_NAME, group_id, moved, is_revoking=moved.state == UNREVOKED_TASKS)
     return moved
 
 

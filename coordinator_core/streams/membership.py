@@ -5,32 +5,21 @@ from typing import Final
 from msgspec.structs import replace
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.coordinator.modern_rules import group_of, member_of, static_member_of
-from coordinator_core.coordinator.operation import NOTHING, Context, Result
+from coordinator_core.coordinator.member_timers import cancel_member
+from coordinator_core.coordinator.modern_rules import group_of, last_epoch, member_of, static_member_of
+from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import member_tombstones
 from coordinator_core.kafka_versions import Since
 from coordinator_core.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
+from coordinator_core.record_families import STREAMS
 from coordinator_core.streams.live import LiveStreamsGroups
 from coordinator_core.streams.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
-from coordinator_core.streams.records import (
-    current_assignment_record,
-    group_metadata_record,
-    target_assignment_metadata_record,
-)
+from coordinator_core.streams.records import current_assignment_record, group_metadata_record
 from coordinator_core.streams.state import StreamsGroup, StreamsMember
-from coordinator_core.streams.timers import cancel_member
-from schemas.consumer_offsets import RecordType
 
 LAG_FROM_VERSION: Final = 1
 """StreamsGroupHeartbeat: from this version on it has an acceptable recovery lag that is used, and
 MISSING_CLIENT_TAGS."""
-
-MEMBER_RECORDS: Final = (
-    RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
-    RecordType.STREAMS_GROUP_MEMBER_METADATA,
-)
-"""All records of a member, from the leaves up."""
 
 NO_LAG: Final = -1
 """Acceptable recovery lag in a response to a leaving member."""
@@ -72,7 +61,7 @@ def fence(
     """Remove a member, so that others get its tasks (streamsGroupFenceMember)."""
     group_id, group_epoch = group.group_id, group.group_epoch + 1
     records = [
-        *member_tombstones(MEMBER_RECORDS, group_id, [member.member_id]),
+        *member_tombstones(STREAMS.of_member, group_id, [member.member_id]),
         group_metadata_record(
             group,
             group_epoch,
@@ -80,26 +69,8 @@ def fence(
             group.validated_topology_epoch,
             group.last_assignment_configs,
         ),
+        *last_epoch(context, STREAMS, group, group_epoch, leaving_count=1),
     ]
-    is_last = len(group.members) == 1
-    if is_last and Since.LAST_MEMBER_WRITES_ASSIGNMENT_EPOCH.holds_in(context.config.kafka_version):
-        records.append(target_assignment_metadata_record(group_id, group_epoch, 0))
     cancel_member(context, group_id, member.member_id)
     context.live(LiveStreamsGroups).get(group).task_offsets.pop(member.member_id, None)
     return Result(tuple(records), response)
-
-
-def expire_session(context: Context, group_id: str, member_id: str) -> Result:
-    """Timer: the member sent no heartbeat, and is removed."""
-    group = context.group(group_id)
-    member = group.members.get(member_id) if isinstance(group, StreamsGroup) else None
-    return NOTHING if member is None else fence(context, group, member)
-
-
-def expire_rebalance(context: Context, group_id: str, member_id: str, member_epoch: int) -> Result:
-    """Timer: the member had to revoke tasks, and is removed if it is still in the same epoch."""
-    group = context.group(group_id)
-    member = group.members.get(member_id) if isinstance(group, StreamsGroup) else None
-    if member is None or member.member_epoch != member_epoch:
-        return NOTHING
-    return fence(context, group, member)

@@ -1,18 +1,21 @@
 """The records that a streams group writes: types 17 and 19 to 23 (StreamsCoordinatorRecordHelpers).
 
-Values have version 0; their subtopologies and partitions
-are sorted.
+Values have version 0; their subtopologies and partitions are sorted.
 """
 
 from collections.abc import Mapping
+from typing import Final
 
-from coordinator_core.codec import Struct, make, make_from
+from coordinator_core.codec import Declaration, Struct, make, make_from
 from coordinator_core.coordinator.records import CoordinatorRecord, record_of
 from coordinator_core.java.hash_codes import string_order
+from coordinator_core.record_families import STREAMS
 from coordinator_core.streams.messages import RequestTopology, TopicInfo
 from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment, Tasks
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets import streams as schema
+
+CURRENT_TASK_IDS: Final = schema.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS
 
 
 def group_metadata_record(
@@ -24,8 +27,9 @@ def group_metadata_record(
 ) -> CoordinatorRecord:
     """StreamsGroupMetadata (17): the group epoch, and what it is based on. Description epochs stay those of the
     group."""
-    value = make(
-        schema.STREAMS_GROUP_METADATA_VALUE,
+    return record_of(
+        STREAMS.metadata,
+        {"group_id": group.group_id},
         epoch=epoch,
         metadata_hash=metadata_hash,
         validated_topology_epoch=validated_topology_epoch,
@@ -36,14 +40,14 @@ def group_metadata_record(
         stored_description_topology_epoch=group.stored_description_topology_epoch,
         failed_description_topology_epoch=group.failed_description_topology_epoch,
     )
-    return record_of(RecordType.STREAMS_GROUP_METADATA, value, group_id=group.group_id)
 
 
 def member_metadata_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
     """StreamsGroupMemberMetadata (19): a member's attributes."""
     endpoint = member.user_endpoint
-    value = make_from(
-        schema.STREAMS_GROUP_MEMBER_METADATA_VALUE,
+    return record_of(
+        STREAMS.member,
+        {"group_id": group_id, "member_id": member.member_id},
         member,
         user_endpoint=None if endpoint is None else make(schema.ENDPOINT, host=endpoint[0], port=endpoint[1]),
         client_tags=[
@@ -51,34 +55,24 @@ def member_metadata_record(group_id: str, member: StreamsMember) -> CoordinatorR
             for key in sorted(member.client_tags, key=string_order)
         ],
     )
-    return record_of(RecordType.STREAMS_GROUP_MEMBER_METADATA, value, group_id=group_id, member_id=member.member_id)
-
-
-def target_assignment_metadata_record(group_id: str, assignment_epoch: int, timestamp_ms: int) -> CoordinatorRecord:
-    """StreamsGroupTargetAssignmentMetadata (20): the group epoch of the targets, and when they were computed."""
-    value = make(
-        schema.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA_VALUE,
-        assignment_epoch=assignment_epoch,
-        assignment_timestamp=timestamp_ms,
-    )
-    return record_of(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA, value, group_id=group_id)
 
 
 def target_assignment_record(group_id: str, member_id: str, target: TaskAssignment) -> CoordinatorRecord:
     """StreamsGroupTargetAssignmentMember (21): the whole target of a member."""
-    value = make(
-        schema.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE,
-        active_tasks=_target_tasks(target.active),
-        standby_tasks=_target_tasks(target.standby),
-        warmup_tasks=_target_tasks(target.warmup),
+    return record_of(
+        STREAMS.target,
+        {"group_id": group_id, "member_id": member_id},
+        active_tasks=_tasks(target.active, schema.TASK_IDS),
+        standby_tasks=_tasks(target.standby, schema.TASK_IDS),
+        warmup_tasks=_tasks(target.warmup, schema.TASK_IDS),
     )
-    return record_of(RecordType.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, value, group_id=group_id, member_id=member_id)
 
 
 def current_assignment_record(group_id: str, member: StreamsMember) -> CoordinatorRecord:
     """StreamsGroupCurrentMemberAssignment (22): epoch, state and tasks of a member."""
-    value = make_from(
-        schema.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_VALUE,
+    return record_of(
+        STREAMS.current,
+        {"group_id": group_id, "member_id": member.member_id},
         member,
         active_tasks=_active_tasks(member.active),
         standby_tasks=_tasks(member.standby),
@@ -86,9 +80,6 @@ def current_assignment_record(group_id: str, member: StreamsMember) -> Coordinat
         active_tasks_pending_revocation=_active_tasks(member.active_pending_revocation),
         standby_tasks_pending_revocation=_tasks(member.standby_pending_revocation),
         warmup_tasks_pending_revocation=_tasks(member.warmup_pending_revocation),
-    )
-    return record_of(
-        RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT, value, group_id=group_id, member_id=member.member_id
     )
 
 
@@ -114,18 +105,10 @@ def topology_value(topology: RequestTopology) -> Struct:
 
 def topology_record(group_id: str, value: Struct) -> CoordinatorRecord:
     """StreamsGroupTopology (23)."""
-    return record_of(RecordType.STREAMS_GROUP_TOPOLOGY, value, group_id=group_id)
+    return record_of(RecordType.STREAMS_GROUP_TOPOLOGY, {"group_id": group_id}, value)
 
 
-def _target_tasks(tasks: Tasks) -> list[Struct]:
-    return [
-        make(schema.TASK_IDS, subtopology_id=subtopology_id, partitions=list(tasks[subtopology_id]))
-        for subtopology_id in sorted(tasks, key=string_order)
-    ]
-
-
-def _tasks(tasks: Tasks) -> list[Struct]:
-    declared = schema.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS
+def _tasks(tasks: Tasks, declared: Declaration = CURRENT_TASK_IDS) -> list[Struct]:
     return [
         make(declared, subtopology_id=subtopology_id, partitions=list(tasks[subtopology_id]))
         for subtopology_id in sorted(tasks, key=string_order)
@@ -136,7 +119,7 @@ def _active_tasks(tasks: Mapping[str, Mapping[int, int]]) -> list[Struct]:
     structs = _tasks({subtopology_id: tuple(sorted(epochs)) for subtopology_id, epochs in tasks.items()})
     return [
         make_from(
-            schema.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT_TASK_IDS,
+            CURRENT_TASK_IDS,
             struct,
             assignment_epochs=[tasks[struct.subtopology_id][partition] for partition in struct.partitions],
         )

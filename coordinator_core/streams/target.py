@@ -4,13 +4,14 @@ from typing import NamedTuple
 
 from coordinator_core.coordinator.modern_rules import can_update_target
 from coordinator_core.coordinator.operation import Context
-from coordinator_core.coordinator.records import CoordinatorRecord
+from coordinator_core.coordinator.records import CoordinatorRecord, target_epoch_record
 from coordinator_core.java.hash_codes import string_hash_code
 from coordinator_core.java.hash_map import HashMap
 from coordinator_core.kafka_versions import Since
+from coordinator_core.record_families import STREAMS
 from coordinator_core.streams.live import NO_OFFSETS, LiveStreamsGroups, Targets
 from coordinator_core.streams.messages import Status, StatusCode
-from coordinator_core.streams.records import target_assignment_metadata_record, target_assignment_record
+from coordinator_core.streams.records import target_assignment_record
 from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment
 from coordinator_core.streams.sticky_assignor import NUM_STANDBY_REPLICAS, MemberSpec, SubtopologySpec, assign_tasks
 from coordinator_core.streams.timers import is_initial_delay_running
@@ -55,7 +56,7 @@ def update_target(
         return last
     if keep_targets and group.assignment_epoch >= group.group_epoch:
         timestamp_ms = group.assignment_timestamp_ms
-        records.append(target_assignment_metadata_record(group.group_id, group_epoch, timestamp_ms))
+        records.append(target_epoch_record(STREAMS, group.group_id, group_epoch, timestamp_ms))
         return Target(group_epoch, written)
     interval_ms = context.group_setting(group.group_id, "streams_assignment_interval_ms")
     if not can_update_target(group.assignment_timestamp_ms, interval_ms, context.now_ms):
@@ -64,7 +65,7 @@ def update_target(
     for member_id, target in targets.items():
         if written.get(member_id) != target:
             records.append(target_assignment_record(group.group_id, member_id, target))
-    records.append(target_assignment_metadata_record(group.group_id, group_epoch, context.now_ms))
+    records.append(target_epoch_record(STREAMS, group.group_id, group_epoch, context.now_ms))
     return Target(group_epoch, targets)
 
 

@@ -116,8 +116,8 @@ CONSUMER: Final = (
     Mutant(
         "nobody minds how long giving up takes",
         "consumer/reconciliation.py",
-        "        if updated.state == MemberState.UNREVOKED_PARTITIONS:\n",
-        "        if updated.state == MemberState.UNRELEASED_PARTITIONS:\n",
+        "        is_revoking = updated.state == MemberState.UNREVOKED_PARTITIONS\n",
+        "        is_revoking = updated.state == MemberState.UNRELEASED_PARTITIONS\n",
         "consumer",
     ),
     Mutant(
@@ -171,9 +171,9 @@ CONSUMER: Final = (
     ),
     Mutant(
         "a commit of an epoch to come is taken",
-        "consumer/rules.py",
-        "        if epoch > member.member_epoch:\n            raise",
-        "        if epoch > member.member_epoch + 1000:\n            raise",
+        "coordinator/modern_rules.py",
+        "        if epoch > current:\n",
+        "        if epoch > current + 1000:\n",
         "consumer",
     ),
     Mutant(
@@ -196,14 +196,14 @@ SHARE: Final = (
     Mutant(
         "nobody in a share group notices that a member has gone",
         "share/heartbeat.py",
-        "    group_epoch = group.group_epoch + 1\n",
-        "    group_epoch = group.group_epoch\n",
+        "    member_id, group_epoch = member.member_id, group.group_epoch + 1\n",
+        "    member_id, group_epoch = member.member_id, group.group_epoch\n",
         "share",
     ),
     Mutant(
         "a share member has no session",
         "share/heartbeat.py",
-        "    schedule_session(context, group.group_id, updated.member_id)\n",
+        "    schedule_session(context, TYPE_NAME, group.group_id, updated.member_id)\n",
         "",
         "share",
     ),

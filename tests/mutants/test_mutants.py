@@ -22,7 +22,7 @@ def test_there_are_enough_mutants() -> None:
     """Each has a name of its own, and all parts of the live side have some."""
     assert len(BY_NAME) == len(MUTANTS) >= 24
     parts = {mutant.path.partition("/")[0] for mutant in MUTANTS}
-    assert parts == {"classic", "consumer", "share", "share_partition", "share_state", "assignors"}
+    assert parts == {"classic", "consumer", "coordinator", "share", "share_partition", "share_state", "assignors"}
 
 
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.name)

@@ -338,7 +338,7 @@ def test_who_gives_up_partitions_in_time_stays() -> None:
 def test_a_rebalance_time_out_is_about_one_epoch() -> None:
     """The member has left that epoch: it stays."""
     members = two_members()
-    members.coordinator.timers.schedule("late", members.now_ms + 1, "consumer_expire_rebalance", ("g", "m0", 2))
+    members.coordinator.timers.schedule("late", members.now_ms + 1, "consumer_fence_member", ("g", "m0", 2))
     members.wait(1)
     assert members.fired == ["late"]
     assert "m0" in members.group.members
@@ -352,7 +352,7 @@ def test_timers_of_members_who_are_gone_do_nothing() -> None:
     members.coordinator.handle("delete_groups", ("g",), now_ms=members.now_ms)
     context_timers = members.coordinator.timers
     context_timers.schedule("late", members.now_ms + 1, "consumer_fence_member", ("g", "m0"))
-    context_timers.schedule("later", members.now_ms + 1, "consumer_expire_rebalance", ("g", "m0", 2))
+    context_timers.schedule("later", members.now_ms + 1, "consumer_fence_member", ("g", "m0", 2))
     members.wait(1)
     assert members.fired == ["late", "later"]
     assert members.kinds() == []
