@@ -96,8 +96,8 @@ class Comparison(NamedTuple):
         """Start a group that so far had only commits, and turns out to have existed before them. Its apparent
         generation 0 as a simple group never existed."""
         self.intervals.intervals.generation = None
-        self.intervals.open_generation(self.step, after, previous=None, is_contiguous=_is_first(after))
-        self._add_generation_event(None)
+        self.intervals.open_generation(self.step, after, previous=None, is_contiguous=False)
+        self._add_generation_event(None, first_seen="only commits show the group before")
         self._compare_protocol(None, after)
         self._compare_members(None, after)
 
@@ -166,8 +166,9 @@ class Comparison(NamedTuple):
         if before.members and not after.members:
             self.step.add_event("GROUP_EMPTIED", self.step.generation_at)
 
-    def _add_generation_event(self, previous: int | None) -> None:
-        details = {} if previous is None else {"previous_generation": str(previous)}
+    def _add_generation_event(self, previous: int | None, **details: str) -> None:
+        if previous is not None:
+            details["previous_generation"] = str(previous)
         connect = None if self.step.after is None else views.connect_round_of(self.step.after)
         if connect is not None:
             details["config_offset"] = str(connect.config_offset)

@@ -215,10 +215,12 @@ def is_first_seen(step: GenerationStart) -> bool:
 
 
 def _has_unknown_epoch(row: GenerationRow, events: Sequence[EventRow]) -> bool:
-    """Whether a generation has the epoch with which Kafka creates a group, without a record that shows it."""
-    return row.is_contiguous and any(
-        event.event_type == "GROUP_CREATED" and event.generation == row.generation and "first_seen" in event.details
+    """Whether a generation has the epoch with which Kafka creates a group, without a record that shows it, or is the
+    first one of a group that had committed before."""
+    return any(
+        event.event_type == STARTED or (event.event_type == "GROUP_CREATED" and row.is_contiguous)
         for event in events
+        if event.generation == row.generation and "first_seen" in event.details
     )
 
 

@@ -202,6 +202,27 @@ def test_members_whose_join_is_in_a_missing_beginning(ledger: Ledger, tmp_path: 
     assert {row["member_id"] for row in ledger.rows("silver.group_members")} == {"a", "b", "c", "d"}
 
 
+@pytest.mark.parametrize("epoch", [1, 2, 9])
+def test_a_group_that_committed_before_its_first_record_has_no_first_epoch(
+    ledger: Ledger, tmp_path: Path, epoch: int
+) -> None:
+    """What is left of its first members is a commit: whatever the epoch of the first record, it is not the group's
+    first one, since a coordinator that makes a group of one that only commits deletes that in the same operation."""
+    log = SmallLog()
+    log.commit("g", 0, 5, NOON_MS)
+    log.skip(7)
+    share_member(log, "a", NOON_MS + 1_000)
+    if epoch > 1:
+        share_epoch(log, epoch, NOON_MS + 1_000)
+    reconciled(log, "a", epoch, epoch - 1, NOON_MS + 1_000)
+    in_one_batch(log, 1)
+    share_epoch(log, 12, NOON_MS + 2_000)
+    ledger.night(written(tmp_path / "logs", log.batches))
+    rows = sorted(of_group(ledger, "gold.rebalances", "g"), key=lambda row: row["to_generation"])
+    assert [row["to_generation"] for row in rows] == [epoch, 12]
+    assert {(row["cause"], row["method"], row["confidence"]) for row in rows} == {("UNKNOWN", "FIRST_SEEN", "GUESS")}
+
+
 def test_an_epoch_that_compaction_took_out_of_the_first_operation(ledger: Ledger, tmp_path: Path) -> None:
     """A member made the group with epoch 2 and was reconciled at epoch 1, since its target was not computed yet; epoch
     3 replaced the record of epoch 2. Epoch 1, which no record tells, was not its first."""
