@@ -350,6 +350,8 @@ class ShareLeaders:
             )
 
         def on_done(error_class: str | None) -> None:
+            if broker.is_gone:
+                return
             if error_class is not None:
                 broker.served.pop((served.group_id, served.at), None)
             served.seen_start_offset = served.partition.start_offset
@@ -420,6 +422,8 @@ class ShareLeaders:
         def written(error_class: str | None) -> None:
             if error_class is None:
                 self._record_write(served, write, given_up or {})
+            if broker.is_gone:
+                return
             on_done(error_class)
             has_moved = served.partition.start_offset != served.seen_start_offset
             served.seen_start_offset = served.partition.start_offset
@@ -566,8 +570,9 @@ class ShareLeaders:
             )
 
     def _on_response(self, broker: DataBroker, request_id: int, answer: Response | ErrorCode) -> None:
+        """A broker that is gone does not learn of it, but the truth does: what was written is in the log."""
+        broker.persister.on_response(request_id, answer, self._loop.now_ms)
         if not broker.is_gone:
-            broker.persister.on_response(request_id, answer, self._loop.now_ms)
             for served in tuple(broker.served.values()):
                 self._watch_locks(broker, served)
                 self._copy_due(broker, served)

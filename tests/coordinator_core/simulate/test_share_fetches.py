@@ -8,6 +8,9 @@ import pytest
 
 from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.log.records import iter_records
+from coordinator_core.share_partition.states import RecordState
+from coordinator_core.share_state.records import decode_record
+from schemas.share_group_state import TOPIC as SHARE_STATE
 from tests.coordinator_core.simulate.simulations import Run, run_text
 
 GROUP = """
@@ -206,3 +209,35 @@ def test_the_truth_has_each_write_of_the_log() -> None:
     assert given_up == [
         [line["first_offset"], line["last_offset"]] for line in ended.lines("archived", ts_ms=last["ts_ms"])
     ]
+
+
+def given_up_in_the_log(run: Run) -> set[int]:
+    """Offsets that the share coordinator's log has as given up."""
+    found = set[int]()
+    for log, _ in run.simulation.logs():
+        if log.topic == SHARE_STATE:
+            for batch in log.stored_batches():
+                for record in iter_records(batch.data):
+                    assert record.key is not None
+                    _, value = decode_record(record.key, record.value)
+                    for of_state in () if value is None else value.state_batches:
+                        if of_state.delivery_state == RecordState.ARCHIVED:
+                            found.update(range(of_state.first_offset, of_state.last_offset + 1))
+    return found
+
+
+@pytest.mark.parametrize("broker", [1, 2, 3])
+def test_a_write_of_a_leader_that_is_lost_is_in_the_truth(broker: int) -> None:
+    """Its response is on its way when the broker is lost, so that no member learns that it was written."""
+    head = {"partitions = 4": "partitions = 1", "rate = 40.0": "rate = 5.0\ntransaction_records = 1"}
+    *_, last = run_text(GROUP, minutes=1, head=head).lines("share_writes", cause="ACKNOWLEDGE")
+    fault = (
+        f'[[fault]]\nkind = "broker_failover"\nbroker = {broker}\n'
+        f'at = "{last["ts_ms"] - START_MS - 1}ms"\nduration = "20s"\n'
+    )
+    run = run_text(GROUP + fault, minutes=2, head=head)
+    given_up = {
+        offset for line in run.lines("archived") for offset in range(line["first_offset"], line["last_offset"] + 1)
+    }
+    assert given_up == given_up_in_the_log(run)
+    assert last["state_batches"][1][0] in given_up
