@@ -232,11 +232,6 @@ def _share_key(key: Column) -> dict[str, Column]:
     }
 
 
-def _nullable(text: str) -> Column:
-    """A string in a nullable column, since all columns of the tables are nullable."""
-    return F.nullif(F.lit(text), F.lit(None).cast("string"))
-
-
 def _text(value: Column) -> Column:
     return F.make_valid_utf8(value.cast("string"))
 
@@ -280,7 +275,9 @@ class Keyed:
             made = grouped.applyInPandas(pandas_function(replay, schema, given), declared)
         else:
             made = sorted_.groupBy(*keys).applyInArrow(arrow_function(replay, schema), declared)
-        return made if has_cluster else made.withColumn("cluster_id", _nullable(self.cluster_id))
+        # nullable, as all columns of the tables are
+        cluster_id = F.nullif(F.lit(self.cluster_id), F.lit(None).cast("string"))
+        return made if has_cluster else made.withColumn("cluster_id", cluster_id)
 
     def sorted(self) -> tuple[DataFrame, list[str]]:
         """Records with their keys, shuffled by key and sorted by offset: the order that groupBy requires of its input,

@@ -4,6 +4,7 @@ import errno
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any, ClassVar, Final
 
 FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT})
@@ -43,11 +44,7 @@ class BrokerError(SourceError):
         self.code = code
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _broker_error, (str(self), self.code)
-
-
-def _broker_error(message: str, code: str) -> BrokerError:
-    return BrokerError(message, code=code)
+        return partial(type(self), code=self.code), (str(self),)
 
 
 class WarehouseError(JobError):

@@ -6,13 +6,17 @@ Version 0 of ShareGroupDescribe was early access and was removed. Version 1 of S
 DeleteGroups are from Kafka 4.4. The project deletes nothing; clients in its tests do.
 """
 
+from functools import partial
 from typing import Final
 
-from schemas.wire import Array, Bool, Field, Int8, Int16, Int32, Int64, String, Struct, UInt16, Uuid, request, response
+from schemas.wire import Array, Bool, Field, Int8, Int16, Int32, Int64, Message, String, Struct, UInt16, Uuid, api
 
 ALL: Final = "0+"
 SINCE_44: Final = "1+"
 """Versions of StreamsGroupDescribe since Kafka 4.4."""
+since_44 = partial(Field, versions=SINCE_44)
+or_null_since_44 = partial(since_44, nullable=SINCE_44, default=None)
+or_null = partial(Field, nullable=ALL, default=None)
 
 GROUP_IDS: Final = (
     Field("group_ids", Array(String), about="The groups to describe."),
@@ -20,14 +24,14 @@ GROUP_IDS: Final = (
 )
 THROTTLE_TIME: Final = Field("throttle_time_ms", Int32, about="How long the broker delayed the response, for a quota.")
 ERROR_CODE: Final = Field("error_code", Int16, about="Kafka's error, 0 for none.")
-ERROR_MESSAGE: Final = Field("error_message", String, nullable=ALL, default=None, about="In words, null for none.")
+ERROR_MESSAGE: Final = or_null("error_message", String, about="In words, null for none.")
 AUTHORIZED_OPERATIONS: Final = Field(
     "authorized_operations", Int32, default=-(2**31), about="Bits of what the asker may do, if asked for."
 )
 GROUP_ID: Final = Field("group_id", String, about="The group.")
 TOPIC_ID: Final = Field("topic_id", Uuid, about="Id of the topic.")
-INSTANCE_ID: Final = Field("instance_id", String, nullable=ALL, default=None, about="group.instance.id, null for none.")
-RACK_ID: Final = Field("rack_id", String, nullable=ALL, default=None, about="client.rack, null for none.")
+INSTANCE_ID: Final = or_null("instance_id", String, about="group.instance.id, null for none.")
+RACK_ID: Final = or_null("rack_id", String, about="client.rack, null for none.")
 CLIENT: Final = (
     Field("client_id", String, about="client.id."),
     Field("client_host", String, about="Where it connects from."),
@@ -42,6 +46,13 @@ DESCRIBED: Final = (
 )
 """What every description of a group begins with."""
 
+
+def _describe(name: str, api_key: int, versions: str, group: Struct, *more: Field) -> tuple[Message, Message]:
+    """The request about groups of a type, with its response. `more`: further fields of the request."""
+    described = Field("groups", Array(group), about="One for each group that was asked for.")
+    return api(name, api_key, versions, (*GROUP_IDS, *more), (THROTTLE_TIME, described))
+
+
 TOPIC_PARTITIONS: Final = Struct(
     "TopicPartitions",
     (
@@ -54,8 +65,6 @@ ASSIGNMENT: Final = Struct("Assignment", (Field("topic_partitions", Array(TOPIC_
 
 # --- consumer groups
 
-CONSUMER_GROUP_DESCRIBE_REQUEST: Final = request("ConsumerGroupDescribe", 69, "0-1", *GROUP_IDS)
-
 CONSUMER_GROUP_MEMBER: Final = Struct(
     "Member",
     (
@@ -65,7 +74,7 @@ CONSUMER_GROUP_MEMBER: Final = Struct(
         Field("member_epoch", Int32, about="Epoch the member is reconciled to."),
         *CLIENT,
         Field("subscribed_topic_names", Array(String), about="Topics it subscribes to by name."),
-        Field("subscribed_topic_regex", String, nullable=ALL, default=None, about="Its pattern, null for none."),
+        or_null("subscribed_topic_regex", String, about="Its pattern, null for none."),
         Field("assignment", ASSIGNMENT, about="What it has, with what it has still to give up."),
         Field("target_assignment", ASSIGNMENT, about="What it is to have."),
         Field(
@@ -88,17 +97,9 @@ CONSUMER_GROUP: Final = Struct(
         AUTHORIZED_OPERATIONS,
     ),
 )
-CONSUMER_GROUP_DESCRIBE_RESPONSE: Final = response(
-    "ConsumerGroupDescribe",
-    69,
-    "0-1",
-    THROTTLE_TIME,
-    Field("groups", Array(CONSUMER_GROUP), about="One for each group that was asked for."),
-)
+CONSUMER_GROUP_DESCRIBE: Final = _describe("ConsumerGroupDescribe", 69, "0-1", CONSUMER_GROUP)
 
 # --- share groups
-
-SHARE_GROUP_DESCRIBE_REQUEST: Final = request("ShareGroupDescribe", 77, "1", *GROUP_IDS)
 
 SHARE_GROUP_MEMBER: Final = Struct(
     "Member",
@@ -121,13 +122,7 @@ SHARE_GROUP: Final = Struct(
         AUTHORIZED_OPERATIONS,
     ),
 )
-SHARE_GROUP_DESCRIBE_RESPONSE: Final = response(
-    "ShareGroupDescribe",
-    77,
-    "1",
-    THROTTLE_TIME,
-    Field("groups", Array(SHARE_GROUP), about="One for each group that was asked for."),
-)
+SHARE_GROUP_DESCRIBE: Final = _describe("ShareGroupDescribe", 77, "1", SHARE_GROUP)
 
 SHARE_OFFSETS_TOPIC: Final = Struct(
     "DescribeShareGroupOffsetsRequestTopic",
@@ -145,10 +140,6 @@ SHARE_OFFSETS_GROUP: Final = Struct(
         ),
     ),
 )
-DESCRIBE_SHARE_GROUP_OFFSETS_REQUEST: Final = request(
-    "DescribeShareGroupOffsets", 90, "0-1", Field("groups", Array(SHARE_OFFSETS_GROUP), about="The groups to describe.")
-)
-
 PARTITION_OFFSETS: Final = Struct(
     "DescribeShareGroupOffsetsResponsePartition",
     (
@@ -172,12 +163,12 @@ GROUP_OFFSETS: Final = Struct(
     "DescribeShareGroupOffsetsResponseGroup",
     (GROUP_ID, Field("topics", Array(TOPIC_OFFSETS), about="By topic."), ERROR_CODE, ERROR_MESSAGE),
 )
-DESCRIBE_SHARE_GROUP_OFFSETS_RESPONSE: Final = response(
+DESCRIBE_SHARE_GROUP_OFFSETS: Final = api(
     "DescribeShareGroupOffsets",
     90,
     "0-1",
-    THROTTLE_TIME,
-    Field("groups", Array(GROUP_OFFSETS), about="One for each group that was asked for."),
+    (Field("groups", Array(SHARE_OFFSETS_GROUP), about="The groups to describe."),),
+    (THROTTLE_TIME, Field("groups", Array(GROUP_OFFSETS), about="One for each group that was asked for.")),
 )
 
 # --- the share coordinator
@@ -191,19 +182,8 @@ READ_STATE_PARTITION: Final = Struct(
 )
 READ_STATE_TOPIC: Final = Struct(
     "ReadStateData",
-    (
-        TOPIC_ID,
-        Field("partitions", Array(READ_STATE_PARTITION), about="Partitions to read."),
-    ),
+    (TOPIC_ID, Field("partitions", Array(READ_STATE_PARTITION), about="Partitions to read.")),
 )
-READ_SHARE_GROUP_STATE_REQUEST: Final = request(
-    "ReadShareGroupState",
-    84,
-    "0",
-    GROUP_ID,
-    Field("topics", Array(READ_STATE_TOPIC), about="By topic."),
-)
-
 STATE_BATCH: Final = Struct(
     "StateBatch",
     (
@@ -227,63 +207,50 @@ PARTITION_STATE: Final = Struct(
 TOPIC_STATE: Final = Struct(
     "ReadStateResult", (TOPIC_ID, Field("partitions", Array(PARTITION_STATE), about="By partition."))
 )
-READ_SHARE_GROUP_STATE_RESPONSE: Final = response(
-    "ReadShareGroupState", 84, "0", Field("results", Array(TOPIC_STATE), about="By topic.")
+READ_SHARE_GROUP_STATE: Final = api(
+    "ReadShareGroupState",
+    84,
+    "0",
+    (GROUP_ID, Field("topics", Array(READ_STATE_TOPIC), about="By topic.")),
+    (Field("results", Array(TOPIC_STATE), about="By topic."),),
 )
 
 # --- streams groups
 
-STREAMS_GROUP_DESCRIBE_REQUEST: Final = request(
-    "StreamsGroupDescribe",
-    89,
-    "0-1",
-    *GROUP_IDS,
-    Field(
-        "include_topology_description",
-        Bool,
-        versions=SINCE_44,
-        default=False,
-        about="Whether to tell the description that the broker's plugin keeps (KIP-1331).",
-    ),
-)
-
 TOPOLOGY_NODE: Final = Struct(
     "TopologyDescriptionNode",
     (
-        Field("name", String, versions=SINCE_44, about="Node."),
-        Field("node_type", Int8, versions=SINCE_44, about="1 source, 2 processor, 3 sink."),
-        Field("source_topics", Array(String), versions=SINCE_44, about="Topics that a source reads."),
-        Field(
+        since_44("name", String, about="Node."),
+        since_44("node_type", Int8, about="1 source, 2 processor, 3 sink."),
+        since_44("source_topics", Array(String), about="Topics that a source reads."),
+        or_null_since_44(
             "sink_topic",
             String,
-            versions=SINCE_44,
-            nullable=SINCE_44,
-            default=None,
             about="Topic that a sink writes; null where it is chosen for each record.",
         ),
-        Field("stores", Array(String), versions=SINCE_44, about="State stores that a processor uses."),
-        Field("successors", Array(String), versions=SINCE_44, about="Nodes behind it."),
+        since_44("stores", Array(String), about="State stores that a processor uses."),
+        since_44("successors", Array(String), about="Nodes behind it."),
     ),
 )
 TOPOLOGY_PART: Final = Struct(
     "TopologyDescriptionSubtopology",
     (
-        Field("subtopology_id", String, versions=SINCE_44, about="Subtopology."),
-        Field("nodes", Array(TOPOLOGY_NODE), versions=SINCE_44, about="Its nodes."),
+        since_44("subtopology_id", String, about="Subtopology."),
+        since_44("nodes", Array(TOPOLOGY_NODE), about="Its nodes."),
     ),
 )
 GLOBAL_STORE: Final = Struct(
     "TopologyDescriptionGlobalStore",
     (
-        Field("source", TOPOLOGY_NODE, versions=SINCE_44, about="Where its data come from."),
-        Field("processor", TOPOLOGY_NODE, versions=SINCE_44, about="What puts them there."),
+        since_44("source", TOPOLOGY_NODE, about="Where its data come from."),
+        since_44("processor", TOPOLOGY_NODE, about="What puts them there."),
     ),
 )
 TOPOLOGY_DESCRIPTION: Final = Struct(
     "TopologyDescription",
     (
-        Field("subtopologies", Array(TOPOLOGY_PART), versions=SINCE_44, about="All of them."),
-        Field("global_stores", Array(GLOBAL_STORE), versions=SINCE_44, about="Global state stores."),
+        since_44("subtopologies", Array(TOPOLOGY_PART), about="All of them."),
+        since_44("global_stores", Array(GLOBAL_STORE), about="Global state stores."),
     ),
 )
 
@@ -376,81 +343,58 @@ STREAMS_GROUP: Final = Struct(
     "DescribedGroup",
     (
         *DESCRIBED,
-        Field("topology", TOPOLOGY, nullable=ALL, default=None, about="What the group runs, null with an error."),
+        or_null("topology", TOPOLOGY, about="What the group runs, null with an error."),
         Field("members", Array(STREAMS_GROUP_MEMBER), about="Its members."),
         AUTHORIZED_OPERATIONS,
-        Field(
+        or_null_since_44(
             "topology_description",
             TOPOLOGY_DESCRIPTION,
-            versions=SINCE_44,
-            nullable=SINCE_44,
-            default=None,
             about="What the broker's plugin keeps, null unless the status is 3.",
         ),
-        Field(
+        since_44(
             "topology_description_status",
             Int8,
-            versions=SINCE_44,
             default=0,
             about="0 not asked for, 1 none is kept, 2 the plugin failed, 3 it is there.",
         ),
-        Field(
-            "assignor_name",
-            String,
-            versions=SINCE_44,
-            nullable=SINCE_44,
-            default=None,
-            about="Assignor of the next assignment; null with an error.",
-        ),
+        or_null_since_44("assignor_name", String, about="Assignor of the next assignment; null with an error."),
     ),
 )
-STREAMS_GROUP_DESCRIBE_RESPONSE: Final = response(
+STREAMS_GROUP_DESCRIBE: Final = _describe(
     "StreamsGroupDescribe",
     89,
     "0-1",
-    THROTTLE_TIME,
-    Field("groups", Array(STREAMS_GROUP), about="One for each group that was asked for."),
+    STREAMS_GROUP,
+    since_44(
+        "include_topology_description",
+        Bool,
+        default=False,
+        about="Whether to tell the description that the broker's plugin keeps (KIP-1331).",
+    ),
 )
 
 # --- deleted groups
 
-DELETE_GROUPS_REQUEST: Final = request(
-    "DeleteGroups", 42, "0-3", Field("groups_names", Array(String), about="The groups to delete."), flexible="2+"
+DELETED_GROUP: Final = Struct(
+    "DeletableGroupResult",
+    (
+        GROUP_ID,
+        ERROR_CODE,
+        Field(
+            "error_message",
+            String,
+            versions="3+",
+            nullable="3+",
+            default=None,
+            about="Why it was not deleted, in words; null where it was, or where nothing is said.",
+        ),
+    ),
 )
-DELETE_GROUPS_RESPONSE: Final = response(
+DELETE_GROUPS: Final = api(
     "DeleteGroups",
     42,
     "0-3",
-    THROTTLE_TIME,
-    Field(
-        "results",
-        Array(
-            Struct(
-                "DeletableGroupResult",
-                (
-                    GROUP_ID,
-                    ERROR_CODE,
-                    Field(
-                        "error_message",
-                        String,
-                        versions="3+",
-                        nullable="3+",
-                        default=None,
-                        about="Why it was not deleted, in words; null where it was, or where nothing is said.",
-                    ),
-                ),
-            )
-        ),
-        about="One for each group.",
-    ),
+    (Field("groups_names", Array(String), about="The groups to delete."),),
+    (THROTTLE_TIME, Field("results", Array(DELETED_GROUP), about="One for each group.")),
     flexible="2+",
 )
-
-# --- requests with their responses
-
-CONSUMER_GROUP_DESCRIBE: Final = (CONSUMER_GROUP_DESCRIBE_REQUEST, CONSUMER_GROUP_DESCRIBE_RESPONSE)
-SHARE_GROUP_DESCRIBE: Final = (SHARE_GROUP_DESCRIBE_REQUEST, SHARE_GROUP_DESCRIBE_RESPONSE)
-READ_SHARE_GROUP_STATE: Final = (READ_SHARE_GROUP_STATE_REQUEST, READ_SHARE_GROUP_STATE_RESPONSE)
-STREAMS_GROUP_DESCRIBE: Final = (STREAMS_GROUP_DESCRIBE_REQUEST, STREAMS_GROUP_DESCRIBE_RESPONSE)
-DESCRIBE_SHARE_GROUP_OFFSETS: Final = (DESCRIBE_SHARE_GROUP_OFFSETS_REQUEST, DESCRIBE_SHARE_GROUP_OFFSETS_RESPONSE)
-DELETE_GROUPS: Final = (DELETE_GROUPS_REQUEST, DELETE_GROUPS_RESPONSE)

@@ -7,11 +7,7 @@ most of the work.
 
 from typing import Final
 
-from schemas.wire import Array, Field, Int8, Int16, Int32, Int64, Records, String, Struct, Uuid, request, response
-
-API_KEY: Final = 1
-VERSIONS: Final = "4-18"
-FLEXIBLE: Final = "12+"
+from schemas.wire import Array, Field, Int8, Int16, Int32, Int64, Records, String, Struct, Uuid, api
 
 FETCH_PARTITION: Final = Struct(
     "FetchPartition",
@@ -50,39 +46,6 @@ REPLICA_STATE: Final = Struct(
         Field("replica_id", Int32, versions="15+", default=-1, about="Of followers."),
         Field("replica_epoch", Int64, versions="15+", default=-1, about="Of followers."),
     ),
-)
-FETCH_REQUEST: Final = request(
-    "Fetch",
-    API_KEY,
-    VERSIONS,
-    Field(
-        "cluster_id",
-        String,
-        versions="12+",
-        nullable="12+",
-        tag=0,
-        default=None,
-        ignorable=True,
-        about="Of controllers.",
-    ),
-    Field("replica_id", Int32, versions="0-14", default=-1, about="-1: not a follower."),
-    Field("replica_state", REPLICA_STATE, versions="15+", tag=1, about="Of followers."),
-    Field("max_wait_ms", Int32, about="How long the broker may wait for min_bytes."),
-    Field("min_bytes", Int32, about="Least bytes of an answer, unless the wait is over."),
-    Field("max_bytes", Int32, versions="3+", default=2**31 - 1, ignorable=True, about="Most bytes of an answer."),
-    Field(
-        "isolation_level",
-        Int8,
-        versions="4+",
-        ignorable=True,
-        about="0: up to the high watermark; 1: up to the last stable offset.",
-    ),
-    Field("session_id", Int32, versions="7+", ignorable=True, about="0: no session."),
-    Field("session_epoch", Int32, versions="7+", default=-1, ignorable=True, about="-1: no session."),
-    Field("topics", Array(FETCH_TOPIC), about="What to fetch."),
-    Field("forgotten_topics_data", Array(FORGOTTEN_TOPIC), versions="7+", about="Of sessions."),
-    Field("rack_id", String, versions="11+", ignorable=True, about="client.rack: a replica near to it may serve."),
-    flexible=FLEXIBLE,
 )
 
 EPOCH_END_OFFSET: Final = Struct(
@@ -153,23 +116,52 @@ NODE_ENDPOINT: Final = Struct(
         Field("rack", String, versions="16+", nullable="16+", default=None, about="Its rack, null for none."),
     ),
 )
-FETCH_RESPONSE: Final = response(
+FETCH: Final = api(
     "Fetch",
-    API_KEY,
-    VERSIONS,
-    Field("throttle_time_ms", Int32, versions="1+", ignorable=True, about="How long to wait, for a quota."),
-    Field("error_code", Int16, versions="7+", ignorable=True, about="Of the session."),
-    Field("session_id", Int32, versions="7+", about="0: no session."),
-    Field("responses", Array(FETCHABLE_TOPIC_RESPONSE), about="By topic."),
-    Field(
-        "node_endpoints",
-        Array(NODE_ENDPOINT),
-        versions="16+",
-        tag=0,
-        ignorable=True,
-        about="Where leaders are which moved.",
+    1,
+    "4-18",
+    (
+        Field(
+            "cluster_id",
+            String,
+            versions="12+",
+            nullable="12+",
+            tag=0,
+            default=None,
+            ignorable=True,
+            about="Of controllers.",
+        ),
+        Field("replica_id", Int32, versions="0-14", default=-1, about="-1: not a follower."),
+        Field("replica_state", REPLICA_STATE, versions="15+", tag=1, about="Of followers."),
+        Field("max_wait_ms", Int32, about="How long the broker may wait for min_bytes."),
+        Field("min_bytes", Int32, about="Least bytes of an answer, unless the wait is over."),
+        Field("max_bytes", Int32, versions="3+", default=2**31 - 1, ignorable=True, about="Most bytes of an answer."),
+        Field(
+            "isolation_level",
+            Int8,
+            versions="4+",
+            ignorable=True,
+            about="0: up to the high watermark; 1: up to the last stable offset.",
+        ),
+        Field("session_id", Int32, versions="7+", ignorable=True, about="0: no session."),
+        Field("session_epoch", Int32, versions="7+", default=-1, ignorable=True, about="-1: no session."),
+        Field("topics", Array(FETCH_TOPIC), about="What to fetch."),
+        Field("forgotten_topics_data", Array(FORGOTTEN_TOPIC), versions="7+", about="Of sessions."),
+        Field("rack_id", String, versions="11+", ignorable=True, about="client.rack: a replica near to it may serve."),
     ),
-    flexible=FLEXIBLE,
+    (
+        Field("throttle_time_ms", Int32, versions="1+", ignorable=True, about="How long to wait, for a quota."),
+        Field("error_code", Int16, versions="7+", ignorable=True, about="Of the session."),
+        Field("session_id", Int32, versions="7+", about="0: no session."),
+        Field("responses", Array(FETCHABLE_TOPIC_RESPONSE), about="By topic."),
+        Field(
+            "node_endpoints",
+            Array(NODE_ENDPOINT),
+            versions="16+",
+            tag=0,
+            ignorable=True,
+            about="Where leaders are which moved.",
+        ),
+    ),
+    flexible="12+",
 )
-
-FETCH: Final = (FETCH_REQUEST, FETCH_RESPONSE)

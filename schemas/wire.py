@@ -160,14 +160,19 @@ def embedded(name: str, versions: str, *fields: Field, prefix: Prefix = Prefix.V
     return Message(name, Role.EMBEDDED, prefix, versions, fields)
 
 
-def request(api: str, api_key: int, versions: str, *fields: Field, flexible: str = "0+") -> Message:
-    """The request of an API of the network protocol."""
-    return Message(f"{api}Request", Role.REQUEST, Prefix.NONE, versions, fields, flexible, api_key=api_key)
-
-
-def response(api: str, api_key: int, versions: str, *fields: Field, flexible: str = "0+") -> Message:
-    """The response of an API of the network protocol."""
-    return Message(f"{api}Response", Role.RESPONSE, Prefix.NONE, versions, fields, flexible, api_key=api_key)
+def api(
+    name: str,
+    api_key: int,
+    versions: str,
+    asked: tuple[Field, ...],
+    answered: tuple[Field, ...],
+    flexible: str = "0+",
+) -> tuple[Message, Message]:
+    """The request and the response of an API of the network protocol."""
+    return (
+        Message(f"{name}Request", Role.REQUEST, Prefix.NONE, versions, asked, flexible, api_key=api_key),
+        Message(f"{name}Response", Role.RESPONSE, Prefix.NONE, versions, answered, flexible, api_key=api_key),
+    )
 
 
 def version_range(text: str, highest: int) -> range:

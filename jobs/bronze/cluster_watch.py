@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 from coordinator_core.inference.configs import BROKER, GROUP, TOPIC
 from jobs.bronze.admin_snapshots import newest
 from jobs.bronze.identity import refuse_other_cluster
-from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.scanner import Scanner
 from jobs.delta.times import epoch_ms
@@ -158,12 +157,7 @@ class ClusterWatch:
         one."""
         if not rows:
             return 0
-        self._tables.warehouse.ensure(table)
-        made = pa.Table.from_pylist(
-            [{**row, "cluster_id": self._tables.cluster_id} for row in rows], schema=arrow_schema(table)
-        )
-        app_id = f"watch/{self._tables.cluster_id}"
-        committed = self._tables.warehouse.write(table, made, app_id=app_id, version=version)
+        committed = self._tables.write(table, rows, app_id=f"watch/{self._tables.cluster_id}", version=version)
         if committed.skipped:
             raise WarehouseError(
                 f"{table.full_name}: another capture of this cluster asked later than this one, or the clock went back"

@@ -19,12 +19,10 @@ from coordinator_core.coverage import subtract
 from coordinator_core.log.copies import UNKNOWN_EPOCH, Lineage, has_no_epoch
 from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.quarantine import COPIES_DIFFER, COPIES_PART
-from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import OVERWRITE
 from jobs.sources.segments import Segment
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
-from schemas.tables.declare import Table
 from schemas.tables.state import DUMP_OFFSETS, LEADER_EPOCHS, READ_FILES, REWRITES
 
 
@@ -170,7 +168,6 @@ class Copies:
             return
         rows = [
             {
-                "cluster_id": tables.cluster_id,
                 "topic": topic,
                 "partition": partition,
                 "leader_epoch": epoch,
@@ -181,7 +178,7 @@ class Copies:
             for is_checkpoint, entries in ((False, sorted(lineage.seen.items())), (True, lineage.checkpoint))
             for epoch, offset in entries
         ]
-        _overwrite(tables, LEADER_EPOCHS, rows, app_id)
+        tables.write(LEADER_EPOCHS, rows, app_id=app_id, mode=OVERWRITE)
 
     def write_dumped(self, tables: ClusterTables, app_id: str, before: "Copies") -> None:
         """Commit the offsets of dumps. This comes before bronze, as for leader epochs."""
@@ -189,7 +186,6 @@ class Copies:
             return
         rows = [
             {
-                "cluster_id": tables.cluster_id,
                 "topic": topic,
                 "partition": partition,
                 "from_offset": first,
@@ -199,18 +195,18 @@ class Copies:
             for (topic, partition), ranges in sorted(self.dumped.items())
             for first, last, source in ranges
         ]
-        _overwrite(tables, DUMP_OFFSETS, rows, app_id)
+        tables.write(DUMP_OFFSETS, rows, app_id=app_id, mode=OVERWRITE)
 
     def write_files(self, tables: ClusterTables, app_id: str, before: "Copies") -> None:
         """Commit the files read. This comes last: a file that an interrupted run read is read again."""
         if self.files == before.files:
             return
         rows = [
-            {"cluster_id": tables.cluster_id, "topic": topic, "partition": partition, **asdict(file)}
+            {"topic": topic, "partition": partition, **asdict(file)}
             for (topic, partition), files in sorted(self.files.items())
             for _, file in sorted(files.items())
         ]
-        _overwrite(tables, READ_FILES, rows, app_id)
+        tables.write(READ_FILES, rows, app_id=app_id, mode=OVERWRITE)
 
 
 def capture_application(cluster_id: str) -> str:
@@ -225,7 +221,6 @@ def write_rewrites(
     """
     rows = [
         {
-            "cluster_id": tables.cluster_id,
             "topic": topic,
             "partition": partition,
             "capture_version": capture_version,
@@ -234,10 +229,7 @@ def write_rewrites(
         }
         for (topic, partition), offset in sorted(changed.items())
     ]
-    app_id = capture_application(tables.cluster_id)
-    version = 1 + tables.warehouse.ensure_all((REWRITES,), app_id)[REWRITES.full_name]
-    table = pa.Table.from_pylist(rows, schema=arrow_schema(REWRITES))
-    tables.warehouse.write(REWRITES, table, app_id=app_id, version=version)
+    tables.write(REWRITES, rows, app_id=capture_application(tables.cluster_id))
 
 
 def last_capture(tables: ClusterTables) -> int:
@@ -266,13 +258,6 @@ class Rewrites:
     def since(self, log: LogPartition, capture_version: int) -> int | None:
         """The first offset of a log partition that a capture after `capture_version` changed; None where none did."""
         return min((offset for version, offset in self.changed.get(log, ()) if version > capture_version), default=None)
-
-
-def _overwrite(tables: ClusterTables, table: Table, rows: list[dict[str, Any]], app_id: str) -> None:
-    version = 1 + tables.warehouse.ensure_all((table,), app_id)[table.full_name]
-    made = pa.Table.from_pylist(rows, schema=arrow_schema(table))
-    of_cluster = {"cluster_id": tables.cluster_id}
-    tables.warehouse.write(table, made, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster)
 
 
 NO_REWRITES: Final = Rewrites()

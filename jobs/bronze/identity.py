@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from pyarrow import fs
 
 from coordinator_core.coverage import intersect
-from coordinator_core.log.chunk import U8, BatchColumns, BoolArray
+from coordinator_core.log.chunk import U8, BatchColumns
 from coordinator_core.log.records import decode_chunk, frame_chunk
 from coordinator_core.log.same_log import OtherLog, other_log, share_a_batch
 from coordinator_core.log_partitions import LogPartition, OffsetRange
@@ -84,8 +84,9 @@ def identities_of(sources: "Sources") -> tuple[Identity, ...]:
     for identity, place in _all_of(sources.segments, sources.live):
         first, first_place = found.setdefault(identity.subject, (identity, place))
         if first.id != identity.id:
+            what = "the cluster id" if first.kind == CLUSTER else f"the id of topic {first.topic}"
             raise SourceError(
-                f"{place} and {first_place} are not of one log: {_what(first)} is {identity.id} in the one "
+                f"{place} and {first_place} are not of one log: {what} is {identity.id} in the one "
                 f"and {first.id} in the other. Capture them with a --cluster-id each, in two runs"
             )
     return tuple(identity for identity, _ in found.values())
@@ -174,12 +175,10 @@ def keep_identities(tables: ClusterTables, identities: Iterable[Identity], seen_
     kept = {(row["kind"], row["topic"]) for row in tables.read(IDENTITIES, ["kind", "topic"]).to_pylist()}
     new = tuple(identity for identity in identities if identity.subject not in kept)
     if new:
-        tables.warehouse.ensure(IDENTITIES)
-        rows = [{**it._asdict(), "cluster_id": tables.cluster_id, "seen_at": seen_at} for it in new]
+        rows = [{**it._asdict(), "seen_at": seen_at} for it in new]
         application = f"groupledger/identity/{tables.cluster_id}"
         version = max(epoch_ms(seen_at), tables.warehouse.last_version(IDENTITIES, application) + 1)
-        made = pa.Table.from_pylist(rows, schema=arrow_schema(IDENTITIES))
-        tables.warehouse.write(IDENTITIES, made, app_id=application, version=version)
+        tables.write(IDENTITIES, rows, app_id=application, version=version)
     return new
 
 
@@ -243,10 +242,6 @@ def _all_of(segments: Iterable[PartitionLog], live: "Iterable[BrokerLog]") -> It
             yield Identity(TOPIC, topic, topic_id, source), f"{source.rstrip('/')}{folder}"
 
 
-def _what(identity: Identity) -> str:
-    return "the cluster id" if identity.kind == CLUSTER else f"the id of topic {identity.topic}"
-
-
 def _other_records(log: "PartitionLog | DumpLog", found: OtherLog, other: str) -> str:
     def observed(epoch: int | None, at_ms: int) -> str:
         of_epoch = "" if epoch is None else f" of leader epoch {epoch}"
@@ -277,16 +272,11 @@ def _other_than_bronze(
             return None
         rows = _bronze_rows(files, first, last, (*HEADER_COLUMNS, "batch"))
         bytes_of = b"".join(rows["batch"].to_pylist())
-        has_epoch = _has_epoch(rows)
+        # a batch that a dump printed may have other bytes than the leader wrote
+        is_written = pc.and_(pc.is_valid(rows["leader_epoch"]), pc.not_equal(rows["source_kind"], DUMP))
+        has_epoch = is_written.to_numpy(zero_copy_only=False)
         return other_log(decode_chunk(bytes_of), decode_chunk(_bytes(data, batches, shared)), known_has_epoch=has_epoch)
     return None
-
-
-def _has_epoch(rows: pa.Table) -> BoolArray:
-    """Which batches of bronze are as a leader wrote them? Batches that a dump printed may have other bytes."""
-    is_written = pc.and_(pc.is_valid(rows["leader_epoch"]), pc.not_equal(rows["source_kind"], DUMP))
-    has_epoch: BoolArray = is_written.to_numpy(zero_copy_only=False)
-    return has_epoch
 
 
 def refuse_other_dumps(warehouse: Warehouse, bronze: "Bronze", sources: "Sources") -> None:

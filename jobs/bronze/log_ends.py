@@ -16,12 +16,9 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
-
 from coordinator_core.log_partitions import LogPartition
 from jobs.bronze.partition_counts import SETTING, KnownCount, known_counts
 from jobs.console.output import time_text
-from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import OVERWRITE
@@ -163,7 +160,6 @@ def keep_log_partitions(
     `copied_at`: when the log partitions in `copied` were copied, if the user gives it; they are complete up to then.
     `said`: partition counts that the user gives. Nothing is written where nothing is new.
     """
-    of_cluster: dict[str, Any] = {"cluster_id": tables.cluster_id}
     old = {(row["topic"], row["partition"]): row for row in tables.read(LOG_PARTITIONS).to_pylist()}
     new = dict(old)
     live_places = {(it.topic, it.partition): seen_at for it in live}
@@ -176,7 +172,7 @@ def keep_log_partitions(
         live_counts[topic] = live_counts.get(topic, 0) + 1
     for place in dict.fromkeys((*((it.topic, it.partition) for it in found), *read_until)):
         row = new.get(place) or {
-            **of_cluster,
+            "cluster_id": tables.cluster_id,
             "topic": place[0],
             "partition": place[1],
             "first_seen_at": seen_at,
@@ -191,13 +187,8 @@ def keep_log_partitions(
         new[place] = row | {"partition_count": max((it for it in counts if it is not None), default=None)}
     if new == old:
         return
-    tables.warehouse.ensure(LOG_PARTITIONS)
-    application = f"log_partitions/{tables.cluster_id}"
-    rows = pa.Table.from_pylist([new[place] for place in sorted(new)], schema=arrow_schema(LOG_PARTITIONS))
-    version = tables.warehouse.last_version(LOG_PARTITIONS, application) + 1
-    tables.warehouse.write(
-        LOG_PARTITIONS, rows, app_id=application, version=version, mode=OVERWRITE, replace=of_cluster
-    )
+    rows = [new[place] for place in sorted(new)]
+    tables.write(LOG_PARTITIONS, rows, app_id=f"log_partitions/{tables.cluster_id}", mode=OVERWRITE)
 
 
 def require_copied_behind_records(tables: ClusterTables, copied: Iterable[LogPlace], copied_at_ms: int) -> None:

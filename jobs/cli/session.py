@@ -72,17 +72,10 @@ def load_modules(module: str | None) -> None:
 def start_run(job: str, settings: Settings, *, meanwhile: str | None = None, has_metrics: bool = True) -> "RunContext":
     """Open the session of a job. Returns the context of its run, which starts now."""
     session, warehouse, steps = open_session(job, settings, meanwhile=meanwhile)
+    from jobs.delta.cluster_tables import ClusterTables
     from jobs.operations.metrics import Metrics
     from jobs.operations.run_context import RunContext
 
     run = Run.start()
-    metrics = Metrics(
-        warehouse,
-        cluster_id=settings.cluster_id,
-        run_id=run.run_id,
-        clock=lambda: datetime.now(UTC),
-        textfile=settings.metrics_textfile,
-        groups_max=settings.metrics_groups,
-        say=steps.say,
-    )
+    metrics = Metrics.of_run(ClusterTables(warehouse, settings.cluster_id), settings, run.run_id, steps.say)
     return RunContext(session, warehouse, settings, run.run_id, run.started_at, steps, metrics if has_metrics else None)

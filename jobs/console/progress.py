@@ -21,17 +21,14 @@ TELLING_SECONDS: Final = 2.0
 """Before this time, rates and remaining time are too uncertain to be shown."""
 
 
-def stderr_console() -> Console:
-    """The console for progress: as wide as the terminal, else wide enough for any table."""
-    return Console(stderr=True, highlight=False, emoji=False, width=None if sys.stderr.isatty() else 160)
-
-
 class Steps:
     """Prints the steps of a job: a live line on a terminal, else one plain line each."""
 
     def __init__(self, session: SparkSession | None = None, console: Console | None = None) -> None:
         self._session = session
-        self._console = console or stderr_console()
+        # without a terminal, wide enough for any table
+        width = None if sys.stderr.isatty() else 160
+        self._console = console or Console(stderr=True, highlight=False, emoji=False, width=width)
         self.facts: dict[str, Any] = {}
         """What was printed, for other programs: plain values with stable names."""
 

@@ -1,13 +1,14 @@
 """One cluster's rows in the tables of a warehouse: what nearly every query is about."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import pyarrow as pa
 
+from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.table_files import TableFile
-from jobs.delta.warehouse import Warehouse
+from jobs.delta.warehouse import APPEND, OVERWRITE, Committed, Warehouse
 from jobs.settings import place_words
 from schemas.tables.declare import Table
 
@@ -29,6 +30,25 @@ class ClusterTables:
         """The files of the cluster's rows in a version (None: the newest)."""
         files = self.warehouse.files(table, version)
         return tuple(file for file in files if file.partition_values["cluster_id"] == self.cluster_id)
+
+    def write(
+        self,
+        table: Table,
+        rows: Iterable[Mapping[str, Any]],
+        *,
+        app_id: str,
+        version: int | None = None,
+        mode: str = APPEND,
+    ) -> Committed:
+        """Write small results of the driver: rows, to which the cluster's id is added. The mode OVERWRITE replaces the
+        cluster's rows. `version`: by default the one after the application's last."""
+        last_version = self.warehouse.ensure_all((table,), app_id)[table.full_name]
+        made = pa.Table.from_pylist(
+            [{**row, "cluster_id": self.cluster_id} for row in rows], schema=arrow_schema(table)
+        )
+        replace = {"cluster_id": self.cluster_id} if mode == OVERWRITE else None
+        number = last_version + 1 if version is None else version
+        return self.warehouse.write(table, made, app_id=app_id, version=number, mode=mode, replace=replace)
 
     @property
     def place_words(self) -> str:

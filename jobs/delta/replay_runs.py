@@ -17,7 +17,6 @@ from typing import Any, Final, Self
 import pyarrow as pa
 
 from coordinator_core.history.checkpoint import STATE_FORMAT
-from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.silver_format import SILVER_FORMAT
 from jobs.delta.table_files import TableFile
@@ -48,11 +47,6 @@ class Start:
     def is_repeatable(self) -> bool:
         """True: this version of the project would write the same."""
         return (self.silver_format, self.state_format) == (SILVER_FORMAT, STATE_FORMAT)
-
-    def table(self, cluster_id: str) -> pa.Table:
-        """Its row in state.replay_starts."""
-        row = dataclasses.asdict(self) | {"cluster_id": cluster_id}
-        return pa.Table.from_pylist([row], schema=arrow_schema(REPLAY_STARTS))
 
 
 class PinnedTables:

@@ -20,14 +20,12 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, Final
 
-import pyarrow as pa
 from pyspark.sql import SparkSession
 
 from coordinator_core.errors import CoreError
 from coordinator_core.inference.log_anomalies import LogAnomalyRow, not_replayed
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.lookup import SharePartitionKey
-from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.locks import only_one
 from jobs.delta.other_writers import later_writes
@@ -92,7 +90,6 @@ class _Audit:
     def start(self) -> dict[str, Any]:
         """Columns that the audit's rows in state.audit_starts and state.audits share."""
         return {
-            "cluster_id": self.snapshot.basis.tables.cluster_id,
             "audit_version": self.version,
             "run_id": self.run_id,
             "started_at": self.started_at,
@@ -130,7 +127,8 @@ def audit(
         version = 1 + max(versions.values())
         this = _Audit(Snapshot.load(basis), app_id, version, run_id, started_at)
         plan = make_plan(this.snapshot, rebuild=rebuild)
-        _start(warehouse, this)
+        if basis.tables.write(AUDIT_STARTS, [this.start], app_id=app_id, version=version).skipped:
+            raise WarehouseError(f"another audit of cluster {cluster_id!r} began at the same time: run this one again")
         work = _work(warehouse, this.snapshot, plan)
         plan, done = _infer(session, this.snapshot, plan, work, cut)
         return _commit(warehouse, this, plan, work, done)
@@ -142,13 +140,6 @@ def is_audited(tables: ClusterTables, inference: InferenceSettings) -> bool:
     Raises WarehouseError where silver is of another version.
     """
     return Basis.load(tables, inference).is_audited
-
-
-def _start(warehouse: Warehouse, this: _Audit) -> None:
-    row = _one_row(AUDIT_STARTS, this.start)
-    if warehouse.write(AUDIT_STARTS, row, app_id=this.app_id, version=this.version).skipped:
-        cluster_id = this.snapshot.basis.tables.cluster_id
-        raise WarehouseError(f"another audit of cluster {cluster_id!r} began at the same time: run this one again")
 
 
 def _work(warehouse: Warehouse, snapshot: Snapshot, plan: AuditPlan) -> AuditWork:
@@ -245,7 +236,7 @@ def _commit(
         "table_versions": list(table_versions.items()),
         "foreign_versions": list(foreign_versions.items()),
     }
-    warehouse.write(AUDITS, _one_row(AUDITS, row), app_id=app_id, version=version)
+    basis.tables.write(AUDITS, [row], app_id=app_id, version=version)
     other = other_version(newest.settings.get("format", 0), basis.settings["format"]) if newest.is_known else None
     return AuditSummary(row_counts, skipped=False, replaced_version=other)
 
@@ -285,10 +276,6 @@ def _not_replayed(failure: ReplayFailure) -> LogAnomalyRow:
 
 def audit_application(cluster_id: str) -> str:
     return f"groupledger/audit/{cluster_id}"
-
-
-def _one_row(table: Table, row: Mapping[str, Any]) -> pa.Table:
-    return pa.Table.from_pylist([dict(row)], schema=arrow_schema(table))
 
 
 def audit_logs(work: AuditWork) -> AuditDone:

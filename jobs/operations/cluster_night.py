@@ -1,6 +1,6 @@
 """The nightly of one cluster in a list, in its own process (`jobs.operations.clusters`)."""
 
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import cache
 from io import StringIO
 from time import perf_counter
@@ -12,6 +12,7 @@ from rich.table import Table as RichTable
 
 from jobs.console.output import printable
 from jobs.console.progress import Steps
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, WarehouseError, is_no_space, no_space_text
 from jobs.exit_codes import FAILED
@@ -50,15 +51,7 @@ def night_of(settings: Settings, run_id: str, started_at: datetime) -> ClusterNi
     error = ""
     try:
         warehouse = _warehouse(settings.warehouse, settings.codec, tuple(settings.codecs.items()))
-        metrics = Metrics(
-            warehouse,
-            cluster_id=settings.cluster_id,
-            run_id=run_id,
-            clock=lambda: datetime.now(UTC),
-            textfile=settings.metrics_textfile,
-            groups_max=settings.metrics_groups,
-            say=steps.say,
-        )
+        metrics = Metrics.of_run(ClusterTables(warehouse, settings.cluster_id), settings, run_id, steps.say)
         with few_cycles():
             code = run_nightly(RunContext(in_driver(), warehouse, settings, run_id, started_at, steps, metrics))
     except Exception as raised:

@@ -10,19 +10,16 @@ import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 from urllib.parse import quote
 
-import pyarrow as pa
-
 from coordinator_core.ledger import LedgerCounts
-from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.exit_codes import FAILED
+from jobs.settings import Settings
 from schemas.tables.state import RUN_METRICS
 
 ATTEMPTS: Final = 3
@@ -96,22 +93,32 @@ class Metrics:
 
     def __init__(
         self,
-        warehouse: Warehouse,
+        tables: ClusterTables,
         *,
-        cluster_id: str,
         run_id: str,
         clock: Callable[[], datetime],
         textfile: str = "",
         groups_max: int = 0,
         say: Callable[[str], None] = lambda _: None,
     ) -> None:
-        self._warehouse = warehouse
-        self._cluster_id = cluster_id
+        self._tables = tables
         self._run_id = run_id
         self._clock = clock
         self._textfile = Path(textfile) if textfile else None
         self._groups_max = groups_max
         self._say = say
+
+    @classmethod
+    def of_run(cls, tables: ClusterTables, settings: Settings, run_id: str, say: Callable[[str], None]) -> Self:
+        """As the settings say."""
+        return cls(
+            tables,
+            run_id=run_id,
+            clock=lambda: datetime.now(UTC),
+            textfile=settings.metrics_textfile,
+            groups_max=settings.metrics_groups,
+            say=say,
+        )
 
     @contextmanager
     def job(self, name: str) -> Iterator[JobRun]:
@@ -142,9 +149,9 @@ class Metrics:
         from prometheus_client import CollectorRegistry, Gauge, write_to_textfile  # noqa: PLC0415  (most write none)
 
         assert self._textfile is not None
-        path = textfile_of(self._textfile, self._cluster_id, name)
+        path = textfile_of(self._textfile, self._tables.cluster_id, name)
         without_cluster = self._textfile.with_name(f"{self._textfile.stem}.{name}{self._textfile.suffix or '.prom'}")
-        label = f'cluster_id="{self._cluster_id}"'
+        label = f'cluster_id="{self._tables.cluster_id}"'
 
         def write() -> None:
             registry = CollectorRegistry()
@@ -168,7 +175,6 @@ class Metrics:
 
     def _append(self, name: str, run: JobRun, started_at: datetime, ended_at: datetime) -> None:
         row: dict[str, Any] = {
-            "cluster_id": self._cluster_id,
             "run_id": self._run_id,
             "job": name,
             "started_at": started_at,
@@ -179,12 +185,10 @@ class Metrics:
             "ledger": [] if run.ledger is None else list(ledger_counts(run.ledger).items()),
             "lag_records": [(topic, records) for topic, (records, _) in run.lag.items()],
         }
-        table = pa.Table.from_pylist([row], schema=arrow_schema(RUN_METRICS))
-        app_id = f"groupledger/metrics/{self._cluster_id}"
+        app_id = f"groupledger/metrics/{self._tables.cluster_id}"
         for left in reversed(range(ATTEMPTS)):
-            version = 1 + self._warehouse.last_version(RUN_METRICS, app_id)
             try:
-                if not self._warehouse.write(RUN_METRICS, table, app_id=app_id, version=version).skipped:
+                if not self._tables.write(RUN_METRICS, [row], app_id=app_id).skipped:
                     return
             except WarehouseError:
                 if not left:
@@ -205,7 +209,7 @@ class Metrics:
             LAG_RECORDS: {topic: records for topic, (records, _) in run.lag.items()},
             LAG_SECONDS: {topic: seconds for topic, (_, seconds) in run.lag.items()},
         }
-        labels = {"cluster_id": self._cluster_id, "job": name}
+        labels = {"cluster_id": self._tables.cluster_id, "job": name}
         found: list[tuple[str, str, float | None, dict[str, str]]] = [
             *((metric, about, of_run[metric], labels) for metric, about in OF_RUN.items()),
             *((metric, about, getattr(run, metric), labels) for metric, about in COUNTS.items()),
@@ -219,15 +223,12 @@ class Metrics:
         from jobs.operations import group_metrics  # noqa: PLC0415
         from jobs.queries.group_verdicts import group_verdicts, newest_record_ms  # noqa: PLC0415
 
-        verdicts = group_verdicts(ClusterTables(self._warehouse, self._cluster_id))
-        newest_ms = newest_record_ms(ClusterTables(self._warehouse, self._cluster_id))
-        for metric, value, labels in group_metrics.samples(verdicts, newest_ms, self._groups_max):
-            yield metric, group_metrics.GAUGES[metric], value, {"cluster_id": self._cluster_id, **labels}
+        found = group_verdicts(self._tables), newest_record_ms(self._tables)
+        for metric, value, labels in group_metrics.samples(*found, self._groups_max):
+            yield metric, group_metrics.GAUGES[metric], value, {"cluster_id": self._tables.cluster_id, **labels}
 
     def _last_success(self, name: str) -> datetime | None:
-        rows = self._warehouse.read(
-            RUN_METRICS, ["ended_at", "exit_code"], where={"cluster_id": self._cluster_id, "job": name}
-        ).to_pylist()
+        rows = self._tables.read(RUN_METRICS, ["ended_at", "exit_code"], job=name).to_pylist()
         return max((row["ended_at"] for row in rows if row["exit_code"] != FAILED), default=None)
 
 

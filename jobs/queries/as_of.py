@@ -453,11 +453,6 @@ class SilverAt:
         begins, ends = pc.field("from_log_offset"), pc.field("to_log_offset")
         return self._at_places(holds, lambda end: (begins < end) & (ends.is_null() | (ends >= end)))
 
-    def _is_later(self, event: Any) -> Any:
-        """Did an event come after the time? `event`: its log offset."""
-        is_later = pc.field("at") > timestamp_scalar(self.at_ms or 0)
-        return self._at_places(is_later, lambda end: event >= end)
-
     def _at_places(self, by_time: Any, by_log_end: Callable[[int], Any]) -> Any:
         """A condition on rows of groups: by timestamp, or by log offset where timestamps do not decide."""
         ends = {number: end for (topic, number), end in self._log_ends.items() if topic == GROUPS_LOG}
@@ -493,7 +488,9 @@ class SilverAt:
         if self.at_ms is not None:
             # rows of a group without later events are still right
             is_telling = pc.field("event_type").isin(pa.array(TELLING))
-            later = self.scan(GROUP_EVENTS, ("group_id",), is_telling, self._is_later(pc.field("log_offset")))
+            is_later = pc.field("at") > timestamp_scalar(self.at_ms)
+            is_later = self._at_places(is_later, lambda end: pc.field("log_offset") >= end)
+            later = self.scan(GROUP_EVENTS, ("group_id",), is_telling, is_later)
             is_changed = pc.field("group_id").isin(pc.unique(later["group_id"]))
             rows = dicts_of(self.scan(GROUP_EVENTS, PAST_COLUMNS, is_telling, is_changed))
             events = by_group(row for row in rows if row["log_partition"] == groups.get(row["group_id"]))

@@ -187,7 +187,8 @@ def completeness(
     if log == SHARES_LOG:
         found += _begun_midway(tables, span, group_ids)
     begins = time_text(span.from_ms) or "its beginning"
-    those = f"{log} ({counted(len(ends.ends), 'log partition')}) from {begins} to {_end_text(ends, span)}"
+    until = time_text(span.to_ms) or time_text(ends.proven_ms) or "its end as it was read"
+    those = f"{log} ({counted(len(ends.ends), 'log partition')}) from {begins} to {until}"
     if not found:
         remarks = *_remarks(ends, span), *_step_lines(steps, span)
         return Completeness(True, (f"COMPLETE: every record of {those} was read", *remarks))
@@ -236,12 +237,6 @@ def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
             yield f"nothing is known of {name} after its last record that was read, of {time_text(end.bound_ms)}"
     if len(not_read) > HOLES_LISTED_MAX:
         yield f"nor of {counted(len(not_read) - HOLES_LISTED_MAX, 'log partition')} more"
-
-
-def _end_text(ends: LogEnds, span: Span) -> str:
-    if span.to_ms is not None:
-        return time_text(span.to_ms) or ""
-    return time_text(ends.proven_ms) or "its end as it was read"
 
 
 def _remarks(ends: LogEnds, span: Span) -> Iterator[str]:

@@ -136,16 +136,12 @@ class Findings:
     """The last foreign write to each table."""
 
     @property
-    def busy_group_count(self) -> int:
-        """Groups with more than `MANY_REBALANCES` rebalances on one day."""
-        return sum(count > MANY_REBALANCES for count in self.rebalances_on_worst_day.values())
-
-    @property
     def headline(self) -> str:
         """A summary in one line."""
+        busy = [count for count in self.rebalances_on_worst_day.values() if count > MANY_REBALANCES]
         parts = [
             _counted(len(self.storm_rebalances_by_group), "group", "in rebalance storms"),
-            _counted(self.busy_group_count, "group", f"rebalanced more than {MANY_REBALANCES} times on one day"),
+            _counted(len(busy), "group", f"rebalanced more than {MANY_REBALANCES} times on one day"),
             self._thrown_out(),
             _counted(self.given_up_count, "record", "given up", verb=True),
             _counted(sum(self.odd_commits.values()), "commit anomaly", "", plural="commit anomalies"),

@@ -9,7 +9,7 @@ over rows of gold.
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -199,7 +199,8 @@ def _add(seen: Mapping[str, Seen], name: str, rows: pa.Table, amounts: pa.Chunke
 def _add_stalls(seen: Mapping[str, Seen], tables: ClusterTables, gold: WholeAudit) -> None:
     """Add partitions whose newest anomaly is a stall, whose offset has not moved since, and that no later sample
     shows to be consumed to their end."""
-    stalled = list(_last_is_a_stall(gold))
+    lasts = _newest_rows(gold.read(COMMIT_ANOMALIES, ANOMALY_COLUMNS))
+    stalled = lasts.filter(pc.equal(lasts["kind"], STALLED)).to_pylist()
     if not stalled:
         return
     silver = SilverAt(tables, group_ids={row["group_id"] for row in stalled})
@@ -214,12 +215,6 @@ def _add_stalls(seen: Mapping[str, Seen], tables: ClusterTables, gold: WholeAudi
             continue
         of_group.counts[REPEATED] += 1
         of_group.firsts[REPEATED] = min(at_ms, of_group.firsts.get(REPEATED, at_ms))
-
-
-def _last_is_a_stall(gold: WholeAudit) -> Iterator[dict[str, Any]]:
-    """The newest anomaly of each group and partition, where it is a stall."""
-    lasts = _newest_rows(gold.read(COMMIT_ANOMALIES, ANOMALY_COLUMNS))
-    yield from lasts.filter(pc.equal(lasts["kind"], STALLED)).to_pylist()
 
 
 def _newest_lags(gold: WholeAudit) -> Mapping[str, int]:

@@ -93,7 +93,9 @@ def render(page: Page, facts: Mapping[str, Any], snapshot: Markup) -> str:
     """
     everything = [*page.pictures, *(picture for section in page.sections for picture in section.pictures)]
     script, (library, packed_library, ids) = asset("report.js"), _plotly()
-    style = asset("report.css") + _heights(everything)
+    # style attributes are forbidden
+    heights = sorted({picture.height for picture in everything})
+    style = asset("report.css") + "".join(f".h{height} {{ height: {height}px; }}\n" for height in heights)
     anchors = {section.group_id: section.anchor for section in page.sections}
     return (
         environment()
@@ -110,12 +112,6 @@ def render(page: Page, facts: Mapping[str, Any], snapshot: Markup) -> str:
             snapshot=snapshot,
         )
     )
-
-
-def _heights(pictures: Sequence[Picture]) -> str:
-    """CSS rules for the heights of pictures, since style attributes are forbidden."""
-    heights = sorted({picture.height for picture in pictures})
-    return "".join(f".h{height} {{ height: {height}px; }}\n" for height in heights)
 
 
 def packed(value: Any) -> Markup:

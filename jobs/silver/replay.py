@@ -202,7 +202,7 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
         _refuse_to_forget(job.tables, plan)
     version = 1 + max(versions.values())
     start = Start(version, run_id, started_at, bronze_version, *observed, is_rebuild, capture_version=capture_version)
-    if warehouse.write(REPLAY_STARTS, start.table(cluster_id), app_id=job.app_id, version=version).skipped:
+    if job.tables.write(REPLAY_STARTS, [dataclasses.asdict(start)], app_id=job.app_id, version=version).skipped:
         raise WarehouseError(f"another replay of cluster {cluster_id!r} began at the same time: run this one again")
     return dataclasses.replace(_run(job, start, whole, plan), replaced_version=other)
 

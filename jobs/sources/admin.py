@@ -268,7 +268,10 @@ class Admin:
             response = self._broker.send(question.request(part), node_id)
         except BrokerError as error:
             if error.code == UNREAD_ANSWER:
-                return self._ask_each(question, part, node_id, str(error))
+                # perhaps only one item causes that
+                if len(part) == 1:
+                    return {part[0]: replace(UNREADABLE, detail=str(error))}
+                return {item: answer for it in part for item, answer in self._ask(question, [it], node_id).items()}
             if error.code != OLD_BROKER:
                 raise
             if question.older is None:
@@ -285,14 +288,6 @@ class Admin:
             if isinstance(answered.get(item, UNANSWERED), Refusal):
                 answered[item] = answer
         return {item: answered.get(item, UNANSWERED) for item in part}
-
-    def _ask_each(
-        self, question: "Question[Item, Answer]", part: Sequence[Item], node_id: int, why: str
-    ) -> dict[Item, Answer | Refusal]:
-        """Ask about each item alone, after a response that cannot be decoded: perhaps only one item causes that."""
-        if len(part) == 1:
-            return {part[0]: replace(UNREADABLE, detail=why)}
-        return {item: answer for it in part for item, answer in self._ask(question, [it], node_id).items()}
 
     def _partition_count(self, topic: str) -> int:
         found = self._broker.topics([topic])

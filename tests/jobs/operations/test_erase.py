@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Iterator
+from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -14,6 +15,7 @@ from pyspark.sql import SparkSession
 from coordinator_core.log.batch import verify_crc
 from coordinator_core.log.compression import decompress
 from coordinator_core.log.redact import HEADER_BYTES, pseudonym
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import Start
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SettingsError, WarehouseError
@@ -139,7 +141,7 @@ def test_wrong_words_are_refused() -> None:
 def test_not_after_a_replay_that_broke_off(warehouse: Warehouse, no_spark: SparkSession) -> None:
     """What it is repeated with must stay as it is until it is."""
     start = Start(1, "r", STARTED_AT, 0, -1, -1, False)
-    warehouse.write(REPLAY_STARTS, start.table(CLUSTER), app_id="a", version=1)
+    ClusterTables(warehouse, CLUSTER).write(REPLAY_STARTS, [asdict(start)], app_id="a", version=1)
     with pytest.raises(WarehouseError, match="was interrupted"):
         erase(no_spark, warehouse, ids=[CLIENT], new_key=KEY, at=AT)
 

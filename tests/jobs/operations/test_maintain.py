@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from dataclasses import replace
+from dataclasses import asdict, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -228,7 +228,7 @@ def test_versions_that_readers_are_pinned_at_are_kept(warehouse: Warehouse) -> N
     warehouse.write(OFFSET_COMMITS, commits(1), app_id="a", version=2)
     assert pinned_versions(warehouse, ["c"]) == {}, "the newest version is as the last run left it"
     start = Start(2, "r2", STARTED_AT, 0, -1, -1, False)
-    warehouse.write(REPLAY_STARTS, start.table("c"), app_id="a", version=2)
+    ClusterTables(warehouse, "c").write(REPLAY_STARTS, [asdict(start)], app_id="a", version=2)
     assert pinned_versions(warehouse, ["c"]) == {
         OFFSET_COMMITS.full_name: frozenset({0}),
         RECORD_BATCHES.full_name: frozenset({0}),

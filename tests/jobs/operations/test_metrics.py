@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
 from coordinator_core.ledger import LedgerCounts
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.operations.group_metrics import GAUGES
@@ -46,7 +47,7 @@ METRICS = {PREFIX + name for name in (*OF_RUN, *COUNTS, *LABELLED, *GAUGES)}
 def metrics(warehouse: Warehouse, clock: Clock, said: list[str] | None = None, textfile: str = "") -> Metrics:
     """Of one run of cluster c."""
     lines = [] if said is None else said
-    return Metrics(warehouse, cluster_id="c", run_id="r", clock=clock, textfile=textfile, say=lines.append)
+    return Metrics(ClusterTables(warehouse, "c"), run_id="r", clock=clock, textfile=textfile, say=lines.append)
 
 
 def filled(run: JobRun) -> None:
@@ -162,9 +163,7 @@ def test_alert_rules_are_prometheus_own(tmp_path: Path) -> None:
     assert done.returncode == 0 and "7 rules found" in done.stdout, done.stdout + done.stderr
     ledger = Ledger(tmp_path / "warehouse")
     ledger.night(RECORDINGS / "full-a" / "logs")
-    of_run = Metrics(
-        ledger.warehouse, cluster_id=CLUSTER_ID, run_id="r", clock=Clock(), textfile=f"{tmp_path}/g.prom", groups_max=9
-    )
+    of_run = Metrics(ledger.tables, run_id="r", clock=Clock(), textfile=f"{tmp_path}/g.prom", groups_max=9)
     with of_run.job("replay") as run:
         filled(run)
     of_run.expose_groups()
@@ -179,14 +178,7 @@ def test_alert_rules_are_prometheus_own(tmp_path: Path) -> None:
 
 def groups_file(ledger: Ledger, textfile: Path, groups_max: int) -> list[Sample]:
     """What the textfile of groups says."""
-    of_run = Metrics(
-        ledger.warehouse,
-        cluster_id=CLUSTER_ID,
-        run_id="r",
-        clock=Clock(),
-        textfile=str(textfile),
-        groups_max=groups_max,
-    )
+    of_run = Metrics(ledger.tables, run_id="r", clock=Clock(), textfile=str(textfile), groups_max=groups_max)
     of_run.expose_groups()
     text = textfile_of(textfile, CLUSTER_ID, "groups").read_text()
     return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
@@ -230,7 +222,7 @@ def test_clusters_of_one_machine_have_files_of_their_own(warehouse: Warehouse, t
     other.write_text('groupledger_run_exit_code{cluster_id="d",job="audit"} 0\n')
     names = ("c", "../d", "e" * 300, "e" * 299)
     for name in names:
-        of_run = Metrics(warehouse, cluster_id=name, run_id="r", clock=Clock(), textfile=str(textfile))
+        of_run = Metrics(ClusterTables(warehouse, name), run_id="r", clock=Clock(), textfile=str(textfile))
         for job in ("replay", "audit"):
             with of_run.job(job):
                 pass

@@ -18,10 +18,11 @@ from jobs.settings import load_settings
 from jobs.sources.admin import Admin
 from jobs.sources.admin_answers import GroupDescription, TopologyStatus
 from jobs.sources.broker import OLD_BROKER, Broker
-from schemas.admin_protocol import STREAMS_GROUP_DESCRIBE_REQUEST, STREAMS_GROUP_DESCRIBE_RESPONSE
+from schemas.admin_protocol import STREAMS_GROUP_DESCRIBE
 from tests.conftest import PROJECT_ROOT
 from tests.jobs.sources.test_admin import FakeBroker
 
+STREAMS_GROUP_DESCRIBE_REQUEST, STREAMS_GROUP_DESCRIBE_RESPONSE = STREAMS_GROUP_DESCRIBE
 VECTOR: Final = json.loads((PROJECT_ROOT / "tests/data/kafka-4.4/topology-description.json").read_text())
 """A topology with nodes of every kind and a global store; one that is not stored; one that the plugin fails to give."""
 REQUEST, RESPONSE, TEXT = bytes.fromhex(VECTOR["request"]), bytes.fromhex(VECTOR["response"]), VECTOR["text"]

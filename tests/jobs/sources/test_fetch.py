@@ -12,7 +12,7 @@ from kafka.protocol.consumer import FetchRequest, FetchResponse
 
 from coordinator_core.codec import decode, encode, make
 from jobs.sources.fetch import LogRange, answered_partitions, fetch_request, frame_answer
-from schemas.fetch_protocol import FETCH_REQUEST, FETCH_RESPONSE
+from schemas.fetch_protocol import FETCH
 from tests.jobs.builders import batch, damaged
 
 FAR = 5 * 2**31
@@ -129,7 +129,7 @@ def test_the_response_is_kafkas(version: int) -> None:
     )
     topic = topic_of(topic="a", topic_id=UUID(int=7), partitions=[partition])
     data = FetchResponse(throttle_time_ms=6, error_code=0, session_id=0, responses=[topic]).encode(version=version)
-    answer = decode(FETCH_RESPONSE, memoryview(data), version)
+    answer = decode(FETCH[1], memoryview(data), version)
     assert answer.throttle_time_ms == 6
     found = answered_partitions(answer, RANGES)["a", 2]
     assert isinstance(found.records, memoryview)
@@ -140,5 +140,6 @@ def test_the_response_is_kafkas(version: int) -> None:
 def test_declared_versions_round_trip() -> None:
     """A request with nothing but defaults is the same after its bytes, in every version."""
     for version in range(4, 19):
-        fields = make(FETCH_REQUEST)
-        assert decode(FETCH_REQUEST, encode(FETCH_REQUEST, fields, version), version) == fields
+        request, _ = FETCH
+        fields = make(request)
+        assert decode(request, encode(request, fields, version), version) == fields
