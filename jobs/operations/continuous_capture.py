@@ -219,7 +219,7 @@ class ContinuousCapture:
         settings, address = self._settings, self._address
         self._failure = None
         with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
-            logs = list_broker_logs(broker, address, settings.topics)
+            logs = list_broker_logs(broker, settings.topics)
         bronze = self._bronze = Bronze.load(self._tables)
         identities = check_sources(self._warehouse, bronze, Sources(live=logs))
         ids = first_topic_ids(self._tables)
@@ -477,7 +477,7 @@ class _Watcher:
             return
         asked_at = of._new_run().captured_at
         try:
-            logs = list_broker_logs(self._connected(), of._address, of._settings.topics)
+            logs = list_broker_logs(self._connected(), of._settings.topics)
         except JobError as error:
             self.close()
             of._steps.say(f"captured: {done}; how far behind is not known: {error}")

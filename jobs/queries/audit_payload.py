@@ -9,6 +9,7 @@ import json
 import sys
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import Any, Final, NamedTuple, TextIO
 
 import pyarrow.compute as pc
@@ -94,9 +95,6 @@ def run_payload(
     log = SOURCES[Listing.ARCHIVED].log
     require_in_log(tables, log, span.from_ms, span.to_ms, group_ids)
     refuse_folders_of_other_clusters(tables, sources)
-    if cluster is not None:
-        with Broker.connect(cluster, timeout_ms=timeout_ms) as broker:
-            refuse_other_cluster(tables, broker)
     rows = _archived(tables, span, group_ids)
     ever = rows if span == Span() else _archived(tables, Span(), group_ids)
     if without_copy:
@@ -104,9 +102,12 @@ def run_payload(
     ranges = [
         RecordRange(row["topic"] or "", row["partition"], row["first_offset"], row["last_offset"]) for row in rows
     ]
-    payloads = read_payloads(sources, ranges, cluster=cluster, timeout_ms=timeout_ms, with_values=with_values)
     topics = dead_letter_topics or _configured_topics(tables)
-    letters = read_dead_letters(sources, topics, cluster=cluster, timeout_ms=timeout_ms) if topics else None
+    with nullcontext() if cluster is None else Broker.connect(cluster, timeout_ms=timeout_ms) as broker:
+        if broker is not None:
+            refuse_other_cluster(tables, broker)
+        payloads = read_payloads(sources, ranges, broker=broker, with_values=with_values)
+        letters = read_dead_letters(sources, topics, broker=broker) if topics else None
     complete = completeness(tables, log, span, group_ids, partition_counts)
     complete = complete.adding(*untimed_statement(sum(row["at"] is None for row in rows), span))
     write_completeness(complete, output_format, out)

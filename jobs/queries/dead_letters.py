@@ -25,8 +25,7 @@ from coordinator_core.share_partition.dead_letters import (
 )
 from coordinator_core.share_partition.state import DeadLetterCause
 from jobs.errors import SourceError
-from jobs.settings import BrokerAddress
-from jobs.sources.broker import TIMEOUT_MS, Broker
+from jobs.sources.broker import Broker
 from jobs.sources.broker_log import list_broker_logs, read_ranges
 from jobs.sources.segments import SegmentRead, find_partitions, read_segment
 
@@ -104,9 +103,7 @@ class DeadLetters:
         return CopyState.MISSING if is_due and not self.unreadable_count else CopyState.NOT_YET
 
 
-def read_dead_letters(
-    sources: Sequence[str], topics: Iterable[str], *, cluster: BrokerAddress | None = None, timeout_ms: int = TIMEOUT_MS
-) -> DeadLetters:
+def read_dead_letters(sources: Sequence[str], topics: Iterable[str], *, broker: Broker | None = None) -> DeadLetters:
     """Read the copies on the topics from all sources (folders or URIs as for `--segments`, and a live cluster).
 
     Raises SourceError where none of the sources has any of the topics, or one cannot be read.
@@ -124,12 +121,11 @@ def read_dead_letters(
             for segment in log.segments:
                 _add_read(found, log.topic, log.partition, read_segment(segment))
     is_found = len(missing) < len(sources)
-    if cluster is not None:
-        with Broker.connect(cluster, timeout_ms=timeout_ms) as broker:
-            live = list_broker_logs(broker, cluster, wanted, is_any_needed=False)
-            is_found = is_found or bool(live)
-            for asked, read in read_ranges(broker, [log.range() for log in live]):
-                _add_read(found, asked.topic, asked.partition, read)
+    if broker is not None:
+        live = list_broker_logs(broker, wanted, is_any_needed=False)
+        is_found = is_found or bool(live)
+        for asked, read in read_ranges(broker, [log.range() for log in live]):
+            _add_read(found, asked.topic, asked.partition, read)
     if not is_found:
         raise missing[0] if missing else SourceError("no source to read dead letters from")
     for letters in found.letters.values():

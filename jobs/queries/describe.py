@@ -227,21 +227,21 @@ CONSUMER_MEMBERS: Final = Layout(
     without_rows=True,
 )
 
+
+def _state_layout(*columns: Column, if_any: frozenset[str] = frozenset()) -> Layout:
+    """The layout of a state; `columns`: those that differ between the tools."""
+    shown = (_grow("GROUP"), _grow(COORDINATOR, 25), *columns, Column("#MEMBERS"))
+    return Layout(shown, _state_rows, verbose_only=EPOCHS, if_any=if_any)
+
+
 LAYOUTS: Final[Mapping[tuple[Tool, View], Layout]] = {
     (Tool.CONSUMER, View.OFFSETS): CONSUMER_OFFSETS,
     (Tool.CONSUMER, View.MEMBERS): CONSUMER_MEMBERS,
-    (Tool.CONSUMER, View.STATE): Layout(
-        (
-            _grow("GROUP"),
-            _grow(COORDINATOR, 25),
-            Column("ASSIGNMENT-STRATEGY", 20),
-            Column("STATE", 20),
-            Column("GROUP-EPOCH", 15),
-            Column("TARGET-ASSIGNMENT-EPOCH", 25),
-            Column("#MEMBERS"),
-        ),
-        _state_rows,
-        verbose_only=EPOCHS,
+    (Tool.CONSUMER, View.STATE): _state_layout(
+        Column("ASSIGNMENT-STRATEGY", 20),
+        Column("STATE", 20),
+        Column("GROUP-EPOCH", 15),
+        Column("TARGET-ASSIGNMENT-EPOCH", 25),
     ),
     (Tool.SHARE, View.OFFSETS): Layout(
         (
@@ -269,32 +269,18 @@ LAYOUTS: Final[Mapping[tuple[Tool, View], Layout]] = {
         _share_member_rows,
         verbose_only=frozenset({"MEMBER-EPOCH"}),
     ),
-    (Tool.SHARE, View.STATE): Layout(
-        (
-            _grow("GROUP"),
-            _grow(COORDINATOR, 25),
-            Column("STATE", 15),
-            Column("GROUP-EPOCH", 12),
-            Column("ASSIGNMENT-EPOCH", 17),
-            Column("#MEMBERS"),
-        ),
-        _state_rows,
-        verbose_only=EPOCHS,
+    (Tool.SHARE, View.STATE): _state_layout(
+        Column("STATE", 15),
+        Column("GROUP-EPOCH", 12),
+        Column("ASSIGNMENT-EPOCH", 17),
     ),
     (Tool.STREAMS, View.OFFSETS): CONSUMER_OFFSETS,
     (Tool.STREAMS, View.MEMBERS): CONSUMER_MEMBERS,
-    (Tool.STREAMS, View.STATE): Layout(
-        (
-            _grow("GROUP"),
-            _grow(COORDINATOR, 25),
-            Column("ASSIGNOR", 15),
-            Column("STATE", 25),
-            Column("GROUP-EPOCH", 15),
-            Column("TARGET-ASSIGNMENT-EPOCH", 25),
-            Column("#MEMBERS"),
-        ),
-        _state_rows,
-        verbose_only=EPOCHS,
+    (Tool.STREAMS, View.STATE): _state_layout(
+        Column("ASSIGNOR", 15),
+        Column("STATE", 25),
+        Column("GROUP-EPOCH", 15),
+        Column("TARGET-ASSIGNMENT-EPOCH", 25),
         if_any=frozenset({"ASSIGNOR"}),
     ),
 }

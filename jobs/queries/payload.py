@@ -19,8 +19,7 @@ from coordinator_core.limits import BATCH_DECOMPRESSED_BYTES_MAX
 from coordinator_core.log.batch import Record
 from coordinator_core.log.records import iter_records
 from jobs.errors import SourceError
-from jobs.settings import BrokerAddress
-from jobs.sources.broker import TIMEOUT_MS, Broker
+from jobs.sources.broker import Broker
 from jobs.sources.broker_log import list_broker_logs, read_ranges
 from jobs.sources.fetch import LogRange
 from jobs.sources.segments import PartitionLog, SegmentRead, find_partitions, read_segment
@@ -81,8 +80,7 @@ def read_payloads(
     sources: Sequence[str],
     ranges: Iterable[RecordRange],
     *,
-    cluster: BrokerAddress | None = None,
-    timeout_ms: int = TIMEOUT_MS,
+    broker: Broker | None = None,
     with_values: bool = False,
 ) -> list[Payload]:
     """What the sources (folders or URIs as for `--segments`, and a live cluster) have at the offsets of the ranges, in
@@ -94,8 +92,8 @@ def read_payloads(
     wanted = _wanted(ranges)
     found: dict[tuple[str, int, int], Payload] = {}
     payloads = chain.from_iterable(_in_segments(source, wanted) for source in sources)
-    if cluster is not None:
-        payloads = chain(payloads, _in_cluster(cluster, timeout_ms, wanted))
+    if broker is not None:
+        payloads = chain(payloads, _in_cluster(broker, wanted))
     for payload in payloads:
         place = payload.topic, payload.partition, payload.offset
         known = found.get(place)
@@ -120,27 +118,26 @@ def _in_segments(source: str, wanted: Wanted) -> Iterator[Payload]:
         yield from _read_log(log, wanted.get((log.topic, log.partition), ()))
 
 
-def _in_cluster(address: BrokerAddress, timeout_ms: int, wanted: Wanted) -> Iterator[Payload]:
+def _in_cluster(broker: Broker, wanted: Wanted) -> Iterator[Payload]:
     """Fetch only the batches that contain wanted offsets, or are close between two of them."""
     topics = sorted({topic for topic, _ in wanted})
-    with Broker.connect(address, timeout_ms=timeout_ms) as broker:
-        left: dict[LogRange, Sequence[int]] = {}
-        for log in list_broker_logs(broker, address, topics, is_any_needed=False):
-            kept, expired = _split(wanted.get((log.topic, log.partition), ()), log.log_start_offset)
-            beyond, inside = _split(kept, log.next_offset)
-            yield from _without_record(log.topic, log.partition, expired, Presence.EXPIRED)
-            yield from _without_record(log.topic, log.partition, beyond, Presence.BEYOND)
-            for near in _near_together(inside):
-                left[log.range(near[0], near[-1] + 1)] = near
-        for asked, read in read_ranges(broker, left):
-            batches = read.scan.batches
-            if not len(batches):
-                # Kafka deleted the beginning of the range meanwhile
-                left[asked], gone = _split(left[asked], read.log_start_offset or 0)
-                yield from _without_record(asked.topic, asked.partition, gone, Presence.EXPIRED)
-                continue
-            left[asked], inside = _split(left[asked], int(batches.last_offset[-1]) + 1)
-            yield from _look_up(asked.topic, asked.partition, read, inside)
+    left: dict[LogRange, Sequence[int]] = {}
+    for log in list_broker_logs(broker, topics, is_any_needed=False):
+        kept, expired = _split(wanted.get((log.topic, log.partition), ()), log.log_start_offset)
+        beyond, inside = _split(kept, log.next_offset)
+        yield from _without_record(log.topic, log.partition, expired, Presence.EXPIRED)
+        yield from _without_record(log.topic, log.partition, beyond, Presence.BEYOND)
+        for near in _near_together(inside):
+            left[log.range(near[0], near[-1] + 1)] = near
+    for asked, read in read_ranges(broker, left):
+        batches = read.scan.batches
+        if not len(batches):
+            # Kafka deleted the beginning of the range meanwhile
+            left[asked], gone = _split(left[asked], read.log_start_offset or 0)
+            yield from _without_record(asked.topic, asked.partition, gone, Presence.EXPIRED)
+            continue
+        left[asked], inside = _split(left[asked], int(batches.last_offset[-1]) + 1)
+        yield from _look_up(asked.topic, asked.partition, read, inside)
     for asked, offsets in left.items():
         yield from _without_record(asked.topic, asked.partition, offsets, Presence.GAP)
 

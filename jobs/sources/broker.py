@@ -165,8 +165,9 @@ class Deadline:
 class Broker:
     """Connections to the brokers of one cluster. A context manager, for one thread of one process."""
 
-    def __init__(self, config: Mapping[str, Any], timeout_ms: int) -> None:
+    def __init__(self, address: BrokerAddress, config: Mapping[str, Any], timeout_ms: int) -> None:
         """Called by `connect`."""
+        self.address = address
         self._config = {**config, "receive_message_max_bytes": ANSWER_BYTES_MAX, "request_timeout_ms": timeout_ms}
         self.timeout_ms = timeout_ms
         self.kafka_cluster_id: str | None = None
@@ -183,7 +184,7 @@ class Broker:
         # it logs several lines for each failure; our error is one line
         logging.getLogger("kafka").setLevel(logging.CRITICAL)
         config = load_client_properties(address.command_config).kafka_python()
-        broker = cls({**config, "bootstrap_servers": address.servers}, timeout_ms)
+        broker = cls(address, {**config, "bootstrap_servers": address.servers}, timeout_ms)
         try:
             broker._bootstrap(address.servers)
         except BaseException:

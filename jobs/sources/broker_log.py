@@ -71,12 +71,10 @@ def find_broker_logs(address: BrokerAddress, topics: Sequence[str], *, timeout_m
     Raises BrokerError when the cluster cannot be reached, when it has none of the topics, or when one may not be read.
     """
     with Broker.connect(address, timeout_ms=timeout_ms) as broker:
-        return list_broker_logs(broker, address, topics)
+        return list_broker_logs(broker, topics)
 
 
-def list_broker_logs(
-    broker: Broker, address: BrokerAddress, topics: Sequence[str], *, is_any_needed: bool = True
-) -> list[BrokerLog]:
+def list_broker_logs(broker: Broker, topics: Sequence[str], *, is_any_needed: bool = True) -> list[BrokerLog]:
     """As `find_broker_logs`, over an existing connection.
 
     `is_any_needed` False: having none of the topics is no error.
@@ -86,14 +84,15 @@ def list_broker_logs(
         return []
     if not found:
         raise BrokerError(
-            f"nothing to read: {address.bootstrap_servers} has none of the topics {', '.join(topics)}", code="NO_TOPIC"
+            f"nothing to read: {broker.address.bootstrap_servers} has none of the topics {', '.join(topics)}",
+            code="NO_TOPIC",
         )
     places = [(info.topic, partition) for info in found.values() for partition in range(info.partition_count)]
     starts = broker.offsets(places, OffsetSpec.EARLIEST)
     ends = broker.offsets(places, OffsetSpec.LATEST)
     return [
         BrokerLog(
-            address,
+            broker.address,
             topic,
             partition,
             found[topic].topic_id,

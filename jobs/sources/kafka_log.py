@@ -232,7 +232,7 @@ class KafkaLogReader(DataSourceReader):
             logs = find_partitions(chosen.uri, chosen.topics, chosen.partitions)
             return [LogPart(replace(log, segments=(segment,))) for log in logs for segment in log.segments]
         with Broker.connect(chosen.address, timeout_ms=chosen.timeout_ms) as broker:
-            found = list_broker_logs(broker, chosen.address, chosen.topics)
+            found = list_broker_logs(broker, chosen.topics)
             ranges = [log.range() for log in found if chosen.partitions is None or log.partition in chosen.partitions]
             ranges = [it for it in ranges if it.from_offset < it.to_offset]
             parts = split_ranges(broker, ranges, chosen.bytes_per_partition)

@@ -113,7 +113,7 @@ class BrokerOffsets:
     def find(self) -> list[BrokerLog]:
         """The current log partitions. After an error the next call reconnects."""
         try:
-            found = list_broker_logs(self._connected(), self._address, self._topics)
+            found = list_broker_logs(self._connected(), self._topics)
         except BrokerError:
             self.close()
             raise

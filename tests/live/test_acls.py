@@ -74,7 +74,7 @@ class Session:
 
 def _reads_logs(session: Session, _: Simulation) -> bool:
     asked = [OFFSETS, SHARES, TRANSACTIONS, "__cluster_metadata"]  # as conf/groupledger.toml has them
-    logs = list_broker_logs(session.broker, session.address, asked)
+    logs = list_broker_logs(session.broker, asked)
     topics = {found.topic for found, read in read_ranges(session.broker, [log.range() for log in logs]) if read.data}
     return topics >= {OFFSETS, SHARES}
 

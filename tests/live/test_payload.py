@@ -11,6 +11,7 @@ from jobs.errors import SourceError
 from jobs.queries.dead_letters import CopyState, read_dead_letters
 from jobs.queries.payload import Presence, RecordRange, read_payloads
 from jobs.settings import BrokerAddress
+from jobs.sources.broker import Broker
 from tests.jobs.queries.test_payload import AT_MS, DEAD_LETTERS, ORDERS, dead_letter, record, segment
 from tests.live.broker import BrokerTopic, LiveBroker
 from tests.live.kafka_home import KafkaHome
@@ -37,25 +38,29 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def cluster(source: Path, home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BrokerAddress]:
-    """A broker that has these files for its own."""
+def cluster(source: Path, home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A connection to a broker that has these files for its own."""
     topics = [BrokerTopic(topic, topic_id, (0,)) for topic, topic_id in TOPIC_IDS.items()]
-    with LiveBroker(home, tmp_path_factory.mktemp("payload") / "broker", topics=topics, logs=source) as broker:
-        yield BrokerAddress(broker.address)
+    folder = tmp_path_factory.mktemp("payload") / "broker"
+    with (
+        LiveBroker(home, folder, topics=topics, logs=source) as live,
+        Broker.connect(BrokerAddress(live.address)) as broker,
+    ):
+        yield broker
 
 
-def test_a_live_log_tells_what_its_segments_tell(source: Path, cluster: BrokerAddress) -> None:
+def test_a_live_log_tells_what_its_segments_tell(source: Path, cluster: Broker) -> None:
     """Records, markers, holes, what retention took and what was never written, by offset, near and far."""
     ranges = [RecordRange(ORDERS, 0, 9, 15), RecordRange(ORDERS, 0, FAR - 1, FAR + 2), RecordRange("nowhere", 0, 1, 1)]
-    live = read_payloads([], ranges, cluster=cluster, with_values=True)
+    live = read_payloads([], ranges, broker=cluster, with_values=True)
     assert live == read_payloads([str(source)], ranges, with_values=True)
     assert {one.presence for one in live} == set(Presence) - {Presence.UNREADABLE}
 
 
-def test_dead_letters_are_found_on_a_live_topic(source: Path, cluster: BrokerAddress) -> None:
+def test_dead_letters_are_found_on_a_live_topic(source: Path, cluster: Broker) -> None:
     """The copy is where the segment has it; a topic that nobody has is said."""
-    live = read_dead_letters([], [DEAD_LETTERS], cluster=cluster)
+    live = read_dead_letters([], [DEAD_LETTERS], broker=cluster)
     assert live == read_dead_letters([str(source)], [DEAD_LETTERS])
     assert live.state_of(DeadLetterOrigin("workers", ORDERS, 0, 10), "REJECT_OR_GAP", AT_MS) is CopyState.FOUND
     with pytest.raises(SourceError):
-        read_dead_letters([], ["no-such-topic"], cluster=cluster)
+        read_dead_letters([], ["no-such-topic"], broker=cluster)

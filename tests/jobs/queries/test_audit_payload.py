@@ -17,6 +17,7 @@ from jobs.errors import SourceError
 from jobs.queries.audit_payload import run_payload
 from jobs.queries.audit_report import Span
 from jobs.settings import BrokerAddress
+from jobs.sources.broker import Broker
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS
 from schemas.tables.silver import CONFIGS
@@ -82,22 +83,19 @@ def listed(warehouse: Warehouse, source: str, *, with_values: bool = False) -> l
     return rows
 
 
+DEAD_LETTER_CONFIG: dict[str, object] = {
+    "cluster_id": "kafka",
+    "resource_type": "GROUP",
+    "resource_name": "workers",
+    "name": "errors.deadletterqueue.topic.name",
+    "value": "dlq.orders",
+}
+
+
 def test_each_offset_has_its_record_and_its_copy(warehouse: Warehouse, source: str) -> None:
     """What is there is shown, times that no calendar has are not, and a topic without a name has no log."""
     write(warehouse, ARCHIVED_RECORDS, [archived("workers", "orders", 5, 6), archived("workers", None, 9, 9)])
-    write(
-        warehouse,
-        CONFIGS,
-        [
-            {
-                "cluster_id": "kafka",
-                "resource_type": "GROUP",
-                "resource_name": "workers",
-                "name": "errors.deadletterqueue.topic.name",
-                "value": "dlq.orders",
-            }
-        ],
-    )
+    write(warehouse, CONFIGS, [DEAD_LETTER_CONFIG])
     names = ("topic", "offset", "presence", "timestamp", "key", "value_size", "dead_letter", "dead_letter_place")
     assert [tuple(row[name] for name in names) for row in listed(warehouse, source)] == [
         (None, 9, "NO_LOG", None, None, None, "NOT_YET", None),
@@ -134,3 +132,27 @@ def test_records_of_another_cluster_are_not_shown(warehouse: Warehouse, source: 
             cluster=BrokerAddress(kafka.address),
             output_format="json",
         )
+
+
+def test_a_live_cluster_is_connected_once(warehouse: Warehouse, source: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its id, the records and their copies are asked for over the same connection."""
+    write(warehouse, ARCHIVED_RECORDS, [archived("workers", "orders", 5, 6)])
+    write(warehouse, CONFIGS, [DEAD_LETTER_CONFIG])
+    connect, addresses = Broker.connect, []
+
+    def counted(address: BrokerAddress, *, timeout_ms: int) -> Broker:
+        addresses.append(address)
+        return connect(address, timeout_ms=timeout_ms)
+
+    monkeypatch.setattr(Broker, "connect", counted)
+    with FakeKafka() as kafka:
+        run_payload(
+            ClusterTables(warehouse, "kafka"),
+            span=Span(),
+            group_ids=None,
+            sources=[source],
+            cluster=BrokerAddress(kafka.address),
+            output_format="json",
+            out=io.StringIO(),
+        )
+        assert addresses == [BrokerAddress(kafka.address)]

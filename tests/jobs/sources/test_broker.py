@@ -173,7 +173,7 @@ def test_no_secret_of_a_library_gets_out() -> None:
             "sasl_mechanism": "OAUTHBEARER",
             "sasl_oauth_token_provider": LeakyProvider(),
         }
-        broker = Broker(config, TIMEOUT_MS)
+        broker = Broker(BrokerAddress(kafka.address), config, TIMEOUT_MS)
         with pytest.raises(BrokerError) as caught:
             broker._bootstrap([kafka.address])
     assert caught.value.code == "LOGIN_NOT_READY"

@@ -57,7 +57,7 @@ def read(
     """Everything."""
     address = BrokerAddress(kafka.address)
     with Broker.connect(address, timeout_ms=timeout_ms) as broker:
-        chosen = [log.range() for log in list_broker_logs(broker, address, [TOPIC])] if ranges is None else ranges
+        chosen = [log.range() for log in list_broker_logs(broker, [TOPIC])] if ranges is None else ranges
         return list(read_ranges(broker, chosen, fetch_bytes_max=fetch_bytes_max))
 
 
