@@ -12,7 +12,7 @@ begins there.
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from typing import Final, Protocol
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -77,12 +77,8 @@ class TableFrame:
         self.table = table
         self.__doc__ = f"{table.full_name}{remark}."
 
-    def __get__(self, made: "HasTables | None", _: type) -> DataFrame:
+    def __get__(self, made: Any, _: type) -> DataFrame:
         return self if made is None else made._table(self.table)  # type: ignore[return-value]
-
-
-class HasTables(Protocol):
-    def _table(self, table: Table) -> DataFrame: ...
 
 
 class GroupReplay:

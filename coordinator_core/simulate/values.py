@@ -160,11 +160,16 @@ def flag(value: Any, place: Place) -> bool:
     return value
 
 
+def duration_of(text: str) -> int | None:
+    """`250ms`, `45s`, `5m`, `2h` or `1d` in milliseconds; None for any other text."""
+    match = DURATION.fullmatch(text)
+    return int(match[1]) * UNIT_MS[match[2]] if match else None
+
+
 def duration(value: Any, place: Place) -> int:
-    match = DURATION.fullmatch(value) if isinstance(value, str) else None
-    if match is None:
+    duration_ms = duration_of(value) if isinstance(value, str) else None
+    if duration_ms is None:
         raise place.error('must be a duration, as "250ms", "45s", "5m", "2h" or "1d"')
-    duration_ms = int(match[1]) * UNIT_MS[match[2]]
     if duration_ms > DURATION_MS_MAX:
         raise place.error(f'must be at most "{DURATION_MS_MAX // UNIT_MS["d"]}d"')
     return duration_ms

@@ -29,15 +29,9 @@ class ObservedConfig(NamedTuple):
     at: int
 
 
-class AdminSnapshotVersions(NamedTuple):
-    """Versions of the tables of Admin snapshots; -1: there is no such table."""
-
-    topics: int
-    configs: int
-
-
-def admin_snapshot_versions(warehouse: Warehouse) -> AdminSnapshotVersions:
-    return AdminSnapshotVersions(warehouse.version(TOPICS), warehouse.version(CONFIGS))
+def admin_snapshot_versions(warehouse: Warehouse) -> tuple[int, int]:
+    """Versions of bronze.topics and bronze.configs; -1: there is no such table."""
+    return warehouse.version(TOPICS), warehouse.version(CONFIGS)
 
 
 def newest(tables: ClusterTables, table: Table, key: Sequence[str]) -> dict[tuple[str, ...], dict[str, Any]]:

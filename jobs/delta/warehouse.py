@@ -136,7 +136,8 @@ class Warehouse:
         self.root = root.rstrip("/")
         scheme = root.partition("://")[0] if "://" in root else "file"
         if scheme not in SCHEMES:
-            raise WarehouseError(f"{root}: no warehouse can be there: name a local folder or one of {_names(SCHEMES)}")
+            names = ", ".join(f"{name}://" for name in sorted(SCHEMES - {"file"}))
+            raise WarehouseError(f"{root}: no warehouse can be there: name a local folder or one of {names}")
         if ENCODED.search(self.root):
             # delta-rs 1.6 decodes `%41` in the name of a folder, and then uses another folder
             raise WarehouseError(f"{root}: % and two hexadecimal digits in its name: Delta takes them for a character")
@@ -668,7 +669,3 @@ class Warehouse:
             )
             for file in files
         ]
-
-
-def _names(schemes: Iterable[str]) -> str:
-    return ", ".join(f"{name}://" for name in sorted(schemes) if name != "file")

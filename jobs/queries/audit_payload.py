@@ -95,8 +95,9 @@ def run_payload(
     log = SOURCES[Listing.ARCHIVED].log
     require_in_log(tables, log, span.from_ms, span.to_ms, group_ids)
     refuse_folders_of_other_clusters(tables, sources)
-    rows = _archived(tables, span, group_ids)
-    ever = rows if span == Span() else _archived(tables, Span(), group_ids)
+    silver = SilverAt(tables, group_ids=group_ids)
+    rows = _archived(silver, span)
+    ever = rows if span == Span() else _archived(silver, Span())
     if without_copy:
         rows = [row for row in rows if row["dead_letter"] is not None]
     ranges = [
@@ -112,7 +113,7 @@ def run_payload(
     complete = complete.adding(*untimed_statement(sum(row["at"] is None for row in rows), span))
     write_completeness(complete, output_format, out)
     columns = (*COLUMNS, *(["value"] if with_values else []))
-    done = _done(tables, group_ids)
+    done = _done(silver)
     lines = list(_lines(rows, payloads, letters, done, _ranges(ever), with_values))
     if without_copy:
         place = COLUMNS.index("dead_letter")
@@ -121,10 +122,9 @@ def run_payload(
     return complete.is_complete
 
 
-def _archived(tables: ClusterTables, span: Span, group_ids: Collection[str] | None) -> list[Row]:
+def _archived(silver: SilverAt, span: Span) -> list[Row]:
     """Rows of gold, ordered by group, log position and time."""
-    found = SilverAt(tables, group_ids=group_ids).scan(ARCHIVED_RECORDS, ROW_COLUMNS, *within("at", span))
-    rows: list[Row] = found.to_pylist()
+    rows: list[Row] = silver.scan(ARCHIVED_RECORDS, ROW_COLUMNS, *within("at", span)).to_pylist()
     return sorted(rows, key=lambda row: (row["group_id"], row["topic"] or "", row["partition"], row["first_offset"]))
 
 
@@ -140,11 +140,9 @@ Done = Mapping[SharePlace, Sequence[tuple[int, int, int]]]
 """Ranges whose ARCHIVING has ended: log offset of the end, first and last offset."""
 
 
-def _done(tables: ClusterTables, group_ids: Collection[str] | None) -> Done:
+def _done(silver: SilverAt) -> Done:
     names = ("group_id", "topic_id", "partition", "log_offset", "first_offset", "last_offset")
-    ended = SilverAt(tables, group_ids=group_ids).scan(
-        SHARE_BATCH_TRANSITIONS, names, pc.field("from_state") == "ARCHIVING"
-    )
+    ended = silver.scan(SHARE_BATCH_TRANSITIONS, names, pc.field("from_state") == "ARCHIVING")
     done: dict[SharePlace, list[tuple[int, int, int]]] = {}
     for row in ended.to_pylist():
         group_id, topic_id, partition, *range_ = (row[name] for name in names)

@@ -31,7 +31,7 @@ from jobs.queries.caveats import moved
 from jobs.queries.clock_steps import ClockStep, clock_steps, step_lines
 from jobs.queries.findings import audit_lacks, groups_not_judged
 from jobs.queries.in_log import require_in_log
-from jobs.queries.unread_assignments import unread_groups, unread_text
+from jobs.queries.unread import unread_groups, unread_text
 from jobs.silver.homes import listed_move_text
 from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE, QUARANTINE
@@ -311,9 +311,7 @@ def within(column: str, span: Span) -> list[Any]:
     return conditions
 
 
-def listed(
-    tables: ClusterTables, listing: Listing, span: Span, group_ids: Collection[str] | None
-) -> tuple[list[str], list[tuple[Value, ...]]]:
+def listed(silver: SilverAt, listing: Listing, span: Span) -> tuple[list[str], list[tuple[Value, ...]]]:
     """Columns and rows of a gold table in a span, ordered by group, time and log position."""
     source = SOURCES[listing]
     names = file_schema(source.table).names
@@ -323,7 +321,7 @@ def listed(
         conditions = overlapping(span)
     if listing is Listing.WITHOUT_COPY:
         conditions.append(pc.field("dead_letter").isin(WITHOUT_COPY))
-    rows = SilverAt(tables, group_ids=group_ids).scan(source.table, names, *conditions).to_pylist()
+    rows = silver.scan(source.table, names, *conditions).to_pylist()
     key = [source.time_column, *(name for name in source.table.key if name in names)]
     rows.sort(key=lambda row: (row["group_id"], *((row[name] is not None, row[name]) for name in key)))
     return names, [tuple(_value(row[name]) for name in names) for row in rows]
@@ -402,11 +400,11 @@ def past_statements(tables: ClusterTables, span: Span, group_ids: Collection[str
     return lines
 
 
-def _of_other_types(tables: ClusterTables, listing: Listing, group_ids: Collection[str] | None) -> Iterator[str]:
+def _of_other_types(silver: SilverAt, listing: Listing) -> Iterator[str]:
     """Statements about requested groups whose type never occurs in this list."""
-    if not group_ids or listing not in (*OF_SHARE_GROUPS, Listing.OWNERS):
+    if listing not in (*OF_SHARE_GROUPS, Listing.OWNERS):
         return
-    rows = SilverAt(tables, group_ids=group_ids).scan(GROUP_GENERATIONS, ("group_id", "group_type"))
+    rows = silver.scan(GROUP_GENERATIONS, ("group_id", "group_type"))
     types: dict[str, set[str]] = {}
     for row in rows.group_by(["group_id", "group_type"]).aggregate([]).to_pylist():
         types.setdefault(row["group_id"], set()).add(row["group_type"])
@@ -435,8 +433,8 @@ def run_audit_report(
     log = SOURCES[listing].log
     require_in_log(tables, log, span.from_ms, span.to_ms, group_ids)
     complete = completeness(tables, log, span, group_ids, partition_counts)
+    silver = SilverAt(tables, group_ids=group_ids)
     if listing in OF_ASSIGNMENTS:
-        silver = SilverAt(tables, group_ids=group_ids)
         unread = unread_groups(silver, *overlapping(span))
         if unread:
             complete = without_unread(complete, listing, unread_text(unread))
@@ -444,8 +442,9 @@ def run_audit_report(
         complete = complete.adding(*past_statements(tables, span, group_ids))
     if listing in NOT_IN_ANY_LOG:
         complete = complete.adding(NOT_IN_ANY_LOG[listing])
-    complete = complete.adding(*_of_other_types(tables, listing, group_ids))
-    columns, rows = listed(tables, listing, span, group_ids)
+    if group_ids:
+        complete = complete.adding(*_of_other_types(silver, listing))
+    columns, rows = listed(silver, listing, span)
     place = columns.index(SOURCES[listing].time_column)
     complete = complete.adding(*untimed_statement(sum(row[place] is None for row in rows), span))
     write_completeness(complete, output_format, out)

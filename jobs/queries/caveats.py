@@ -23,7 +23,7 @@ from jobs.delta.times import epoch_ms
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from jobs.queries.group_model import share_key
 from jobs.queries.in_log import share_remarks
-from jobs.queries.unread_records import unread_records, unread_records_text
+from jobs.queries.unread import unread_records, unread_records_text
 from jobs.silver.homes import PartitionCounts, move_text
 from jobs.silver.replay_failures import failure_text
 from schemas.group_types import GroupType

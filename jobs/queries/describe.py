@@ -28,7 +28,7 @@ from jobs.queries.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, holes_b
 from jobs.queries.group_model import Group, Member, SampledEnd, TopicPartition
 from jobs.queries.in_log import share_remarks
 from jobs.queries.logged_coordinators import logged_coordinators
-from jobs.queries.unread_records import unread_records, unread_records_text
+from jobs.queries.unread import unread_records, unread_records_text
 from jobs.silver.replay_failures import failure_text
 from schemas.group_types import GroupType
 

@@ -25,8 +25,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.queries.as_of import GROUPS_LOG, SilverAt
 from jobs.queries.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, notes_by_group, twice, with_notes
-from jobs.queries.unread_assignments import unread_groups, unread_text
-from jobs.queries.unread_records import UnreadRecords, unread_owners_text, unread_records
+from jobs.queries.unread import UnreadRecords, unread_groups, unread_owners_text, unread_records, unread_text
 from jobs.silver.rows import rows_of
 from schemas.group_types import GroupType
 from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS

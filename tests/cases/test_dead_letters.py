@@ -9,6 +9,7 @@ import pytest
 
 from coordinator_core.log.batch import Record, build_batch
 from jobs.cli_enums import Listing
+from jobs.queries.as_of import SilverAt
 from jobs.queries.audit_payload import run_payload
 from jobs.queries.audit_report import Span, listed
 from jobs.queries.dead_letters import CAUSE_OF_MESSAGE
@@ -65,7 +66,7 @@ def test_what_was_not_copied_is_a_list_of_its_own(ledger: Ledger) -> None:
         ("d03-dlq-refused", "REFUSED"),
         ("d04-dlq-lock", "TRIED"),
     }
-    names, rows = listed(ledger.tables, Listing.WITHOUT_COPY, Span(), None)
+    names, rows = listed(SilverAt(ledger.tables), Listing.WITHOUT_COPY, Span())
     assert {row[names.index("group_id")] for row in rows} == {"d03-dlq-refused"}
 
 

@@ -12,6 +12,7 @@ import pytest
 from jobs.cli_enums import Listing
 from jobs.delta.times import epoch_ms
 from jobs.operations.simulate import simulate
+from jobs.queries.as_of import SilverAt
 from jobs.queries.audit_payload import run_payload
 from jobs.queries.audit_report import Span, listed
 from jobs.queries.sql_duckdb import DuckDb
@@ -68,7 +69,7 @@ def test_each_record_is_given_up_once_for_the_true_cause(night: Ledger, root: Pa
         ("refused", "REFUSED"),
         ("without", None),
     }
-    names, listing = listed(night.tables, Listing.WITHOUT_COPY, Span(), None)
+    names, listing = listed(SilverAt(night.tables), Listing.WITHOUT_COPY, Span())
     assert {row[names.index("group_id")] for row in listing} == {"refused"}
 
 

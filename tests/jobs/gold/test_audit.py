@@ -10,7 +10,7 @@ from jobs.cli_enums import Listing
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.queries import audit_report
-from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
+from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from jobs.queries.audit_report import Span, completeness, listed, run_audit_report
 from tests.jobs.history import CLUSTER, at, at_ms, between, write
 from tests.jobs.hostile import HOSTILE
@@ -146,7 +146,7 @@ def test_the_span_is_half_open(warehouse: Warehouse) -> None:
 
     def found(first: float | None, last: float | None, groups: list[str] | None) -> list[tuple[Any, Any]]:
         span = Span(*(None if minute is None else at_ms(minute) for minute in (first, last)))
-        columns, rows = listed(ClusterTables(warehouse, CLUSTER), Listing.ARCHIVED, span, groups)
+        columns, rows = listed(SilverAt(ClusterTables(warehouse, CLUSTER), group_ids=groups), Listing.ARCHIVED, span)
         return [(row[columns.index("group_id")], row[columns.index("first_offset")]) for row in rows]
 
     assert found(1, 3, None) == [("g", 1), ("g", 2), ("h", 1), ("h", 2)]
@@ -166,7 +166,7 @@ def test_owners_count_for_every_moment_of_their_interval(warehouse: Warehouse) -
 
     def found(first: float, last: float) -> list[Any]:
         span = Span(at_ms(first), at_ms(last))
-        columns, rows = listed(ClusterTables(warehouse, CLUSTER), Listing.OWNERS, span, None)
+        columns, rows = listed(SilverAt(ClusterTables(warehouse, CLUSTER)), Listing.OWNERS, span)
         return [row[columns.index("member_id")] for row in rows]
 
     assert [found(0, 1), found(2, 3), found(3, 5), found(4, 9)] == [[], ["a"], ["a", "b"], ["b"]]
@@ -204,5 +204,5 @@ def test_hostile_groups_match_themselves_alone(warehouse: Warehouse) -> None:
     """200 ids: each has its own rows."""
     write(warehouse, {"gold.archived_records": [archived(name, number) for number, name in enumerate(HOSTILE)]})
     for number, name in enumerate(HOSTILE):
-        columns, rows = listed(ClusterTables(warehouse, CLUSTER), Listing.ARCHIVED, Span(), [name])
+        columns, rows = listed(SilverAt(ClusterTables(warehouse, CLUSTER), group_ids=[name]), Listing.ARCHIVED, Span())
         assert [(row[columns.index("group_id")], row[columns.index("log_offset")]) for row in rows] == [(name, number)]

@@ -1,8 +1,10 @@
-"""Records of groups that could not be read.
+"""Assignments and records of groups that could not be read, which answers name.
 
-They may describe a group, so an answer names them if it knows nothing of a group, or calls it Empty. Early-access
-features wrote such records: the consumer protocol of Kafka 3.7, share groups of 4.0; Kafka's own tools cannot read them
-either. In dumps they are records that an older kafka-dump-log does not print.
+A client did not write an assignment in its protocol's format: without a row of an owner there may still have been one.
+
+An unreadable record may describe a group, so an answer names it if it knows nothing of a group, or calls it Empty.
+Early-access features wrote such records: the consumer protocol of Kafka 3.7, share groups of 4.0; Kafka's own tools
+cannot read them either. In dumps they are records that an older kafka-dump-log does not print.
 """
 
 from collections import Counter
@@ -15,8 +17,9 @@ import pyarrow.compute as pc
 from coordinator_core.dump_log_output import NOT_PRINTED
 from coordinator_core.errors import UnknownValueVersion
 from coordinator_core.plurals import counted
-from jobs.console.names import names_of
+from jobs.console.names import names_of, short, some_of
 from jobs.queries.as_of import SilverAt
+from schemas.tables.silver import GROUP_GENERATIONS, GROUP_MEMBERS
 
 WHY: Final[Mapping[tuple[str, ...], str]] = {
     (NOT_PRINTED,): "a kafka-dump-log of an older release, or of a later one, did not print what makes them",
@@ -82,3 +85,28 @@ def unread_owners_text(unread: Sequence[UnreadRecords]) -> str:
     named = names_of(dict.fromkeys(it.group_id for it in unread))
     count = sum(it.record_count for it in unread)
     return f"{named} may have owned it: {counted(count, 'record')} that could not be read: see bronze.quarantine"
+
+
+def unread_groups(silver: SilverAt, *conditions: pc.Expression, topic: str | None = None) -> list[str]:
+    """Groups with members whose assignments cannot be decoded, in generations that satisfy the conditions, sorted; with
+    `topic`, only groups that may have consumed it.
+    """
+    rows = silver.scan(GROUP_GENERATIONS, ("group_id", "unread_members"), *conditions)
+    has_any = pc.greater(pc.fill_null(pc.list_value_length(rows["unread_members"]), 0), 0)
+    group_ids: list[str] = pc.unique(rows.filter(has_any)["group_id"]).to_pylist()
+    if group_ids and topic is not None:
+        names = ("group_id", "subscribed_topics")
+        members = silver.of_groups(group_ids).scan(GROUP_MEMBERS, names)
+        may_read = (it for it in members.to_pylist() if it[names[1]] is None or topic in it[names[1]])
+        group_ids = list({row["group_id"] for row in may_read})
+    return sorted(group_ids)
+
+
+def unread_text(group_ids: Sequence[str]) -> str:
+    """A sentence: what is not known, and where to look."""
+    named = some_of(repr(short(name)) for name in group_ids)
+    groups = "group" if len(group_ids) == 1 else "groups"
+    return (
+        f"assignments of members of {groups} {named} cannot be read, so it is not known what these members owned: see "
+        "gold.log_anomalies, category CLIENT"
+    )
