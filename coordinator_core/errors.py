@@ -4,6 +4,7 @@ There are two sides, as in a protocol: a `DecodeError` means that the bytes are 
 the caller is. Any bytes either decode or raise `DecodeError`; a decoder raises nothing else.
 """
 
+import re
 from typing import ClassVar, Self
 
 
@@ -18,6 +19,10 @@ class DecodeError(CoreError):
     """
 
     code: ClassVar[str] = "DECODE_ERROR"
+    """The name of the class in capitals, as bronze.quarantine has it."""
+
+    def __init_subclass__(cls) -> None:
+        cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).upper()
 
     def __init__(self, message: str, *, byte_position: int | None = None) -> None:
         super().__init__(message)
@@ -28,73 +33,49 @@ class DecodeError(CoreError):
 class BufferUnderflow(DecodeError):
     """The buffer ends inside a value."""
 
-    code = "BUFFER_UNDERFLOW"
-
 
 class LengthOutOfBounds(DecodeError):
     """A length, count or size that exceeds the remaining bytes, or is negative where that is not allowed."""
-
-    code = "LENGTH_OUT_OF_BOUNDS"
 
 
 class VarintTooLong(DecodeError):
     """A variable-length integer of more than 5 (int32) or 10 (int64) bytes."""
 
-    code = "VARINT_TOO_LONG"
-
 
 class NullNotAllowed(DecodeError):
     """Null in a field that is not nullable in this version."""
-
-    code = "NULL_NOT_ALLOWED"
 
 
 class UnknownRecordType(DecodeError):
     """A record type that no declaration has. Kafka warns and skips it (UnknownRecordTypeException); so does replay."""
 
-    code = "UNKNOWN_RECORD_TYPE"
-
 
 class UnknownValueVersion(DecodeError):
     """A value version that no declaration has. Kafka's loader fails (UnknownRecordVersionException); we quarantine."""
-
-    code = "UNKNOWN_VALUE_VERSION"
 
 
 class InvalidBatch(DecodeError):
     """A batch header whose fields contradict each other."""
 
-    code = "INVALID_BATCH"
-
 
 class CrcMismatch(DecodeError):
     """The CRC in the header is not the CRC of the bytes."""
-
-    code = "CRC_MISMATCH"
 
 
 class UnknownCodec(DecodeError):
     """A compression codec id outside 0..4."""
 
-    code = "UNKNOWN_CODEC"
-
 
 class DecompressionFailed(DecodeError):
     """The compressed section is not in the format of its codec."""
-
-    code = "DECOMPRESSION_FAILED"
 
 
 class DecompressedTooLarge(DecodeError):
     """The decompressed section exceeds the limit: a compression bomb, or a limit set too low."""
 
-    code = "DECOMPRESSED_TOO_LARGE"
-
 
 class InvalidRecord(DecodeError):
     """A record that does not use exactly its declared length, or has impossible fields."""
-
-    code = "INVALID_RECORD"
 
 
 class StateUnreadable(CoreError):
@@ -152,19 +133,13 @@ class LaterKafka(UnprintedRecord):
 class TruncatedBatch(DecodeError):
     """The segment ends inside a batch: a torn tail, or a truncated file."""
 
-    code = "TRUNCATED_BATCH"
-
 
 class InvalidCheckpoint(DecodeError):
     """A checkpoint file in a broker's log directory that is not in the format of CheckpointFile."""
 
-    code = "INVALID_CHECKPOINT"
-
 
 class NotRedactable(DecodeError):
     """A compressed message set from before Kafka 0.11: each message inside has its own checksum."""
-
-    code = "NOT_REDACTABLE"
 
 
 class ContradictoryRecord(CoreError):

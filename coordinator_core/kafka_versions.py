@@ -71,6 +71,9 @@ def production_level(version: KafkaVersion) -> int:
     return next(level for level, release in PRODUCTION_LEVELS if release == version)
 
 
+RELEASE_4_4: Final = KafkaVersion(4, 4)
+
+
 class Since(Enum):
     """A rule of the coordinators, and the first release that follows it."""
 
@@ -89,89 +92,80 @@ class Since(Enum):
         "streams groups keep the configs that their last assignment was made with",
     )
     TXN_COMMITS_HAVE_TOPIC_IDS = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "transactional commits keep the topic's id, and TxnOffsetCommit v6 says STALE_MEMBER_EPOCH and "
         "GROUP_ID_NOT_FOUND (KIP-1319)",
     )
     LAST_MEMBER_WRITES_ASSIGNMENT_EPOCH = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "when the last member of a modern group goes, the assignment epoch follows the group epoch, with timestamp 0",
     )
-    PREFERRED_ASSIGNOR_BUMPS_EPOCH = (
-        KafkaVersion(4, 4),
-        "the group epoch goes up when members prefer another server assignor",
-    )
+    PREFERRED_ASSIGNOR_BUMPS_EPOCH = RELEASE_4_4, "the group epoch goes up when members prefer another server assignor"
     STATIC_REJOIN_FITS_A_FULL_GROUP = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "group.consumer.max.size does not count a member whose instance id the group has",
     )
     MALFORMED_SUBSCRIPTION_IS_INCONSISTENT = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "a malformed subscription in JoinGroup is INCONSISTENT_GROUP_PROTOCOL, no longer UNKNOWN_SERVER_ERROR",
     )
     STATIC_MEMBER_KEEPS_TARGET = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "an equal target of a static member that was replaced in the same heartbeat is not written twice",
     )
-    MEMBER_UPDATE_DROPS_INSTANCE_ID = (
-        KafkaVersion(4, 4),
-        "a member that changes its instance id gives up the one before",
-    )
+    MEMBER_UPDATE_DROPS_INSTANCE_ID = RELEASE_4_4, "a member that changes its instance id gives up the one before"
     KNOWN_TOPICS_INITIALIZE_AT_0 = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "new partitions of topics that a share group knows are initialised with start offset 0, not -1",
     )
     STREAMS_HAVE_STATIC_MEMBERS = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "streams groups have static members, and a full one lets members in that it knows",
     )
     STREAMS_JOIN_SETS_ENDPOINT = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "who joins a streams group says its endpoint, or that it has none; any change of it counts as news",
     )
     STREAMS_ENDPOINTS_NAME_OWN_PARTITIONS = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "endpoints of streams members name partitions that the topic has",
     )
     STREAMS_TASK_OFFSETS = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "heartbeats of streams groups report offsets of tasks, and are answered with how often and with the lag that "
         "is acceptable (KIP-1071)",
     )
     STREAMS_STICKY_TO_CURRENT_TASKS = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "the sticky assignor of streams groups goes by the tasks that members have, no longer by their last targets",
     )
     STREAMS_TASKS_CHANGE_ROLE = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "a member of a streams group that has a task in one role takes it over in another without giving it up",
     )
     STREAMS_REFINED_ASSIGNMENT = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "streams members move to a refined assignment: a Stable group whose member lacks a task of it gets an epoch",
     )
-    STREAMS_TOPOLOGY_BEGINS_UNVALIDATED = (
-        KafkaVersion(4, 4),
-        "a fresh streams group has validated topology epoch -1, not 0",
-    )
+    STREAMS_TOPOLOGY_BEGINS_UNVALIDATED = RELEASE_4_4, "a fresh streams group has validated topology epoch -1, not 0"
     ARCHIVING_IS_A_STATE = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "share.version 2: a record with a dead letter topic is ARCHIVING until its copy is done (KIP-1191)",
     )
     EQUAL_BATCHES_JOIN = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "state batches are combined by a sweep over their boundaries: neighbours of equal rank are always one batch",
     )
     SHARE_WRITES_KEEP_PROGRESS = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "a write lowers neither the start offset of a share partition nor its delivery complete count",
     )
     NEGATIVE_EPOCHS_ARE_INVALID = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "the share coordinator refuses a negative leader epoch or state epoch as INVALID_REQUEST; -1 is no wildcard",
     )
     STATE_EPOCH_MESSAGE_NAMES_NO_SHARE_GROUP = (
-        KafkaVersion(4, 4),
+        RELEASE_4_4,
         "the message of FENCED_STATE_EPOCH no longer names the share coordinator",
     )
 

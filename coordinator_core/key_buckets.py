@@ -177,7 +177,7 @@ def _some_records(chunk: RecordChunk, rows: I64, counts: I32 | None = None) -> R
     return RecordChunk(
         chunk.data,
         chunk.batches if counts is None else replace(chunk.batches, record_count=counts),
-        chunk.records.taken(rows),
+        chunk.records.take(rows),
         chunk.findings,
         is_after_others,
     )

@@ -15,7 +15,7 @@ Rules that all types share (GroupMetadataManager.getOrMaybeCreatePersisted*Group
 * GroupMetadata (2) has no condition: a value replaces any group with this id, a tombstone removes it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final, TypeVar
 
 import msgspec
@@ -196,15 +196,6 @@ def with_group(shard: GroupShard, group_id: str, existing: Group | None, group: 
         return shard
     groups = shard.groups.delete(group_id) if group is None else shard.groups.set(group_id, group)
     return GroupShard(groups, shard.share_partitions)
-
-
-def replay_all(
-    shard: GroupShard, records: Iterable[tuple[int, Struct, Struct | None]], *, report: Report
-) -> GroupShard:
-    """Apply records, given as (record type, key, value), in log order."""
-    for record_type, key, value in records:
-        shard = replay(shard, record_type, key, value, report=report)
-    return shard
 
 
 def touch_simple_group(shard: GroupShard, group_id: str) -> GroupShard:

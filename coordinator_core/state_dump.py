@@ -55,14 +55,18 @@ def dump_shard(shard: CoordinatorShard) -> dict[str, Json]:
     return dict(dumps)
 
 
+def _fields(source: object, *names: str) -> Json:
+    """Attributes of an object, under Kafka's names."""
+    camel = (head + "".join(map(str.capitalize, tail)) for head, *tail in (name.split("_") for name in names))
+    return dict(zip(camel, (getattr(source, name) for name in names), strict=True))
+
+
 def _put_offset(topics: dict[str, Json], key: OffsetKey, committed: CommittedOffset) -> None:
+    names = ("leader_epoch", "metadata", "commit_timestamp_ms", "expire_timestamp_ms", "record_offset")
+    found = _fields(committed, *names)
     topics.setdefault(key.topic, {})[str(key.partition)] = {
         "offset": committed.committed_offset,
-        "leaderEpoch": NONE_KNOWN if committed.leader_epoch is None else committed.leader_epoch,
-        "metadata": committed.metadata,
-        "commitTimestampMs": committed.commit_timestamp_ms,
-        "expireTimestampMs": (NONE_KNOWN if committed.expire_timestamp_ms is None else committed.expire_timestamp_ms),
-        "recordOffset": committed.record_offset,
+        **{name: NONE_KNOWN if value is None else value for name, value in found.items()},
         "topicId": committed.topic_id or ZERO_UUID,
     }
 
@@ -94,10 +98,7 @@ def classic_group(group: Any, members: Json, pending_join: Iterable[str], topics
     return {
         "type": "classic",
         "state": group.state.value,
-        "generationId": group.generation_id,
-        "protocolType": group.protocol_type,
-        "protocolName": group.protocol_name,
-        "leader": group.leader,
+        **_fields(group, "generation_id", "protocol_type", "protocol_name", "leader"),
         "pendingJoinMembers": sorted(pending_join),
         "subscribedTopics": None if topics is None else sorted(topics),
         "members": members,
@@ -110,10 +111,7 @@ def classic_member(
     """A member of a classic group, replayed or live."""
     return {
         "instanceId": member.group_instance_id,
-        "clientId": member.client_id,
-        "clientHost": member.client_host,
-        "rebalanceTimeoutMs": member.rebalance_timeout_ms,
-        "sessionTimeoutMs": member.session_timeout_ms,
+        **_fields(member, "client_id", "client_host", "rebalance_timeout_ms", "session_timeout_ms"),
         "protocols": [{"name": name, "metadata": metadata.hex()} for name, metadata in protocols],
         "assignment": member.assignment.hex(),
         "awaitingJoin": awaits_join,
@@ -157,18 +155,13 @@ def _modern_group(group: ConsumerGroup | ShareGroup, group_type: str, subscripti
 def _epochs_of(group: ConsumerGroup | ShareGroup | StreamsGroup) -> Json:
     return {
         "state": group.state.value,
-        "groupEpoch": group.group_epoch,
-        "assignmentEpoch": group.assignment_epoch,
+        **_fields(group, "group_epoch", "assignment_epoch"),
     }
 
 
 def _modern_member(member: ConsumerMember | ShareMember) -> Json:
     return {
-        "memberEpoch": member.member_epoch,
-        "previousMemberEpoch": member.previous_member_epoch,
-        "rackId": member.rack_id,
-        "clientId": member.client_id,
-        "clientHost": member.client_host,
+        **_fields(member, "member_epoch", "previous_member_epoch", "rack_id", "client_id", "client_host"),
         "subscribedTopicNames": sorted(set(member.subscribed_topic_names)),
     }
 
@@ -202,10 +195,7 @@ def _consumer_member(member: ConsumerMember) -> Json:
     return {
         **_modern_member(member),
         "state": member.state.name,
-        "instanceId": member.instance_id,
-        "rebalanceTimeoutMs": member.rebalance_timeout_ms,
-        "subscribedTopicRegex": member.subscribed_topic_regex,
-        "serverAssignor": member.server_assignor,
+        **_fields(member, "instance_id", "rebalance_timeout_ms", "subscribed_topic_regex", "server_assignor"),
         "useClassicProtocol": member.classic_member_metadata is not None,
         "assigned": _epochs(member.assigned),
         "pendingRevocation": _epochs(member.pending_revocation),
@@ -256,15 +246,11 @@ def _streams_group(group: StreamsGroup) -> Json:
     return {
         "type": "streams",
         **_epochs_of(group),
-        "validatedTopologyEpoch": group.validated_topology_epoch,
+        **_fields(group, "validated_topology_epoch"),
         "endpointInformationEpoch": 0,
         "topology": None if group.topology is None else _topology(group.topology),
         "targetAssignment": {
-            member_id: {
-                "active": _lists(target.active),
-                "standby": _lists(target.standby),
-                "warmup": _lists(target.warmup),
-            }
+            member_id: {kind: _lists(getattr(target, kind)) for kind in ("active", "standby", "warmup")}
             for member_id, target in group.target_assignment.items()
         },
         "lastAssignmentConfigs": dict(group.last_assignment_configs),
@@ -284,16 +270,11 @@ def _topology(topology: Topology) -> Json:
 def _streams_member(member: StreamsMember) -> Json:
     """Dump of a member. A field whose record was never read is null."""
     metadata = {
-        "clientId": member.client_id,
-        "clientHost": member.client_host,
-        "rebalanceTimeoutMs": member.rebalance_timeout_ms,
-        "topologyEpoch": member.topology_epoch,
-        "processId": member.process_id,
+        **_fields(member, "client_id", "client_host", "rebalance_timeout_ms", "topology_epoch", "process_id"),
         "clientTags": dict(member.client_tags),
     }
     current = {
-        "memberEpoch": member.member_epoch,
-        "previousMemberEpoch": member.previous_member_epoch,
+        **_fields(member, "member_epoch", "previous_member_epoch"),
         "state": TASK_STATE_NAMES.get(member.state, "UNKNOWN"),
         "activeAssigned": _epochs(member.active),
         "standbyAssigned": _lists(member.standby),
@@ -302,8 +283,7 @@ def _streams_member(member: StreamsMember) -> Json:
         "standbyPendingRevocation": _lists(member.standby_pending_revocation),
     }
     return {
-        "instanceId": member.instance_id,
-        "rackId": member.rack_id,
+        **_fields(member, "instance_id", "rack_id"),
         **(metadata if member.process_id is not None else dict.fromkeys(metadata)),
         **(current if member.has_current_assignment else dict.fromkeys(current)),
     }

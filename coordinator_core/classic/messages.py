@@ -11,6 +11,14 @@ AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
 
 
 @dataclass(frozen=True, slots=True)
+class Response:
+    """What most responses begin with."""
+
+    throttle_time_ms: int = 0
+    error_code: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class JoinProtocol:
     name: str
     metadata: bytes
@@ -38,11 +46,9 @@ class JoinGroupResponseMember:
 
 
 @dataclass(frozen=True, slots=True)
-class JoinGroupResponse:
+class JoinGroupResponse(Response):
     """`members` is only for the leader. `skip_assignment`: the leader need not assign, the current assignment stays."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
     generation_id: int = NO_GENERATION
     protocol_type: str | None = None
     protocol_name: str | None = ""
@@ -72,11 +78,9 @@ class SyncGroupRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class SyncGroupResponse:
+class SyncGroupResponse(Response):
     """The member's assignment."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
     protocol_type: str | None = None
     protocol_name: str | None = None
     assignment: bytes = b""
@@ -93,11 +97,8 @@ class HeartbeatRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatResponse:
+class HeartbeatResponse(Response):
     """`error_code` REBALANCE_IN_PROGRESS asks the member to rejoin."""
-
-    throttle_time_ms: int = 0
-    error_code: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,11 +124,9 @@ class MemberResponse:
 
 
 @dataclass(frozen=True, slots=True)
-class LeaveGroupResponse:
+class LeaveGroupResponse(Response):
     """One entry for each member, in the order of the request."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
     members: tuple[MemberResponse, ...] = ()
 
 

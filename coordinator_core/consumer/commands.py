@@ -13,7 +13,6 @@ A member:
     away          epoch 0 under any member id -> back, with all it had; session timeout -> gone
 """
 
-from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 
 from msgspec.structs import replace
@@ -55,13 +54,17 @@ from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.member_timers import start_timers, timers_of
 from coordinator_core.coordinator.modern_messages import (
     Assignment,
-    DescribedAssignment,
     DescribedGroup,
-    DescribedTopicPartitions,
     HeartbeatResponse,
     TopicPartitions,
 )
-from coordinator_core.coordinator.modern_rules import group_of, member_of, other_type, static_member_of
+from coordinator_core.coordinator.modern_rules import (
+    described_assignment,
+    group_of,
+    member_of,
+    other_type,
+    static_member_of,
+)
 from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.coordinator.records import CoordinatorRecord
 from coordinator_core.member_epochs import (
@@ -259,25 +262,9 @@ def _described_member(image: MetadataImage, group: ConsumerGroup, member: Consum
         member.client_host,
         tuple(sorted(set(member.subscribed_topic_names))),
         member.subscribed_topic_regex,
-        _described_assignment(image, (member.assigned, member.pending_revocation)),
-        _described_assignment(image, (target,)),
+        described_assignment(image, (member.assigned, member.pending_revocation)),
+        described_assignment(image, (target,)),
         CONSUMER_MEMBER_TYPE if member.classic_member_metadata is None else CLASSIC_MEMBER_TYPE,
-    )
-
-
-def _described_assignment(image: MetadataImage, parts: Iterable[Mapping[str, Iterable[int]]]) -> DescribedAssignment:
-    """All partitions in the parts, of topics that exist."""
-    partitions: dict[str, list[int]] = {}
-    for part in parts:
-        for topic_id, numbers in part.items():
-            partitions.setdefault(topic_id, []).extend(numbers)
-    topics = ((image.topic_of_id(topic_id), tuple(numbers)) for topic_id, numbers in partitions.items())
-    return DescribedAssignment(
-        tuple(
-            DescribedTopicPartitions(topic.topic_id, topic.name, numbers)
-            for topic, numbers in topics
-            if topic is not None
-        )
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from coordinator_core.classic.messages import AUTHORIZED_OPERATIONS_OMITTED
+from coordinator_core.classic.messages import AUTHORIZED_OPERATIONS_OMITTED, Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,12 +22,14 @@ class Assignment:
 
 
 @dataclass(frozen=True, slots=True)
-class HeartbeatResponse:
+class ModernResponse(Response):
+    error_message: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HeartbeatResponse(ModernResponse):
     """The response to a member. `assignment` None: unchanged."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
     member_id: str | None = None
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0

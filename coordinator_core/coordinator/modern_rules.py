@@ -1,9 +1,11 @@
 """Rules that consumer, share and streams groups share."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 from coordinator_core.coordinator.errors import ErrorCode, Refused
+from coordinator_core.coordinator.image import MetadataImage
+from coordinator_core.coordinator.modern_messages import DescribedAssignment, DescribedTopicPartitions
 from coordinator_core.coordinator.operation import Context
 from coordinator_core.coordinator.records import CoordinatorRecord, target_epoch_record
 from coordinator_core.coordinator.rules import GroupRules, ListedGroup, OffsetCommitter
@@ -105,6 +107,22 @@ def can_update_target(assignment_timestamp_ms: int, interval_ms: int, now_ms: in
     Without an interval it always may, which is the remedy after a clock was set back far.
     """
     return assignment_timestamp_ms == 0 or interval_ms == 0 or now_ms >= assignment_timestamp_ms + interval_ms
+
+
+def described_assignment(image: MetadataImage, parts: Iterable[Mapping[str, Iterable[int]]]) -> DescribedAssignment:
+    """All partitions in the parts, of topics that exist."""
+    partitions: dict[str, list[int]] = {}
+    for part in parts:
+        for topic_id, numbers in part.items():
+            partitions.setdefault(topic_id, []).extend(numbers)
+    topics = ((image.topic_of_id(topic_id), tuple(numbers)) for topic_id, numbers in partitions.items())
+    return DescribedAssignment(
+        tuple(
+            DescribedTopicPartitions(topic.topic_id, topic.name, numbers)
+            for topic, numbers in topics
+            if topic is not None
+        )
+    )
 
 
 MEMBER_EPOCH: Final = "member epoch"

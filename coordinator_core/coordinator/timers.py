@@ -78,10 +78,5 @@ class Timers:
             heapq.heappop(self._heap)
         return None
 
-    @property
-    def entry_count(self) -> int:
-        """Entries in memory: timers, and remaining entries of replaced and cancelled ones."""
-        return len(self._heap)
-
     def __len__(self) -> int:
         return len(self._by_key)

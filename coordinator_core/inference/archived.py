@@ -55,7 +55,7 @@ from coordinator_core.inference.evidence import (
 )
 from coordinator_core.inference.redeliveries import CERTAIN, GUESS, LIKELY, Rule, by_first_rule
 from coordinator_core.inference.share_log import ARCHIVED, ARCHIVING, AVAILABLE, NONE, ShareLog
-from coordinator_core.log.chunk import I8, I32, I64, BoolArray
+from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Columns
 
 CAUSES: Final = ("REJECT_OR_GAP", "LIMIT_OR_REJECT", "UNSEEN", "START_OFFSET_MOVED")
 LIKELY_CAUSES: Final = ("REJECTED", "GAP", "DELIVERY_LIMIT", "AGED_OUT", "ABORTED_TRANSACTION", "TRANSACTION_MARKER")
@@ -83,7 +83,7 @@ prefix. NOT_TRIED: the group has a dead letter topic, and the record was given u
 
 
 @dataclass(frozen=True, slots=True)
-class ArchivedColumns:
+class ArchivedColumns(Columns):
     """Rows of gold.archived_records, ordered by share partition, log offset and first offset. Codes index the tables
     above.
     """
@@ -104,9 +104,6 @@ class ArchivedColumns:
     confidence: I8
     dead_letter: I8
     """-1: null; the group has no dead letter topic, or the log does not say."""
-
-    def __len__(self) -> int:
-        return len(self.key)
 
 
 def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> ArchivedColumns:

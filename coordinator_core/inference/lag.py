@@ -28,7 +28,7 @@ from coordinator_core.inference.clock import CLOCK_MS
 from coordinator_core.inference.life import GroupCommits
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.log.chunk import I8, I32, I64, BoolArray
+from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Columns
 from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 
 METHODS: Final = ("UNCHANGED_END", "BETWEEN_SAMPLES", "LAST_SAMPLE", "NEXT_SAMPLE")
@@ -79,7 +79,7 @@ class EndSamples:
 
 
 @dataclass(frozen=True, slots=True)
-class LagColumns:
+class LagColumns(Columns):
     """Rows of gold.lag_history of one group. Null numbers are `NONE`."""
 
     row: I32
@@ -95,9 +95,6 @@ class LagColumns:
     is_sure: BoolArray
     """Clocks that differ by up to `CLOCK_MS` do not change what `method` claims: samples use another clock than
     commits."""
-
-    def __len__(self) -> int:
-        return len(self.row)
 
 
 Samples = Mapping[tuple[str, int], EndSamples]

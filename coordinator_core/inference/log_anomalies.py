@@ -26,7 +26,7 @@ from coordinator_core.inference.clock import shown_at
 from coordinator_core.inference.life import NONE_MS, GroupLife
 from coordinator_core.inference.owners import OWNED
 from coordinator_core.inference.partitions import by_partition
-from coordinator_core.log.chunk import I8, I64, BoolArray
+from coordinator_core.log.chunk import I8, I64, BoolArray, Columns
 from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 from coordinator_core.share_state.rows import RECORD_KINDS
 
@@ -84,6 +84,11 @@ ONE_CLUSTER: Final = (
 UNCLEAN: Final = (
     f"{ONE_CLUSTER} If they are, look whether the coordinator topic had an unclean leader election then, which takes "
     "back what had been written."
+)
+
+OUR_FAULT: Final = (
+    "This is a fault of Groupledger: please report it with `details`, and if you can with the segments of the log "
+    "partition."
 )
 
 RULES: Final[Mapping[str, Rule]] = {
@@ -199,15 +204,13 @@ RULES: Final[Mapping[str, Rule]] = {
     NOT_JUDGED: Rule(
         "This group could not be judged, so gold lacks it: no owners, rebalances, commit anomalies or days of it. "
         "Other groups are not concerned, nor is silver. The next audit judges it from its beginning.",
-        "This is a fault of Groupledger: please report it with `details`, and if you can with the segments of the log "
-        "partition. Until then silver has all that the log tells of the group.",
+        f"{OUR_FAULT} Until then silver has all that the log tells of the group.",
         category=AUDIT,
     ),
     LOG_NOT_JUDGED: Rule(
         "No group of this log partition could be judged, so gold lacks all of them. Other log partitions are not "
         "concerned, nor is silver. The next audit judges the cluster from the beginning.",
-        "This is a fault of Groupledger: please report it with `details`, and if you can with the segments of the log "
-        "partition. Until then silver has all that the log tells of its groups.",
+        f"{OUR_FAULT} Until then silver has all that the log tells of its groups.",
         category=AUDIT,
     ),
     INPUT_NOT_READ: Rule(
@@ -219,16 +222,14 @@ RULES: Final[Mapping[str, Rule]] = {
     NOT_REPLAYED: Rule(
         "This group could not be replayed: silver has it as it was before the log offset that `details` name, and gold "
         "lacks it. Other groups are not concerned. The next night replays it from there.",
-        "This is a fault of Groupledger: please report it with `details`, and if you can with the segments of the log "
-        "partition. Until then bronze has all records of the group.",
+        f"{OUR_FAULT} Until then bronze has all records of the group.",
         category=AUDIT,
     ),
     LOG_NOT_REPLAYED: Rule(
         "No group of this log partition could be replayed: silver has them as they were before the log offset that "
         "`details` name, and gold lacks them. Other log partitions are not concerned. The next night replays it from "
         "there.",
-        "This is a fault of Groupledger: please report it with `details`, and if you can with the segments of the log "
-        "partition. Until then bronze has all of its records.",
+        f"{OUR_FAULT} Until then bronze has all of its records.",
         category=AUDIT,
     ),
     OTHER: Rule(
@@ -487,7 +488,7 @@ def _orphaned_offsets(life: GroupLife, events: Iterable[EventRow]) -> Iterator[L
 
 
 @dataclass(frozen=True, slots=True)
-class ShareEpochs:
+class ShareEpochs(Columns):
     """Start offsets and epochs from silver.share_partition_states, in any order. Null is -1."""
 
     key: I64
@@ -499,9 +500,6 @@ class ShareEpochs:
     state_epoch: I64
     snapshot_epoch: I64
     leader_epoch: I64
-
-    def __len__(self) -> int:
-        return len(self.key)
 
 
 class ShareBreak(NamedTuple):

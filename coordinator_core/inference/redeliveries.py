@@ -33,7 +33,7 @@ from coordinator_core.confidence import CONFIDENCES
 from coordinator_core.inference.columns import code_of, first_that_holds
 from coordinator_core.inference.evidence import FIRST_SEEN, PASSED, RESET, Evidence, given_up
 from coordinator_core.inference.share_log import ACKNOWLEDGED, AVAILABLE, NONE, ShareLog, ShareTransitions
-from coordinator_core.log.chunk import I8, I32, I64, BoolArray
+from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Columns
 
 CAUSES: Final = ("HANDED_BACK", "RETRIED", "COUNT_LOST")
 LIKELY_CAUSES: Final = ("RELEASED", "LOCK_TIMEOUT", "SESSION_CLOSED")
@@ -56,7 +56,7 @@ Rule = tuple[BoolArray, *Reason]
 
 
 @dataclass(frozen=True, slots=True)
-class RedeliveryColumns:
+class RedeliveryColumns(Columns):
     """Rows of gold.redeliveries, ordered by share partition, log offset and first offset. Codes index the tables
     above."""
 
@@ -75,9 +75,6 @@ class RedeliveryColumns:
     method: I8
     confidence: I8
     leader_changed: BoolArray
-
-    def __len__(self) -> int:
-        return len(self.key)
 
 
 def redeliveries(log: ShareLog, evidence: Evidence) -> RedeliveryColumns:

@@ -8,7 +8,7 @@ import numpy as np
 
 from coordinator_core.inference.columns import taken
 from coordinator_core.inference.ordering import is_ascending, stable_order
-from coordinator_core.log.chunk import I8, I32, I64, BoolArray
+from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Columns
 from coordinator_core.log.kernels import compiled
 from coordinator_core.share_state.columnar import DELIVERY_STATES
 from coordinator_core.share_state.rows import RECORD_KINDS
@@ -39,7 +39,7 @@ class ShareKeys:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareStates:
+class ShareStates(Columns):
     """silver.share_partition_states, sorted by share partition, then log offset."""
 
     key: I64
@@ -57,9 +57,6 @@ class ShareStates:
     last_persisted: I64
     """In rows kept of the past (`share_past`), the last offset of any batch so far; -1 in all others."""
 
-    def __len__(self) -> int:
-        return len(self.key)
-
     def begins(self) -> BoolArray:
         """Whether a state begins here, with nothing before it: the first record, a reset, or after a tombstone."""
         begins = np.ones(len(self), np.bool_)
@@ -69,7 +66,7 @@ class ShareStates:
 
 
 @dataclass(frozen=True, slots=True)
-class ShareTransitions:
+class ShareTransitions(Columns):
     """silver.share_batch_transitions. States are Kafka's codes, `NONE` for null and for unknown codes."""
 
     log_offset: I64
@@ -84,9 +81,6 @@ class ShareTransitions:
     """Index into `TRANSITION_KINDS`."""
     released: I8
     """In rows kept of the past (`share_past`): 1 if a request had returned the range, else 0; -1 in all others."""
-
-    def __len__(self) -> int:
-        return len(self.log_offset)
 
 
 NO_COUNT: Final = 2**31 - 1
@@ -223,10 +217,10 @@ def _log_order(log_offset: I64, first_offset: I64 | None = None) -> I64 | None:
     return np.lexsort((first_offset, log_offset))
 
 
-Columns = TypeVar("Columns", ShareStates, ShareTransitions)
+Kind = TypeVar("Kind", ShareStates, ShareTransitions)
 
 
-def _taken(columns: Columns, order: I64 | None) -> Columns:
+def _taken(columns: Kind, order: I64 | None) -> Kind:
     return columns if order is None else taken(columns, order)
 
 

@@ -105,34 +105,24 @@ class HashMap(Generic[K, V]):
                 self._table_size *= 2
 
 
-class HashSet(Generic[K]):
-    """A set with the iteration order of `java.util.HashSet`. Iterations are over a copy: the set may change
-    meanwhile."""
+class HashSet(HashMap[K, None]):
+    """A set with the iteration order of `java.util.HashSet`, which is a map without values."""
 
     def __init__(
         self, hash_code: HashCode[K], elements: Iterable[K] = (), *, initial_capacity: int = TABLE_SIZE_DEFAULT
     ) -> None:
-        self._map: HashMap[K, None] = HashMap(hash_code, initial_capacity)
+        super().__init__(hash_code, initial_capacity)
         for element in elements:
-            self._map[element] = None
-
-    def __contains__(self, element: object) -> bool:
-        return element in self._map
-
-    def __len__(self) -> int:
-        return len(self._map)
-
-    def __iter__(self) -> Iterator[K]:
-        return iter(self._map)
+            self.add(element)
 
     def add(self, element: K) -> None:
         """Add an element; an existing one keeps its place."""
-        self._map[element] = None
+        self[element] = None
 
     def discard(self, element: K) -> None:
         """Remove an element, if it exists (`remove`)."""
-        if element in self._map:
-            del self._map[element]
+        if element in self:
+            del self[element]
 
 
 def in_hash_order(

@@ -6,9 +6,9 @@ copied: keys and values are positions in `data`.
 """
 
 from collections.abc import Hashable
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cache
-from typing import Any, TypeVar, get_type_hints
+from typing import Any, Self, TypeVar, get_type_hints
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,8 +31,21 @@ CONTROL_UNKNOWN = 127
 """A control record whose key has an unknown type or cannot be read (ControlRecordType.UNKNOWN)."""
 
 
+class Columns:
+    """Base of dataclasses whose fields are columns of one length."""
+
+    __slots__: tuple[str, ...] = ()
+
+    def __len__(self) -> int:
+        return len(getattr(self, type(self).__slots__[0]))
+
+    def take(self, rows: I64 | BoolArray) -> Self:
+        """Some of the rows."""
+        return type(self)(*(getattr(self, name)[rows] for name in type(self).__slots__))
+
+
 @dataclass(frozen=True, slots=True)
-class BatchColumns:
+class BatchColumns(Columns):
     """One row for each batch, in log order. All arrays have the same length. Times are epoch milliseconds, -1 if
     missing.
     """
@@ -61,12 +74,9 @@ class BatchColumns:
     size: I64
     """Bytes of the whole batch, header included."""
 
-    def __len__(self) -> int:
-        return len(self.base_offset)
-
 
 @dataclass(frozen=True, slots=True)
-class RecordColumns:
+class RecordColumns(Columns):
     """One row for each record of a readable batch (data and control), in offset order. All arrays have the same
     length."""
 
@@ -81,12 +91,6 @@ class RecordColumns:
     value_position: I64
     value_length: I32
     """-1: null (a tombstone); 0 is an empty value, not a tombstone."""
-
-    def __len__(self) -> int:
-        return len(self.offset)
-
-    def taken(self, rows: I64 | BoolArray) -> "RecordColumns":
-        return RecordColumns(*(getattr(self, field.name)[rows] for field in fields(self)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,10 +125,10 @@ class RecordChunk:
     `key_buckets`), so that it begins an operation. None: no records are left out."""
 
 
-Columns = TypeVar("Columns")
+Kind = TypeVar("Kind")
 
 
-def empty_columns(of: type[Columns], count: int, **given: Any) -> Columns:
+def empty_columns(of: type[Kind], count: int, **given: Any) -> Kind:
     """Uninitialized columns with `count` rows: an array for each field of a NamedTuple, but for the given ones."""
     kind: Any = of
     columns = {name: np.empty(count, dtype) for name, dtype in _dtypes_of(kind) if name not in given}

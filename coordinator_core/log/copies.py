@@ -23,7 +23,7 @@ from typing import Final, Self
 
 import numpy as np
 
-from coordinator_core.log.chunk import I64, BatchColumns, BoolArray
+from coordinator_core.log.chunk import I64, BatchColumns, BoolArray, Columns
 
 UNKNOWN_EPOCH: Final = -1
 """Epoch of a batch that has no leader epoch (message formats 0 and 1, or from a dump without it), if no checkpoint of
@@ -44,7 +44,7 @@ class Origin(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class BatchRows:
+class BatchRows(Columns):
     """Intact batches of one log partition, ascending and disjoint, with the columns that are needed to choose among
     copies.
     """
@@ -81,12 +81,6 @@ class BatchRows:
             is_known if has_own_epoch is None else is_known & has_own_epoch,
             np.full(len(batches), place, np.int64),
         )
-
-    def __len__(self) -> int:
-        return len(self.base_offset)
-
-    def take(self, rows: BoolArray | I64) -> Self:
-        return type(self)(*(getattr(self, name)[rows] for name in type(self).__slots__))
 
     def with_others(self, others: "BatchRows") -> "BatchRows":
         """Both together, ascending."""

@@ -17,7 +17,7 @@ import google_crc32c
 import numpy as np
 
 from coordinator_core.log.batch import CRC_START_V2
-from coordinator_core.log.chunk import I32, I64, U8, BoolArray
+from coordinator_core.log.chunk import I32, I64, U8, BoolArray, Columns
 from coordinator_core.log.kernels import HEADER_BYTES_V2, LOG_OVERHEAD_BYTES, compiled, read_only
 
 BATCH_BYTES_TARGET: Final = 64 * 1024
@@ -35,7 +35,7 @@ NO_HEADERS: Final = b"\x00"
 
 
 @dataclass(frozen=True, slots=True)
-class PackableRecords:
+class PackableRecords(Columns):
     """Records of one log partition, ascending by offset, as columns of equal length. Times are epoch milliseconds.
 
     Keys, values and headers are byte ranges of three buffers; a length of -1 is null. Headers are in wire format,
@@ -55,9 +55,6 @@ class PackableRecords:
     header_data: U8
     header_start: I64
     header_length: I32
-
-    def __len__(self) -> int:
-        return len(self.offset)
 
 
 def pack_records(records: PackableRecords, *, is_end: bool = True) -> tuple[U8, int]:

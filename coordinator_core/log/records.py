@@ -248,7 +248,7 @@ def _with_legacy(records: RecordColumns, sections: _Sections) -> RecordColumns:
     both = RecordColumns(
         *(np.concatenate((of, more.astype(of.dtype))) for of, more in zip(columns, table, strict=True))
     )
-    return both.taken(np.argsort(both.batch_index, kind="stable"))
+    return both.take(np.argsort(both.batch_index, kind="stable"))
 
 
 def _with_control_types(
@@ -278,7 +278,7 @@ def _with_control_types(
     if not unreadable:
         return records
     is_kept = ~np.isin(records.batch_index, unreadable)
-    return records.taken(is_kept)
+    return records.take(is_kept)
 
 
 def batch_finding(array: U8, batches: BatchColumns, row: int, stage: str, error: DecodeError) -> Finding:

@@ -39,9 +39,6 @@ class DeferredQueue:
         while self._entries:
             yield from self._entries.popleft()[1]
 
-    def __len__(self) -> int:
-        return len(self._entries)
-
 
 class WriteTimeouts:
     """Timeouts of waiting operations. All have the same duration, so the first to wait is the first to time out."""

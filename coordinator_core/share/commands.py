@@ -6,8 +6,8 @@ from coordinator_core.coordinator.errors import ErrorCode, Refused
 from coordinator_core.coordinator.group_module import GroupModule
 from coordinator_core.coordinator.image import MetadataImage
 from coordinator_core.coordinator.member_timers import timers_of
-from coordinator_core.coordinator.modern_messages import DescribedAssignment, DescribedGroup, DescribedTopicPartitions
-from coordinator_core.coordinator.modern_rules import group_of
+from coordinator_core.coordinator.modern_messages import DescribedGroup
+from coordinator_core.coordinator.modern_rules import described_assignment, group_of
 from coordinator_core.coordinator.operation import Context, Result
 from coordinator_core.share.heartbeat import TYPE_NAME, fence, on_loaded, share_group_heartbeat
 from coordinator_core.share.live import on_metadata
@@ -52,12 +52,6 @@ def _described(context: Context, group_id: str) -> DescribedGroup:
 
 
 def _described_member(image: MetadataImage, member: ShareMember) -> DescribedShareMember:
-    """A described member. Topics that no longer exist are left out of its assignment."""
-    topics = tuple(
-        DescribedTopicPartitions(topic_id, topic.name, numbers)
-        for topic_id, numbers in member.assigned.items()
-        if (topic := image.topic_of_id(topic_id)) is not None
-    )
     return DescribedShareMember(
         member.member_id,
         member.rack_id,
@@ -65,7 +59,7 @@ def _described_member(image: MetadataImage, member: ShareMember) -> DescribedSha
         member.client_id,
         member.client_host,
         member.subscribed_topic_names,
-        DescribedAssignment(topics),
+        described_assignment(image, (member.assigned,)),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordinator_core.coordinator.modern_messages import DescribedAssignment, HeartbeatResponse
+from coordinator_core.coordinator.modern_messages import DescribedAssignment, HeartbeatResponse, ModernResponse
 from coordinator_core.member_epochs import JOIN_GROUP_MEMBER_EPOCH
 from coordinator_core.offsets.replay import ZERO_UUID
 
@@ -127,12 +127,9 @@ class AlterOffsetsResponseTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class AlterShareGroupOffsetsResponse:
+class AlterShareGroupOffsetsResponse(ModernResponse):
     """One entry for each partition of the request."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
     responses: tuple[AlterOffsetsResponseTopic, ...] = ()
 
 
@@ -171,12 +168,9 @@ class DeleteOffsetsResponseTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class DeleteShareGroupOffsetsResponse:
+class DeleteShareGroupOffsetsResponse(ModernResponse):
     """One entry for each topic."""
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
     responses: tuple[DeleteOffsetsResponseTopic, ...] = ()
 
 

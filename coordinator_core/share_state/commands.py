@@ -191,9 +191,7 @@ def _state_record(
         )
         return ShareStateRecord(key, value)
     start_offset = state.start_offset if request.start_offset == UNCHANGED else request.start_offset
-    value = ShareSnapshot(
-        snapshot_epoch=state.snapshot_epoch + 1,
-        state_epoch=state.state_epoch,
+    value = state.next_snapshot(
         leader_epoch=leader_epoch,
         start_offset=start_offset,
         delivery_complete_count=request.delivery_complete_count,
@@ -319,22 +317,9 @@ def snapshots_of_cold_partitions(view: View) -> tuple[ShareStateRecord, ...]:
     interval_ms = view.config.cold_partition_snapshot_interval_ms
     walked = ((key, share_partitions[key]) for key in _in_table_order(shard))
     return tuple(
-        ShareStateRecord(key, _cold_snapshot(state, view.now_ms))
+        ShareStateRecord(key, state.next_snapshot(write_timestamp_ms=view.now_ms))
         for key, state in walked
         if view.now_ms - state.write_timestamp_ms >= interval_ms
-    )
-
-
-def _cold_snapshot(state: SharePartition, now_ms: int) -> ShareSnapshot:
-    return ShareSnapshot(
-        snapshot_epoch=state.snapshot_epoch + 1,
-        state_epoch=state.state_epoch,
-        leader_epoch=state.leader_epoch,
-        start_offset=state.start_offset,
-        delivery_complete_count=state.delivery_complete_count,
-        create_timestamp_ms=state.create_timestamp_ms,
-        write_timestamp_ms=now_ms,
-        state_batches=state.state_batches,
     )
 
 

@@ -49,21 +49,6 @@ def _state_batches(value: Struct) -> StateBatches:
     )
 
 
-def apply_share_snapshot(snapshot: ShareSnapshot) -> SharePartition:
-    """A snapshot is the whole state: it replaces the one before."""
-    return SharePartition(
-        snapshot_epoch=snapshot.snapshot_epoch,
-        state_epoch=snapshot.state_epoch,
-        leader_epoch=snapshot.leader_epoch,
-        start_offset=snapshot.start_offset,
-        delivery_complete_count=snapshot.delivery_complete_count,
-        create_timestamp_ms=snapshot.create_timestamp_ms,
-        write_timestamp_ms=snapshot.write_timestamp_ms,
-        state_batches=snapshot.state_batches,
-        has_snapshot=True,
-    )
-
-
 def apply_share_update(
     state: SharePartition | None, update: ShareUpdate, version: KafkaVersion = DEFAULT_VERSION
 ) -> SharePartition:
@@ -120,7 +105,7 @@ def replay_share_snapshot(
     snapshot_offsets = shard.snapshot_offsets.set(key, offset)
     return replace(
         shard,
-        share_partitions=shard.share_partitions.set(key, apply_share_snapshot(value)),
+        share_partitions=shard.share_partitions.set(key, SharePartition.of(value)),
         leader_epochs=_raised(shard.leader_epochs, key, value.leader_epoch),
         state_epochs=_raised(shard.state_epochs, key, value.state_epoch),
         update_counts=update_counts,

@@ -1,7 +1,8 @@
 """The state of the share coordinator: one `SharePartition` per key, and the shard with those of one log partition."""
 
-from dataclasses import dataclass, field
-from typing import Final
+from dataclasses import dataclass, field, replace
+from operator import attrgetter
+from typing import Any, Final, Self
 
 from immutables import Map
 
@@ -46,20 +47,27 @@ class ShareUpdate:
 
 
 @dataclass(frozen=True, slots=True)
-class SharePartition:
-    """State of one share partition (ShareGroupOffset). Times are epoch milliseconds, 0 if not known."""
+class SharePartition(ShareSnapshot):
+    """State of one share partition (ShareGroupOffset). Times are 0 if not known. The start offset is the persisted one:
+    it lags behind the broker's. -1: not yet set.
+    """
 
-    snapshot_epoch: int
-    state_epoch: int
-    leader_epoch: int
-    start_offset: int
-    """The persisted start offset: it lags behind the broker's. -1: not yet set."""
-    delivery_complete_count: int
-    create_timestamp_ms: int
-    write_timestamp_ms: int
-    state_batches: StateBatches
     has_snapshot: bool
     """False if the log had only updates: their base snapshot was pruned, so this is a part of the state."""
+
+    @classmethod
+    def of(cls, snapshot: ShareSnapshot) -> Self:
+        """A snapshot is the whole state: it replaces the one before."""
+        values: list[Any] = [*_snapshot_fields(snapshot), True]
+        return cls(*values)
+
+    def next_snapshot(self, **changes: Any) -> ShareSnapshot:
+        """The next snapshot of this state, with changes."""
+        snapshot = ShareSnapshot(*_snapshot_fields(self))
+        return replace(snapshot, snapshot_epoch=self.snapshot_epoch + 1, **changes)
+
+
+_snapshot_fields: Final = attrgetter(*ShareSnapshot.__slots__)
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,10 +59,10 @@ class Faults:
             members = self._stage.members[group_id]
             yield members if spec.member is None else [members[spec.member]]
 
-    def _each(self, spec: FaultSpec, strike: Callable[[Process], None]) -> None:
+    def _each(self, spec: FaultSpec, strike: Callable[[Process], None], **facts: Any) -> None:
         for members in self._targets(spec):
             for process in members:
-                process.fault = self._record(spec, group=process.group_id, client_id=process.client_id)
+                process.fault = self._record(spec, group=process.group_id, client_id=process.client_id, **facts)
                 strike(process)
 
     def _later(self, spec: FaultSpec, action: Callable[..., None], *arguments: Any) -> None:
@@ -85,12 +85,13 @@ class Faults:
 
     def _subscribe(self, spec: FaultSpec) -> None:
         assert spec.topics is not None
-        for members in self._targets(spec):
-            for process in members:
-                facts = {"group": process.group_id, "client_id": process.client_id, "topics": list(spec.topics)}
-                process.fault = self._record(spec, **facts)
-                self._stage.heartbeats.wake(process.group_id)
-                process.deliver(Subscribe(spec.topics))
+        event = Subscribe(spec.topics)
+
+        def strike(process: Process) -> None:
+            self._stage.heartbeats.wake(process.group_id)
+            process.deliver(event)
+
+        self._each(spec, strike, topics=list(spec.topics))
 
     def _rolling_deploy(self, spec: FaultSpec) -> None:
         for members in self._targets(spec):
@@ -150,7 +151,7 @@ class Faults:
         count = topics.create(spec.topic, self._loop.now_ms, spec.partitions)
         topic_id = topics.topic_id(spec.topic)
         fault = self._record(spec, topic=spec.topic, topic_id=topic_id, partitions=count)
-        self._record_topic(spec.topic, topic_id, count)
+        self._stage.truth.topic(spec.topic, topic_id, count, self._loop.now_ms)
         configs = topic_configs(topics.specs[spec.topic])
         self._stage.cluster.metadata.make_topic(spec.topic, topic_id, count, configs, at_ms=self._loop.now_ms)
         self._stage.cluster.update_metadata([spec.topic])
@@ -161,15 +162,11 @@ class Faults:
         topic_id = self._stage.topics.topic_id(spec.topic)
         self._stage.topics.delete(spec.topic, self._loop.now_ms)
         fault = self._record(spec, topic=spec.topic, topic_id=topic_id)
-        self._record_topic(spec.topic, topic_id, 0)
+        self._stage.truth.topic(spec.topic, topic_id, 0, self._loop.now_ms)
         self._stage.cluster.metadata.remove_topic(topic_id)
         self._stage.cluster.topic_deleted(spec.topic, topic_id)
         self._stage.share_leaders.topic_deleted(spec.topic)
         self._refresh_clients(spec.topic, fault)
-
-    def _record_topic(self, topic: str, topic_id: str, partition_count: int) -> None:
-        facts = {"topic": topic, "topic_id": topic_id, "partition_count": partition_count}
-        self._stage.truth.record("topics", self._loop.now_ms, facts)
 
     def _refresh_clients(self, topic: str, fault: int) -> None:
         """Clients that read a topic learn of the change when they refresh their metadata."""

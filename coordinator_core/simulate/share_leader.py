@@ -21,7 +21,7 @@ from coordinator_core.runtime.share_machines import partition_requests, result_o
 from coordinator_core.share.messages import InitializeShareState
 from coordinator_core.share.service import Ask, Flow, Persist, initialize_after_heartbeat, persist
 from coordinator_core.share_partition.acknowledge import acknowledge, expire_lock, next_deadline_ms, release
-from coordinator_core.share_partition.archive import undelivered_below, update_log_start_offset
+from coordinator_core.share_partition.archive import Undelivered, undelivered_below, update_log_start_offset
 from coordinator_core.share_partition.dead_letters import complete_copy, take_copies
 from coordinator_core.share_partition.errors import NotInitialized, RefusedRequest
 from coordinator_core.share_partition.initialize import fence
@@ -34,6 +34,7 @@ from coordinator_core.share_partition.state import (
     WriteState,
 )
 from coordinator_core.share_partition.states import AcknowledgeType, RecordState
+from coordinator_core.share_state.combine import StateBatch
 from coordinator_core.share_state.messages import Response, TopicResult
 from coordinator_core.share_state.persister import Lookup, Persister
 from coordinator_core.share_state.persister import Send as PersisterSend
@@ -325,9 +326,7 @@ class ShareLeaders:
         start_offset = self._topics.start_offset(served.at, self._loop.now_ms)
         if start_offset > served.partition.start_offset:
             for given_up in undelivered_below(served.partition, start_offset):
-                self._record_archived(
-                    served, given_up.first_offset, given_up.last_offset, "RETENTION", given_up.delivery_count
-                )
+                self._record_archived(served, given_up, "RETENTION")
             update_log_start_offset(served.partition, start_offset)
             served.seen_start_offset = served.partition.start_offset
 
@@ -629,18 +628,11 @@ class ShareLeaders:
                 if why == "DELIVERY_LIMIT" and batch.delivery_count < served.partition.config.delivery_count_limit:
                     # It was acquired when retention deleted it, and was released since: no member gets it again.
                     why = "RETENTION"
-                self._record_archived(served, batch.first_offset, batch.last_offset, why, batch.delivery_count)
+                self._record_archived(served, batch, why)
 
-    def _record_archived(
-        self, served: Served, first_offset: int, last_offset: int, why: str, delivery_count: int | None = None
-    ) -> None:
-        facts = {
-            "first_offset": first_offset,
-            "last_offset": last_offset,
-            "why": why,
-            "delivery_count": delivery_count,
-        }
-        self._record("archived", served, None, facts)
+    def _record_archived(self, served: Served, records: Undelivered | StateBatch, why: str) -> None:
+        facts = {"first_offset": records.first_offset, "last_offset": records.last_offset, "why": why}
+        self._record("archived", served, None, {**facts, "delivery_count": records.delivery_count})
 
 
 class _Gathered:

@@ -108,7 +108,9 @@ class Simulation:
         """Run to the end of the scenario, and write the truth."""
         start_ms, end_ms = self.scenario.start_ms, self.scenario.end_ms
         self._write_metadata()
-        self._record_topics(start_ms)
+        for topic in self.scenario.topics:
+            if topic.name not in self._absent:
+                self.truth.topic(topic.name, self.topics.topic_id(topic.name), topic.partitions, start_ms)
         for spec in self.scenario.groups:
             for group_id in spec.group_ids():
                 for index, process in enumerate(self.members[group_id]):
@@ -247,8 +249,7 @@ class Simulation:
             self.cluster.metadata.make_topic(
                 topic.name, topic_id, topic.num_partitions, configs, at_ms=self.loop.now_ms
             )
-            facts = {"topic": topic.name, "topic_id": topic_id, "partition_count": topic.num_partitions}
-            self.truth.record("topics", self.loop.now_ms, facts)
+            self.truth.topic(topic.name, topic_id, topic.num_partitions, self.loop.now_ms)
             made.append(topic.name)
         if made:
             self.cluster.update_metadata(made)
@@ -305,18 +306,7 @@ class Simulation:
             return lambda draws: ConsumerMember(config, self.topics, draws, self.topics.names())
         return lambda draws: ClassicConsumer(config, self.topics, draws)
 
-    # --- the beginning and the end of the truth ---
-
-    def _record_topics(self, now_ms: int) -> None:
-        for spec in self.scenario.topics:
-            if spec.name in self._absent:
-                continue
-            facts = {
-                "topic": spec.name,
-                "topic_id": self.topics.topic_id(spec.name),
-                "partition_count": spec.partitions,
-            }
-            self.truth.record("topics", now_ms, facts)
+    # --- the end of the truth ---
 
     def _record_end(self, now_ms: int) -> None:
         for client_id, process in self.processes.items():

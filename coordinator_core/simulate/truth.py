@@ -48,6 +48,10 @@ class Truth:
         self.counts[file] += 1
         return self.counts[file] - 1
 
+    def topic(self, name: str, topic_id: str, partition_count: int, now_ms: int) -> None:
+        """A topic was created or enlarged; a count of 0: it was deleted."""
+        self.record("topics", now_ms, {"topic": name, "topic_id": topic_id, "partition_count": partition_count})
+
     def took(
         self,
         group: str,

@@ -21,6 +21,7 @@ from coordinator_core.member_epochs import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
 )
+from coordinator_core.record_families import CONSUMER, SHARE, STREAMS
 from coordinator_core.runtime.messages import Request
 from coordinator_core.share.heartbeat import is_settled
 from coordinator_core.share.state import ShareGroup
@@ -67,9 +68,9 @@ EPOCH_REASONS: Final = {
 """Member epoch of a heartbeat that caused a new group epoch -> the reason."""
 
 GROUP_TYPES: Final = {
-    RecordType.CONSUMER_GROUP_METADATA: GroupType.CONSUMER,
-    RecordType.SHARE_GROUP_METADATA: GroupType.SHARE,
-    RecordType.STREAMS_GROUP_METADATA: GroupType.STREAMS,
+    CONSUMER.metadata: GroupType.CONSUMER,
+    SHARE.metadata: GroupType.SHARE,
+    STREAMS.metadata: GroupType.STREAMS,
 }
 """Record of a new group epoch -> the group type."""
 
@@ -393,11 +394,9 @@ def _assignment(data: bytes) -> TopicPartitions | None:
 NOTES: Final = {
     RecordType.GROUP_METADATA: TruthRecorder._note_classic_generation,
     RecordType.OFFSET_COMMIT: TruthRecorder._note_offset,
-    RecordType.CONSUMER_GROUP_METADATA: TruthRecorder._note_epoch,
-    RecordType.SHARE_GROUP_METADATA: TruthRecorder._note_epoch,
-    RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT: TruthRecorder._note_current_assignment,
-    RecordType.SHARE_GROUP_CURRENT_MEMBER_ASSIGNMENT: TruthRecorder._note_current_assignment,
-    RecordType.STREAMS_GROUP_METADATA: TruthRecorder._note_epoch,
-    RecordType.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT: TruthRecorder._note_tasks,
+    **dict.fromkeys(GROUP_TYPES, TruthRecorder._note_epoch),
+    CONSUMER.current: TruthRecorder._note_current_assignment,
+    SHARE.current: TruthRecorder._note_current_assignment,
+    STREAMS.current: TruthRecorder._note_tasks,
 }
 """Record type -> the method that turns it into a line."""

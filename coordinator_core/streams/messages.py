@@ -6,6 +6,7 @@ Defaults are those of Kafka's generated classes.
 from dataclasses import dataclass
 from enum import IntEnum
 
+from coordinator_core.coordinator.modern_messages import ModernResponse
 from coordinator_core.streams.state import CopartitionGroup
 
 
@@ -148,15 +149,12 @@ class CreatableTopic:
 
 
 @dataclass(frozen=True, slots=True)
-class StreamsGroupHeartbeatResponse:
+class StreamsGroupHeartbeatResponse(ModernResponse):
     """Tasks and endpoints are None if they are unchanged.
 
     `creatable_topics` is only for the broker that serves the heartbeat: it creates these internal topics for the group.
     """
 
-    throttle_time_ms: int = 0
-    error_code: int = 0
-    error_message: str | None = None
     member_id: str = ""
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0

@@ -5,7 +5,7 @@ show them, instead of Kafka's default.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Final
 
 from coordinator_core.assignors import CLIENT_ASSIGNORS
@@ -64,7 +64,7 @@ class Changes:
     @property
     def is_of_shares(self) -> bool:
         """Whether it concerns share groups."""
-        return any(getattr(self, name) is not None for name in (*SHARE_FIELDS, *SHARE_MEMBER_FIELDS))
+        return self.is_of_share_records or self.is_of_share_members
 
     @property
     def is_of_share_members(self) -> bool:
@@ -79,8 +79,8 @@ class Changes:
     @property
     def is_of_members(self) -> bool:
         """Whether it concerns members of classic and consumer groups."""
-        names = (*SHARE_FIELDS, *SHARE_MEMBER_FIELDS)
-        return self != replace(Changes(), **{name: getattr(self, name) for name in names})
+        others = (*SHARE_FIELDS, *SHARE_MEMBER_FIELDS)
+        return any(getattr(self, it.name) is not None for it in fields(self) if it.name not in others)
 
 
 SHARE_FIELDS: Final = ("delivery_count_limit", "record_lock_duration_ms", "record_lock_count")
@@ -156,21 +156,23 @@ CHANGED: Final[Mapping[str, tuple[str, Reader]]] = {
 }
 """Setting -> (field of `Changes`, parser of its value, with the bounds of brokers by default)."""
 
+_TIMEOUT: Final = _number(1, TIMEOUT_MS_MAX)
 RECORDED: Final[Mapping[str, tuple[str, Reader]]] = {
     "group.initial.rebalance.delay.ms": ("initial_rebalance_delay_ms", _DELAY),
-    "heartbeat.interval.ms": ("heartbeat_interval_ms", _number(1, TIMEOUT_MS_MAX)),
-    "group.consumer.session.timeout.ms": ("consumer_session_timeout_ms", _number(1, TIMEOUT_MS_MAX)),
-    "consumer.session.timeout.ms": ("consumer_session_timeout_ms", _number(1, TIMEOUT_MS_MAX)),
-    "share.delivery.count.limit": ("delivery_count_limit", _number(1, 100)),
-    "group.share.delivery.count.limit": ("delivery_count_limit", _number(1, 100)),
-    "share.record.lock.duration.ms": ("record_lock_duration_ms", _number(1, TIMEOUT_MS_MAX)),
-    "group.share.record.lock.duration.ms": ("record_lock_duration_ms", _number(1, TIMEOUT_MS_MAX)),
-    "share.session.timeout.ms": ("share_session_timeout_ms", _number(1, TIMEOUT_MS_MAX)),
-    "group.share.session.timeout.ms": ("share_session_timeout_ms", _number(1, TIMEOUT_MS_MAX)),
-    "share.heartbeat.interval.ms": ("share_heartbeat_interval_ms", _number(1, TIMEOUT_MS_MAX)),
-    "group.share.heartbeat.interval.ms": ("share_heartbeat_interval_ms", _number(1, TIMEOUT_MS_MAX)),
-    "share.partition.max.record.locks": ("record_lock_count", _number(1, TIMEOUT_MS_MAX)),
-    "group.share.partition.max.record.locks": ("record_lock_count", _number(1, TIMEOUT_MS_MAX)),
+    "heartbeat.interval.ms": ("heartbeat_interval_ms", _TIMEOUT),
+    "group.consumer.session.timeout.ms": ("consumer_session_timeout_ms", _TIMEOUT),
+    "consumer.session.timeout.ms": ("consumer_session_timeout_ms", _TIMEOUT),
+    **{
+        f"{prefix}{name}": reader
+        for name, reader in {
+            "share.delivery.count.limit": ("delivery_count_limit", _number(1, 100)),
+            "share.record.lock.duration.ms": ("record_lock_duration_ms", _TIMEOUT),
+            "share.session.timeout.ms": ("share_session_timeout_ms", _TIMEOUT),
+            "share.heartbeat.interval.ms": ("share_heartbeat_interval_ms", _TIMEOUT),
+            "share.partition.max.record.locks": ("record_lock_count", _TIMEOUT),
+        }.items()
+        for prefix in ("", "group.")
+    },
 }
 """Setting -> (field of `Recorded`, parser of its value)."""
 

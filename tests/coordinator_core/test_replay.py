@@ -21,7 +21,6 @@ from coordinator_core.replay import (
     Group,
     GroupShard,
     replay,
-    replay_all,
     replay_end_transaction_marker,
     replay_record,
     touch_simple_group,
@@ -227,12 +226,6 @@ def test_group_tombstone_too_early(kind: type[Group]) -> None:
     record_type, key, _ = EPOCHS[kind]
     shard, codes = folded(MEMBERS[kind], (record_type, key, None))
     assert (shard, codes) == (GroupShard(), [GROUP_TOMBSTONE_TOO_EARLY])
-
-
-def test_replay_all_is_replay_after_replay() -> None:
-    """A sequence gives what its records give one by one."""
-    records = [CLASSIC_MEMBERS, *CLASSIC_TO_CONSUMER]
-    assert replay_all(GroupShard(), records, report=no_anomaly) == folded(*records)[0]
 
 
 def commit(offset: int, value: int | None, *, producer_id: int = -1, shard: CoordinatorShard) -> CoordinatorShard:

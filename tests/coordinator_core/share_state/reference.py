@@ -15,7 +15,7 @@ from coordinator_core.log.chunk import BatchColumns, RecordChunk, RecordColumns
 from coordinator_core.lookup import SharePartitionKey
 from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
 from coordinator_core.share_state.combine import UNSET_OFFSET, StateBatch, StateBatches, combine_state_batches
-from coordinator_core.share_state.replay import apply_share_snapshot, apply_share_update
+from coordinator_core.share_state.replay import apply_share_update
 from coordinator_core.share_state.rows import RECORD_KINDS, TRANSITION_KINDS, StateBatchLists
 from coordinator_core.share_state.state import SharePartition, ShareSnapshot, ShareUpdate
 from schemas.share_group_state import (
@@ -132,7 +132,7 @@ def _replay(rows: Rows, key: _Key, offset: int, at: int, event: Event) -> None:
         value = replace(value, state_batches=own)
     after: SharePartition | None = None
     if isinstance(value, ShareSnapshot):
-        after = apply_share_snapshot(value)
+        after = SharePartition.of(value)
         kind = "SNAPSHOT" if value.create_timestamp_ms == value.write_timestamp_ms else "COLD_SNAPSHOT"
         if before is not None and not own:
             is_initial = (

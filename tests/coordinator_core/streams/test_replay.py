@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from coordinator_core.anomalies import MEMBER_TOMBSTONE_TOO_EARLY, Anomaly
-from coordinator_core.replay import GroupShard, replay_all
+from coordinator_core.replay import GroupShard, replay
 from coordinator_core.streams.state import (
     NO_MEMBER_STATE,
     InternalTopic,
@@ -203,7 +203,9 @@ def test_member_tombstone_too_early(before: list[Record], exception: str) -> Non
     """A member which has an assignment, or never had one, is removed all the same."""
     anomalies: list[Anomaly] = []
     gone = record(T.STREAMS_GROUP_MEMBER_METADATA, key("A"), None)
-    shard = replay_all(GroupShard(), [member("A"), *before, gone], report=anomalies.append)
+    shard = GroupShard()
+    for each in (member("A"), *before, gone):
+        shard = replay(shard, *each, report=anomalies.append)
     assert [(a.code, a.kafka_exception) for a in anomalies] == [(MEMBER_TOMBSTONE_TOO_EARLY, exception)]
     assert not shard.groups["g"].members
 
