@@ -223,15 +223,13 @@ def _group_fields(payload: str) -> tuple[str, str | None, int, str]:
         # the assignment of a large group has thousands of colons: the first place that fits is taken
         match = _GROUP_TEXT.search(payload)
         kind, _, chosen = payload[: match.start()].rpartition(":") if match else ("", "", "")
-        found = [] if match is None else [kind, _or_null(chosen), int(match[1]), payload[match.end() :]]
+        found = (
+            [] if match is None else [kind, None if chosen == _NULL else chosen, int(match[1]), payload[match.end() :]]
+        )
     match found:
         case [str() as protocol_type, str() | None as protocol, int() as generation, str() as assignment]:
             return protocol_type, protocol, generation, assignment
     raise EncodeError("no group of the printed form")
-
-
-def _or_null(text: str) -> str | None:
-    return None if text == _NULL else text
 
 
 _TRANSACTION: Final = re.compile(

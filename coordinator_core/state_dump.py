@@ -10,9 +10,11 @@ from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
+from coordinator_core.assignors.server_group import SubscriptionType
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import decode
-from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState, ResolvedRegex
+from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, MemberState
+from coordinator_core.consumer.subscriptions import subscription_type, subscriptions_of
 from coordinator_core.errors import DecodeError
 from coordinator_core.offsets.state import CommittedOffset, OffsetKey
 from coordinator_core.replay import CoordinatorShard, Group
@@ -26,8 +28,6 @@ NONE_KNOWN: Final = -1
 VERSION_BYTES: Final = 2
 """Subscriptions start with their version."""
 ZERO_UUID: Final = "A" * 22
-HOMOGENEOUS: Final = "HOMOGENEOUS"
-HETEROGENEOUS: Final = "HETEROGENEOUS"
 TASK_STATE_NAMES: Final[Mapping[int, str | None]] = {
     NO_MEMBER_STATE: None,
     1: "STABLE",
@@ -139,14 +139,14 @@ def subscribed_topics(
     return frozenset(topics)
 
 
-def _modern_group(group: ConsumerGroup | ShareGroup, group_type: str, subscription_type: str) -> Json:
+def _modern_group(group: ConsumerGroup | ShareGroup, group_type: str, kind: SubscriptionType) -> Json:
     by_name = _name_counts(group)
     return {
         "type": group_type,
         **_epochs_of(group),
         "assignmentTimestamp": group.assignment_timestamp_ms,
         "metadataHash": group.metadata_hash,
-        "subscriptionType": subscription_type,
+        "subscriptionType": kind.name,
         "subscribedTopicNameCounts": dict(sorted(by_name.items())),
         "targetAssignment": {member_id: _lists(target) for member_id, target in group.target_assignment.items()},
     }
@@ -171,13 +171,10 @@ def _name_counts(group: ConsumerGroup | ShareGroup) -> Counter[str]:
 
 
 def _consumer_group(group: ConsumerGroup) -> Json:
-    members = group.members.values()
-    by_name, by_regex = _name_counts(group), _regex_counts(group.subscription_regexes)
-    regexes = Counter(member.subscribed_topic_regex for member in members if member.subscribed_topic_regex)
-    topics = sorted(by_name.keys() | _regex_counts(group.resolved_regexes).keys())
+    known = subscriptions_of(group)
     return {
-        **_modern_group(group, "consumer", _subscription_type(by_name, by_regex, regexes, len(members))),
-        "subscribedTopicNameCounts": {topic: by_name[topic] for topic in topics},
+        **_modern_group(group, "consumer", known.subscription_type),
+        "subscribedTopicNameCounts": {topic: known.by_name[topic] for topic in sorted(known.topic_names)},
         "resolvedRegexes": {
             regex: {
                 "topics": sorted(set(resolved.topics)),
@@ -187,7 +184,7 @@ def _consumer_group(group: ConsumerGroup) -> Json:
             for regex, resolved in group.resolved_regexes.items()
         },
         "staticMembers": dict(group.static_members.items()),
-        "members": {member.member_id: _consumer_member(member) for member in members},
+        "members": {member.member_id: _consumer_member(member) for member in group.members.values()},
     }
 
 
@@ -202,24 +199,10 @@ def _consumer_member(member: ConsumerMember) -> Json:
     }
 
 
-def _regex_counts(regexes: Mapping[str, ResolvedRegex]) -> Counter[str]:
-    return Counter(topic for resolved in regexes.values() for topic in set(resolved.topics))
-
-
-def _subscription_type(by_name: Counter[str], by_regex: Counter[str], regexes: Counter[str], member_count: int) -> str:
-    """Whether all members have the same subscription (ConsumerGroup.subscriptionType)."""
-    topics = by_name.keys() | by_regex.keys()
-    if not regexes:
-        return HOMOGENEOUS if all(by_name[topic] == member_count for topic in topics) else HETEROGENEOUS
-    one_regex = len(regexes) == 1 and regexes.total() == member_count
-    only_regex = all(by_regex[topic] == 1 and by_name[topic] == 0 for topic in topics)
-    return HOMOGENEOUS if one_regex and only_regex else HETEROGENEOUS
-
-
 def _share_group(group: ShareGroup) -> Json:
-    subscription_type = _subscription_type(_name_counts(group), Counter(), Counter(), len(group.members))
+    kind = subscription_type(_name_counts(group), Counter(), Counter(), len(group.members))
     return {
-        **_modern_group(group, "share", subscription_type),
+        **_modern_group(group, "share", kind),
         "members": {member.member_id: _share_member(member) for member in group.members.values()},
     }
 

@@ -229,10 +229,6 @@ def _take_answer(lookup: Lookup, event: Answered) -> LookupTransition:
     return LookupTransition(replace(lookup, state=LookupState.FAILED, error_code=answer.error_code))
 
 
-def _give_up_on_broker(lookup: Lookup, event: Unanswered) -> LookupTransition:
-    return _try_again(lookup, ErrorCode.REQUEST_TIMED_OUT, event.now_ms, event.random)
-
-
 def _try_again(lookup: Lookup, error_code: ErrorCode, now_ms: int, random: float) -> LookupTransition:
     """Back off, then try again, with new metadata."""
     at_ms = now_ms + lookup.backoff.backoff_ms(lookup.attempts, random)
@@ -261,7 +257,9 @@ _TRANSITIONS: Final[Mapping[tuple[LookupState, type], Callable[[Lookup, Any], Lo
     (LookupState.UNKNOWN, Lost): _nothing,
     (LookupState.FINDING, Poll): _nothing,
     (LookupState.FINDING, Answered): _take_answer,
-    (LookupState.FINDING, Unanswered): _give_up_on_broker,
+    (LookupState.FINDING, Unanswered): lambda lookup, event: _try_again(
+        lookup, ErrorCode.REQUEST_TIMED_OUT, event.now_ms, event.random
+    ),
     (LookupState.FINDING, Lost): _nothing,
     (LookupState.KNOWN, Poll): _nothing,
     (LookupState.KNOWN, Lost): _forget,

@@ -60,7 +60,10 @@ def with_times(life: GroupLife) -> GroupLife:
         return event if is_time(event.at) else event._replace(at=clock.at(event.log_offset))
 
     return life._replace(
-        generations=tuple(clock.filled(_state_at_known(row)) for row in life.generations),
+        generations=tuple(
+            clock.filled(row if _has_credible_state(row) else row._replace(current_state_at=None))
+            for row in life.generations
+        ),
         members=tuple(map(clock.filled, life.members)),
         assignments=tuple(map(clock.filled, life.assignments)),
         events=tuple(map(event_at, life.events)),
@@ -79,10 +82,6 @@ def _has_credible_state(row: GenerationRow) -> bool:
     if at_ms is None or (at_ms != NONE_MS and not is_time(row.valid_from)):
         return True
     return at_ms != NONE_MS and -CLOCK_MS <= row.valid_from - at_ms <= SYNC_PHASE_MS_MAX
-
-
-def _state_at_known(row: GenerationRow) -> GenerationRow:
-    return row if _has_credible_state(row) else row._replace(current_state_at=None)
 
 
 class _Clock:

@@ -95,7 +95,8 @@ def other_log(
 def _is_proof(it: OtherLog) -> bool:
     """Whether no leader's lost tail can explain the two records."""
     if it.known_epoch is None or it.found_epoch is None:
-        return it.offset == 0 and min(it.known_ms, it.found_ms) >= 0 and _is_apart(it.known_ms, it.found_ms)
+        is_apart = abs(it.known_ms - it.found_ms) > CLOCKS_APART_MS_MAX
+        return it.offset == 0 and min(it.known_ms, it.found_ms) >= 0 and is_apart
     if it.known_epoch == it.found_epoch:
         return True
     if it.found_epoch < it.known_epoch:
@@ -113,10 +114,6 @@ def _is_at_once(differing: Sequence[OtherLog]) -> bool:
         return False
     overlap_ms = min(max(known) - min(found), max(found) - min(known))
     return min(overlap_ms, max(known) - min(known), max(found) - min(found)) > CLOCKS_APART_MS_MAX
-
-
-def _is_apart(one_ms: int, other_ms: int) -> bool:
-    return abs(one_ms - other_ms) > CLOCKS_APART_MS_MAX
 
 
 def _epoch(chunk: RecordChunk, row: int, has_epoch: BoolArray | None) -> int | None:

@@ -10,7 +10,7 @@ Heartbeats that arrive at the same time do so in the order of the clients, and a
 otherwise a run that leaves them out could not know the order in a run that does not.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -117,12 +117,8 @@ class Heartbeats:
 
     def wake_where(self, is_wanted: Callable[[str], bool]) -> None:
         """Wake the wanted groups, in the order of their ids."""
-        for group_id in self.sleeping_groups(is_wanted):
+        for group_id in sorted(filter(is_wanted, self._parked)):
             self.wake(group_id)
-
-    def sleeping_groups(self, is_wanted: Callable[[str], bool]) -> Iterable[str]:
-        """The wanted groups that have parked members, by id."""
-        return sorted(group_id for group_id in self._parked if is_wanted(group_id))
 
     def _last_sign_ms(self, heartbeat: Heartbeat) -> int:
         """The arrival time of the last heartbeat before now, or of a commit after it."""

@@ -245,7 +245,11 @@ class _Runner:
                 at_ms = line["ts_ms"]
                 marks = {acts.last(before[gone], ENDING, at_ms) for gone in before.keys() - members.keys()}
                 marks |= {acts.last(members[new], STARTING, at_ms) for new in members.keys() - before.keys()}
-                marks |= {acts.last(None, {What.GROW}, cause["at_ms"]) for cause in line["causes"] if _is_growth(cause)}
+                marks |= {
+                    acts.last(None, {What.GROW}, cause["at_ms"])
+                    for cause in line["causes"]
+                    if cause["reason"] == "TOPIC_CHANGED"
+                }
                 found = frozenset(mark for mark in marks if mark is not None)
                 if found or not played:
                     played.append(Played(at_ms, found))
@@ -295,10 +299,6 @@ PLAIN_ACTS: Final[Mapping[What, Callable[[Process], None]]] = {
 
 def _client_id(slot: int) -> str:
     return f"client-{slot}"
-
-
-def _is_growth(cause: Mapping[str, Any]) -> bool:
-    return bool(cause["reason"] == "TOPIC_CHANGED")
 
 
 class _ActsBySlot:

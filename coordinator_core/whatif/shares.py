@@ -396,17 +396,12 @@ def _under_lock(intervals: Iterable[_Interval], lock_ms: int) -> list[RecordAnsw
             acquired_ms_max = _acquired_ms_max(changes[index - 1] if index else None, change)
             if change.state == AVAILABLE:
                 answers.append(_handed_back(interval, change, acquired_ms_max, lock_ms))
-            elif _is_shorter(lock_ms, change.acquired) and (
+            elif lock_ms < max(change.acquired.value, change.acquired.before) and (
                 acquired_ms_max is None or acquired_ms_max + CLOCK_SLACK_MS >= lock_ms
             ):
                 unknown[interval.topic_id, interval.partition].append((interval, change))
     answers += [_ended(found) for found in unknown.values()]
     return answers
-
-
-def _is_shorter(lock_ms: int, acquired: Acquired) -> bool:
-    """Whether it is shorter than any lock that may have been taken."""
-    return lock_ms < max(acquired.value, acquired.before)
 
 
 def _acquired_ms_max(earlier: _Change | None, change: _Change) -> int | None:

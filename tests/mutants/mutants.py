@@ -315,8 +315,8 @@ SHARE_STATE: Final = (
     Mutant(
         "a cold snapshot does not count",
         "share_state/commands.py",
-        "        create_timestamp_ms=state.create_timestamp_ms,\n        write_timestamp_ms=now_ms,\n",
-        "        create_timestamp_ms=now_ms,\n        write_timestamp_ms=now_ms,\n",
+        "state.next_snapshot(write_timestamp_ms=view.now_ms)",
+        "state.next_snapshot(create_timestamp_ms=view.now_ms, write_timestamp_ms=view.now_ms)",
         "share partition",
     ),
     Mutant(
