@@ -36,6 +36,8 @@ UNREAD_BYTES: Final = "EMBEDDED"
 SHORT_BYTES: Final = "CLIENT_LAYOUT"
 """Anomaly code: only fields after the topics and partitions are missing."""
 
+UNKNOWN_EPOCH: Final = "no record tells the group's epoch: it is that of a group just made"
+
 NO_DESCRIPTION: Final = (-1, -1)
 """Stored and failed description epochs of a new streams group: the broker's plugin has neither stored nor rejected
 one."""
@@ -86,7 +88,7 @@ class Comparison(NamedTuple):
         if not is_contiguous:
             details["first_seen"] = "the log does not hold the group's beginning"
         elif not _is_epoch_known(after, self.step.operation):
-            details["first_seen"] = "no record tells the group's epoch: it is that of a group just made"
+            details["first_seen"] = UNKNOWN_EPOCH
         self.step.add_event("GROUP_CREATED", self.step.appeared_at, details=details)
         self._add_generation_event(None)
         self._compare_protocol(None, after)
@@ -132,7 +134,10 @@ class Comparison(NamedTuple):
                 "online": str(is_online).lower(),
             },
         )
-        self._add_generation_event(previous)
+        if is_online or _is_epoch_known(after, self.step.operation):
+            self._add_generation_event(previous)
+        else:
+            self._add_generation_event(None, first_seen=UNKNOWN_EPOCH)
         self._compare_protocol(None, after)
         known = frozenset(before.members) if is_online else frozenset()
         self._compare_members(None, after, known=known, replaced=replaced)

@@ -231,6 +231,7 @@ class _InForce:
     def __init__(self, life: GroupLife) -> None:
         self._life = life
         self._commits = life.commits
+        self.has_holes = bool(life.holes)
         self._applied: dict[tuple[int, int], I32] | None = None
         """Topic and partition -> the rows that took effect, in the order of taking effect."""
 
@@ -513,7 +514,7 @@ def _offsets_of(commit: _Commit, in_force: _InForce) -> tuple[int | None, int | 
     before: int | None = commit.previous_offset
     if commit.change == FIRST:
         before = None
-    elif commit.change < 0 or before == _MAY_BE_NULL:
+    elif commit.change < 0 or before == _MAY_BE_NULL or in_force.has_holes:
         before = in_force.before(commit.row)
     return before, None if commit.change == DELETE else commit.committed_offset
 

@@ -241,6 +241,15 @@ RULES: Final[Mapping[str, Rule]] = {
 
 OF_ONE_RECORD: Final = frozenset({anomalies.CLASSIC_MEMBER_REPEATED, EMBEDDED, CLIENT_LAYOUT})
 """Rules that a single record breaks, whatever came before it."""
+OF_TOMBSTONES: Final = frozenset(
+    {
+        anomalies.GROUP_TYPE_MISMATCH,
+        anomalies.GROUP_TOMBSTONE_TOO_EARLY,
+        anomalies.MEMBER_TOMBSTONE_TOO_EARLY,
+        anomalies.TARGET_TOMBSTONE_TOO_EARLY,
+    }
+)
+"""Rules that lack tombstones break."""
 
 
 class LogAnomalyRow(NamedTuple):
@@ -404,7 +413,8 @@ def _is_explained(life: GroupLife, code: str, event: EventRow) -> bool:
     if code == GENERATION_FELL:  # the deletion of the group
         places = [row.from_log_offset for row in life.generations if row.from_log_offset < event.log_offset]
         return life.has_hole(max(places, default=-1), event.log_offset)
-    return False
+    # the tombstones of what is left, or of the former group; compaction takes no record without the ones before it
+    return code in OF_TOMBSTONES and life.may_have_gap(-1, event.log_offset)
 
 
 def _of_event(life: GroupLife, event: EventRow, rule: str, details: str, method: str, confidence: str) -> LogAnomalyRow:

@@ -9,6 +9,7 @@ from coordinator_core.confidence import CERTAIN, LIKELY
 from coordinator_core.inference.life import is_any_between
 from coordinator_core.inference.log_anomalies import (
     RULES,
+    STATE_EPOCH_UNSET,
     LogAnomalyRow,
     ShareBreak,
     ShareEpochs,
@@ -70,7 +71,10 @@ def _rows_of_break(
             f"{broken.column} {row[broken.column]} after {before[number]}, in a record of kind {row['record_kind']}",
             *RULES[broken.rule],
             "SUCCESSIVE_STATES",
-            LIKELY if is_any_between(holes, begins[number], row["log_offset"]) else CERTAIN,
+            LIKELY if is_behind_hole else CERTAIN,
         )
         for number, row in enumerate(found)
+        # a record that is missing between the two explains a number that fell, but not what the second one has itself
+        if not (is_behind_hole := is_any_between(holes, begins[number], row["log_offset"]))
+        or broken.rule == STATE_EPOCH_UNSET
     ]

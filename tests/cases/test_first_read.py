@@ -223,6 +223,28 @@ def test_a_group_that_committed_before_its_first_record_has_no_first_epoch(
     assert {(row["cause"], row["method"], row["confidence"]) for row in rows} == {("UNKNOWN", "FIRST_SEEN", "GUESS")}
 
 
+def test_a_converted_group_of_which_no_epoch_is_left_has_no_first_one(ledger: Ledger, tmp_path: Path) -> None:
+    """The classic group's generations and the epochs up to 4 were compacted: a commit, the tombstone of the conversion
+    and a member that came with it are left. How epochs 1 and 5 came about is not known."""
+    log = SmallLog()
+    log.commit("g", 0, 5, NOON_MS)
+    log.skip(4)
+    log.group_record(RecordType.GROUP_METADATA, {"group": "g"}, None, NOON_MS + 1_000)
+    for number, member_id in enumerate(("a", "b")):
+        if number:
+            log.skip(20)
+        at_ms = NOON_MS + 1_000 + 60_000 * number
+        key, value = {"group_id": "g", "member_id": member_id}, {"client_id": member_id, "client_host": "/10.0.0.1"}
+        log.group_record(RecordType.CONSUMER_GROUP_MEMBER_METADATA, key, value, at_ms)
+    log.group_record(RecordType.CONSUMER_GROUP_METADATA, {"group_id": "g"}, {"epoch": 5}, at_ms)
+    log.batches[1:3] = [build_batch([it for batch in log.batches[1:3] for it in iter_records(batch)])]
+    in_one_batch(log, 2)
+    ledger.night(written(tmp_path / "logs", log.batches))
+    rows = sorted(of_group(ledger, "gold.rebalances", "g"), key=lambda row: row["to_generation"])
+    assert [row["to_generation"] for row in rows] == [1, 5]
+    assert {(row["cause"], row["method"], row["confidence"]) for row in rows} == {("UNKNOWN", "FIRST_SEEN", "GUESS")}
+
+
 def test_an_epoch_that_compaction_took_out_of_the_first_operation(ledger: Ledger, tmp_path: Path) -> None:
     """A member made the group with epoch 2 and was reconciled at epoch 1, since its target was not computed yet; epoch
     3 replaced the record of epoch 2. Epoch 1, which no record tells, was not its first."""

@@ -32,7 +32,7 @@ from tests.cases.test_certain import (
 )
 from tests.cases.test_lag_of_topics_made_again import sampled
 from tests.cases.test_share_holes import limits
-from tests.cases.test_times import gold
+from tests.cases.test_times import gold, written
 from tests.coordinator_core.group_records import T1
 from tests.jobs.in_process import in_process
 
@@ -209,18 +209,34 @@ def test_an_owner_whose_revocation_was_compacted_between_two_nights(
     assert rules == ([] if cleaned else [("DOUBLE_OWNER", "CERTAIN")])
 
 
-@pytest.mark.parametrize(("missing", "confidence"), [(0, "CERTAIN"), (3, "LIKELY")])
+@pytest.mark.parametrize(("missing", "expected"), [(0, "CERTAIN"), (3, None)])
 def test_epochs_of_a_share_partition_that_fell_behind_a_gap(
-    ledger: Ledger, tmp_path: Path, missing: int, confidence: str
+    ledger: Ledger, tmp_path: Path, missing: int, expected: str | None
 ) -> None:
-    """Its deletion may be in what is missing."""
+    """Its deletion may be in what is missing, and is the better explanation than a broken rule."""
     log = SmallLog(0, SHARE_TOPIC)
-    log.snapshot("share", NOON_MS, ((0, 9, 0, 1),), snapshot_epoch=9)
+    log.snapshot("share", NOON_MS, ((0, 9, 0, 1),), snapshot_epoch=9, start_offset=3)
     log.skip(missing)
-    log.snapshot("share", NOON_MS + MINUTE_MS, ((0, 4, 0, 1),), snapshot_epoch=1)
+    log.snapshot("share", NOON_MS + MINUTE_MS, ((2, 4, 0, 1),), snapshot_epoch=1, start_offset=2)
     ledger.night(log.write(tmp_path / "logs"))
     found = {(row["rule"], row["confidence"]) for row in ledger.rows("gold.log_anomalies")}
-    assert found == {("SNAPSHOT_EPOCH_FELL", confidence)}
+    rules = ("SNAPSHOT_EPOCH_FELL", "START_OFFSET_WENT_BACK")
+    assert found == {(rule, expected) for rule in rules if expected is not None}
+
+
+@pytest.mark.parametrize("missing", [0, 30])
+def test_tombstones_that_are_missing_in_a_gap(ledger: Ledger, tmp_path: Path, missing: int) -> None:
+    """A group of two members is deleted, and only its last tombstones are there: no rule is broken where the others
+    may be in a missing part of the log."""
+    first, second = SmallLog(), SmallLog()
+    for member_id in ("a", "b"):
+        owning(first, member_id, 2, (), NOON_MS)
+    second.next_offset = first.next_offset + missing
+    second.group_record(RecordType.CONSUMER_GROUP_METADATA, {"group_id": "g"}, None, NOON_MS + MINUTE_MS)
+    for number, log in enumerate((first, second), 1):
+        ledger.night(written(tmp_path / str(number), log.batches), number=number)
+    rules = [row["rule"] for row in ledger.rows("gold.log_anomalies")]
+    assert rules == ([] if missing else ["GROUP_TOMBSTONE_TOO_EARLY"])
 
 
 @pytest.mark.parametrize(("magic", "confidence"), [(2, "CERTAIN"), (1, "LIKELY")])
@@ -505,6 +521,19 @@ def test_a_marker_that_compaction_removed_between_two_nights(ledger: Ledger, tmp
     ledger.night(log.write(tmp_path / "logs"), number=3)
     assert [row[:3] for row in odd_commits(ledger)] == [("ABORTED", "ABORT_MARKER", "LIKELY")]
     assert [row["group_id"] for row in ledger.rows("gold.hanging_transactions")] == ["late"]
+
+
+def test_an_offset_deleted_behind_a_gap(ledger: Ledger, tmp_path: Path) -> None:
+    """What was deleted may have been committed in what is missing."""
+    first, second = SmallLog(), SmallLog()
+    first.commit("g", 0, 100, NOON_MS)
+    second.skip(40)
+    second.commit("g", 0, None, NOON_MS + MINUTE_MS)
+    second.commit("g", 0, 7, NOON_MS + 2 * MINUTE_MS)
+    second.commit("g", 0, None, NOON_MS + 3 * MINUTE_MS)
+    with_gap(ledger, tmp_path, first, second)
+    rows = sorted(ledger.rows("gold.commit_anomalies"), key=lambda row: int(row["log_offset"]))
+    assert [row["from_offset"] for row in rows if row["to_offset"] is None] == [None, 7]
 
 
 def test_an_aborted_commit_behind_a_gap(ledger: Ledger, tmp_path: Path) -> None:
