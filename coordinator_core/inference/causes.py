@@ -244,8 +244,10 @@ def _by_events(step: GenerationStart) -> Iterable[Cause]:
     if step.has("GROUP_CONVERTED"):
         yield Cause("GROUP_CONVERTED", "CONVERTED", CERTAIN)
     if not step.member_count and not step.may_have_others:
-        # a group without known members may have had some that are in no record
-        yield Cause("GROUP_EMPTIED", "NO_MEMBERS_LEFT", CERTAIN if step.had_members else LIKELY)
+        # a group without known members may have had some that are in no record; behind a missing part of the log it may
+        # have others still, unless one record names all members
+        is_sure = step.had_members and not (step.has_gap_before and step.row.group_type != GroupType.CLASSIC)
+        yield Cause("GROUP_EMPTIED", "NO_MEMBERS_LEFT", CERTAIN if is_sure else LIKELY)
     elif step.member_count and _is_first(step):
         yield Cause("FIRST", "FIRST_GENERATION", CERTAIN)
     for event_type in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED"):

@@ -36,6 +36,7 @@ from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.log.kernels import compiled
 from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
+from schemas.group_types import GroupType
 
 APPLIED: Final = OUTCOMES.index("APPLIED")
 ABORTED: Final = OUTCOMES.index("ABORTED")
@@ -150,12 +151,13 @@ class GenerationsAt:
         return self._rows[index] if index >= 0 and log_offset < self._to[index] else None
 
     def begin_at(self, log_offset: int) -> int:
-        """Where the generation at a log offset begins; -1 if there is none, or only commits show the group, which may
-        have had members before."""
+        """Where the generation at a log offset begins. -1 if there is none, or if members that came before it may be
+        there unseen: where only commits show the group, or in a group whose members have records of their own."""
         index = bisect_right(self._begins, log_offset) - 1
-        if index < 0 or (self._rows[index].generation == 0 and self._rows[index].previous_generation is None):
+        row = self._rows[index] if index >= 0 else None
+        if row is None or (row.generation == 0 and row.previous_generation is None):
             return -1
-        return self._begins[index]
+        return -1 if row.group_type != GroupType.CLASSIC and not row.member_count else self._begins[index]
 
     def are_missing_behind(self, log_offset: int) -> bool:
         """Whether generations between the one at a log offset and the next are not in the log."""

@@ -202,6 +202,36 @@ def test_members_whose_join_is_in_a_missing_beginning(ledger: Ledger, tmp_path: 
     assert {row["member_id"] for row in ledger.rows("silver.group_members")} == {"a", "b", "c", "d"}
 
 
+@pytest.mark.parametrize(("begin", "confidence"), [(20, "LIKELY"), (0, "CERTAIN")])
+def test_a_group_whose_known_members_left_behind_a_missing_beginning(
+    ledger: Ledger, tmp_path: Path, begin: int, confidence: str
+) -> None:
+    """Another member may have been there since before the log begins: it is not certain that the group is empty, nor
+    that a tool set its offsets."""
+    log = SmallLog()
+    log.skip(begin)
+    group, member = {"group_id": "g"}, {"group_id": "g", "member_id": "a"}
+    of_member = {"client_id": "a", "client_host": "/10.0.0.1"}
+    log.group_record(RecordType.CONSUMER_GROUP_MEMBER_METADATA, member, of_member, NOON_MS)
+    log.group_record(RecordType.CONSUMER_GROUP_METADATA, group, {"epoch": 2}, NOON_MS)
+    in_one_batch(log, 0)
+    log.commit("g", 0, 5, NOON_MS + 1_000)
+    log.group_record(RecordType.CONSUMER_GROUP_MEMBER_METADATA, member, None, NOON_MS + 2_000)
+    log.group_record(RecordType.CONSUMER_GROUP_METADATA, group, {"epoch": 3}, NOON_MS + 2_000)
+    in_one_batch(log, 2)
+    log.commit("g", 0, 9, NOON_MS + 3_000)
+    ledger.night(written(tmp_path / "logs", log.batches))
+    last = max(ledger.rows("gold.rebalances"), key=lambda row: int(row["to_generation"]))
+    assert (last["causes"][0], last["cause_confidences"][0]) == ("GROUP_EMPTIED", confidence)
+    (reset,) = ledger.rows("gold.commit_anomalies")
+    was_empty = True if confidence == "CERTAIN" else None
+    assert (reset["kind"], reset["confidence"], reset["was_group_empty"]) == (
+        "EMPTY_GROUP_RESET",
+        confidence,
+        was_empty,
+    )
+
+
 @pytest.mark.parametrize("epoch", [1, 2, 9])
 def test_a_group_that_committed_before_its_first_record_has_no_first_epoch(
     ledger: Ledger, tmp_path: Path, epoch: int
