@@ -160,6 +160,11 @@ class Settings:
             return None
         return BrokerAddress(self.bootstrap_servers, self.command_config or None)
 
+    @property
+    def place_words(self) -> str:
+        """Shell options with which another job uses the same tables."""
+        return place_words(self.warehouse, self.cluster_id)
+
 
 INFERENCE_FIELDS: Final = tuple(field.name for field in fields(InferenceSettings))
 SHARE_FIELDS: Final = ("delivery_count_limit", "record_lock_duration_ms")
@@ -253,28 +258,16 @@ INT_MAX: Final = 2**31 - 1
 """For settings of type INT in Kafka."""
 
 
-def options_of(settings: Settings) -> list[str]:
-    """Options with which another job uses the same tables; empty if they are its defaults."""
+def place_options(warehouse: str, cluster_id: str | None = None) -> list[str]:
+    """Options with which a job uses a warehouse and, if given, a cluster; empty if they are its defaults."""
     usual = load_settings()
-    options = []
-    for name in ("warehouse", "cluster_id"):
-        value = getattr(settings, name)
-        if value != getattr(usual, name):
-            options += [f"--{name.replace('_', '-')}", value]
-    return options
-
-
-def option_words(settings: Settings) -> str:
-    """`options_of`, quoted for a shell, each preceded by a space."""
-    return "".join(f" {shlex.quote(word)}" for word in options_of(settings))
+    options = [] if warehouse == usual.warehouse else ["--warehouse", warehouse]
+    return options + ([] if cluster_id in (None, usual.cluster_id) else ["--cluster-id", str(cluster_id)])
 
 
 def place_words(warehouse: str, cluster_id: str | None = None) -> str:
-    """Shell options for a warehouse and, if given, a cluster."""
-    usual = load_settings()
-    words = [] if warehouse == usual.warehouse else ["--warehouse", warehouse]
-    words += [] if cluster_id in (None, usual.cluster_id) else ["--cluster-id", str(cluster_id)]
-    return "".join(f" {shlex.quote(word)}" for word in words)
+    """`place_options`, quoted for a shell, each preceded by a space."""
+    return "".join(f" {shlex.quote(word)}" for word in place_options(warehouse, cluster_id))
 
 
 def first_night(warehouse: str, cluster_id: str | None = None) -> str:

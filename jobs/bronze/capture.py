@@ -208,11 +208,7 @@ def capture_logs(
     started = perf_counter()
     core_count = session.sparkContext.defaultParallelism
     work = plan(sources, bronze, settings.task_bytes_max, core_count, may_cut=may_cut)
-    bins = tapered(
-        [item.size_bytes for item in work],
-        core_count,
-        new_bytes=sum(item.unread_bytes for item in work),
-    )
+    bins = tapered([item.size_bytes for item in work], core_count, new_bytes=sum(item.unread_bytes for item in work))
     version = bronze.versions[RECORD_BATCHES.full_name] + 1
     app_id = capture_application(bronze.cluster_id)
     target = warehouse.target(RECORD_BATCHES)

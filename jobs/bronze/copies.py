@@ -185,13 +185,7 @@ class Copies:
         if self.dumped == before.dumped:
             return
         rows = [
-            {
-                "topic": topic,
-                "partition": partition,
-                "from_offset": first,
-                "to_offset": last,
-                "source": source,
-            }
+            {"topic": topic, "partition": partition, "from_offset": first, "to_offset": last, "source": source}
             for (topic, partition), ranges in sorted(self.dumped.items())
             for first, last, source in ranges
         ]

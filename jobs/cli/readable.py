@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from jobs.cli.outcome import say
 from jobs.console.command_name import command
 from jobs.errors import JobError
-from jobs.settings import Settings, first_night, option_words
+from jobs.settings import Settings, first_night
 
 if TYPE_CHECKING:
     from jobs.delta.cluster_tables import ClusterTables
@@ -37,7 +37,7 @@ def open_tables(job: str, settings: Settings) -> "ClusterTables":
     require_current_silver(tables)
     from jobs.delta.other_writers import lines, written_by_others
 
-    for line in lines(written_by_others(tables), option_words(settings)):
+    for line in lines(written_by_others(tables), settings.place_words):
         say(f"warning: {line}")
     return tables
 

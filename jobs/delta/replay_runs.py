@@ -12,7 +12,7 @@ import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Self
+from typing import Any, Final, Self, TypeVar
 
 import pyarrow as pa
 
@@ -23,6 +23,7 @@ from jobs.delta.table_files import TableFile
 from schemas.tables.declare import Table
 from schemas.tables.state import REPLAY_STARTS, RUNS
 
+Read = TypeVar("Read")
 OTHERS_COLUMNS: Final = ("bronze_versions", "foreign_versions")
 """Columns of state.runs that identify foreign writes (`jobs.delta.other_writers`)."""
 
@@ -79,12 +80,14 @@ class PinnedTables:
         self._has_begun = lambda: not is_writer and self._tables.warehouse.version(starts) != seen and has_begun()
         return False
 
-    def _is_overtaken(self) -> bool:
-        """Has another run begun? Then the versions of the last whole run are pinned."""
+    def _while_whole(self, read: Callable[[], Read]) -> Read:
+        """What is read of tables that are whole: if another run has begun meanwhile, the versions of the last whole run
+        are pinned, and read in its place."""
+        found = read()
         if not self._left or not self._has_begun():
-            return False
+            return found
         self._versions, self._left = dict(self._left), {}
-        return True
+        return read()
 
     def is_readable(self, table: Table) -> bool:
         """Does the pinned version still exist, with all its files? True for a table that is not pinned."""
@@ -97,17 +100,11 @@ class PinnedTables:
 
     def files(self, table: Table) -> tuple[TableFile, ...]:
         """The files of the cluster's rows."""
-        files = self._tables.files(table, self.version_of(table))
-        if self._is_overtaken():
-            files = self._tables.files(table, self.version_of(table))
-        return files
+        return self._while_whole(lambda: self._tables.files(table, self.version_of(table)))
 
     def read(self, table: Table, columns: Sequence[str] | None = None, **where: Any) -> pa.Table:
         """The cluster's rows, on the driver; `where`: column values to filter by."""
-        rows = self._tables.read(table, columns, version=self.version_of(table), **where)
-        if self._is_overtaken():
-            rows = self._tables.read(table, columns, version=self.version_of(table), **where)
-        return rows
+        return self._while_whole(lambda: self._tables.read(table, columns, version=self.version_of(table), **where))
 
 
 class WholeRun(PinnedTables):

@@ -484,13 +484,7 @@ class _Watcher:
             return
         behind = lags(logs, bronze, epoch_ms(asked_at))
         if not any(lag.offset_count for lag in behind.values()):
-            keep_log_partitions(
-                of._tables,
-                found=(),
-                live=logs,
-                said=of._settings.partition_counts,
-                seen_at=asked_at,
-            )
+            keep_log_partitions(of._tables, found=(), live=logs, said=of._settings.partition_counts, seen_at=asked_at)
         of._steps.say(f"captured: {done}; {lag_text(behind)}")
         of._on_progress(totals, behind)
 

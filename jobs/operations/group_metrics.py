@@ -60,7 +60,10 @@ def samples(verdicts: Sequence[GroupVerdict], newest_ms: int, groups_max: int) -
         yield Sample(f"cluster_{name}", sums[name], {})
     if newest_ms:
         yield Sample(LOG_END, newest_ms / 1000, {})
-    for it in sorted(verdicts, key=_worst_first)[:groups_max]:
+    worst_first = sorted(
+        verdicts, key=lambda it: (SEVERITIES.index(it.verdict), -it.rebalance_count, -it.redelivered_count, it.group_id)
+    )
+    for it in worst_first[:groups_max]:
         labels = {"group_id": it.group_id, "group_type": it.group_type}
         rule = next(iter(it.rules), OK)
         yield Sample(VERDICT, SEVERITIES[::-1].index(it.verdict), {**labels, "rule": rule})
@@ -74,8 +77,3 @@ def _of_day(it: GroupVerdict) -> dict[str, float]:
     counts = it.rebalance_count, it.storm_count, it.unowned_ms / 1000
     offsets = it.given_up_count, it.redelivered_count, it.rewind_count
     return dict(zip(OF_DAY, (*counts, *offsets), strict=True))
-
-
-def _worst_first(it: GroupVerdict) -> tuple[int, int, int, str]:
-    """Sort key: groups that need attention first; then those with most rebalances and redeliveries."""
-    return SEVERITIES.index(it.verdict), -it.rebalance_count, -it.redelivered_count, it.group_id

@@ -21,7 +21,7 @@ from jobs.operations.metrics import job_of, ledger_counts
 from jobs.operations.run_context import RunContext
 from jobs.queries.findings import audit_lacks, findings, groups_not_judged, lines
 from jobs.queries.sql import has_metastore, publish
-from jobs.settings import Settings, option_words, options_of, source_line
+from jobs.settings import Settings, place_options, source_line
 from jobs.silver.hot_logs import CutRule
 from jobs.silver.privacy import host_pseudonyms
 from jobs.silver.replay import ReplaySummary, replay
@@ -171,7 +171,7 @@ def print_capture(summary: CaptureSummary, settings: Settings, steps: Steps) -> 
     if not summary.is_clean:
         for fault in summary.faults:
             steps.say(fault)
-        show = command(f"sql -e {shlex.quote(COVERAGE_QUERY)}" + option_words(settings))
+        show = command(f"sql -e {shlex.quote(COVERAGE_QUERY)}" + settings.place_words)
         steps.say(f"not all of the log is there, or could be read (exit code 3): {show}")
 
 
@@ -233,7 +233,7 @@ def print_replay(
         steps.say(f"... and {len(summary.failures) - FAILURES_SHOWN_MAX:,} more: see {REPLAY_FAILURES.full_name}")
     for line in missing_lines(ends):
         steps.say(line)
-    show = command("sql -e 'show tables in silver'" + option_words(settings))
+    show = command("sql -e 'show tables in silver'" + settings.place_words)
     steps.say(f"the tables are in {settings.warehouse}; ask them with {show}")
     if not all_counts.is_balanced:
         return FAILED
@@ -245,7 +245,7 @@ def print_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> No
     """Print the findings, and where to look next."""
     found = findings(ClusterTables(warehouse, settings.cluster_id))
     steps.facts["found"] = found.as_json()
-    options = options_of(settings)
+    options = place_options(settings.warehouse, settings.cluster_id)
     clusters = {file.partition_values["cluster_id"] for file in warehouse.files(RUNS)}
     if CLUSTER_OPTION not in options and len(clusters) > 1:
         # SQL shows all clusters by default, which would be more rows than were counted

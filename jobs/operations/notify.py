@@ -17,7 +17,7 @@ from jobs.console.output import json_line, printable
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import write_whole
 from jobs.queries.group_verdicts import OK, GroupVerdict, group_verdicts
-from jobs.settings import Settings, option_words
+from jobs.settings import Settings
 
 FILE_ENDING: Final = ".json"
 MARKDOWN: Final = "GROUPLEDGER_MARKDOWN"
@@ -56,7 +56,7 @@ def markdown_of(facts: Mapping[str, Any], groups: Sequence[GroupVerdict], settin
         lines += [f"| {_code(it.group_id)} | {it.verdict} | {it.why} |" for it in groups[:GROUPS_MAX]]
         if len(groups) > GROUPS_MAX:
             lines += ["", f"and {counted(len(groups) - GROUPS_MAX, 'group')} more"]
-        lines += ["", _code(command("groups --needs-attention" + option_words(settings)))]
+        lines += ["", _code(command("groups --needs-attention" + settings.place_words))]
     return "\n".join([*lines, ""])
 
 

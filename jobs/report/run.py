@@ -33,7 +33,7 @@ from jobs.report.pictures import Column, Kind, Listing, Picture
 from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.shares import ShareGroupFacts, read_share_groups, share_pictures
 from jobs.report.sql_text import Scope
-from jobs.settings import CLUSTER_PLACE, Settings, first_night, options_of
+from jobs.settings import CLUSTER_PLACE, Settings, first_night, place_options
 from schemas.tables.gold import REBALANCES
 
 BYTES_MAX: Final = 8_000_000
@@ -90,7 +90,7 @@ def write_report(
             scope or Scope(settings.cluster_id),
             output=output,
             made_at=made_at,
-            options=options_of(settings),
+            options=place_options(settings.warehouse, settings.cluster_id),
             previous=previous,
         )
     steps.facts["report"] = {"output": output, **written._asdict()}

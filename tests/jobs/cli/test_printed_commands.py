@@ -26,7 +26,7 @@ from jobs.delta.warehouse import Warehouse
 from jobs.queries import sql
 from jobs.queries.findings import Findings, lines
 from jobs.queries.sql import Catalogue
-from jobs.settings import Settings, first_night, load_settings, option_words, place_words
+from jobs.settings import Settings, first_night, load_settings, place_words
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
 from tests.conftest import PROJECT_ROOT, takes_minutes
 from tests.jobs.in_process import in_process
@@ -57,7 +57,7 @@ def texts_of(node: ast.expr) -> str:
             return str(node.value)
         case ast.JoinedStr():
             return "".join(texts_of(part) for part in node.values)
-        case ast.FormattedValue(value=ast.Call(func=ast.Name(id="place_words" | "option_words"))):
+        case ast.FormattedValue(value=ast.Attribute(attr="place_words")):
             return ""
         case ast.FormattedValue():
             return "X"
@@ -142,7 +142,7 @@ def test_examples_of_help_parse(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_words_of_a_place() -> None:
     """Nothing where another job would ask the same tables by itself; else options as a shell takes them."""
     usual = load_settings()
-    assert place_words(usual.warehouse, usual.cluster_id) == option_words(usual) == ""
+    assert place_words(usual.warehouse, usual.cluster_id) == usual.place_words == ""
     assert shlex.split(place_words("/a b/it's", "the cluster's")) == list(OWN)
     assert place_words("/w") == " --warehouse /w"
     assert first_night(usual.warehouse) == "nightly"
