@@ -84,42 +84,6 @@ def _nothing(*_: object) -> None:
     """In place of a callback."""
 
 
-class ShareListener:
-    """Handles the events of `__share_group_state`, whose truth the leaders of the data record."""
-
-    def __init__(self, cluster: "Cluster") -> None:
-        self._cluster = cluster
-
-    def is_alive(self, broker_id: int) -> bool:
-        return broker_id in self._cluster.alive
-
-    def answered(self, broker_id: int, answer: Answer) -> None:
-        """Pass on the answer to a client or to a broker."""
-        self._cluster.answered(answer)
-
-    def committed(self, log: PartitionLog) -> None:
-        """Nothing to do."""
-
-    def elected(self, log: PartitionLog) -> None:
-        """Let the controller record the new leader."""
-        self._cluster.metadata.elect(log.topic, log.partition, log.leader)
-
-    def truncated(self, log: PartitionLog) -> None:
-        """Nothing to do."""
-
-
-class GroupListener(ShareListener):
-    """Handles the events of `__consumer_offsets`."""
-
-    def committed(self, log: PartitionLog) -> None:
-        """Report the committed records to the truth."""
-        self._cluster.truth_recorder.committed(log.partition, log.high_watermark)
-
-    def truncated(self, log: PartitionLog) -> None:
-        """Drop the lost records from the truth."""
-        self._cluster.truth_recorder.forget(log.partition, log.end_offset)
-
-
 class Cluster:
     """All brokers, and the logs that they share."""
 
@@ -159,7 +123,7 @@ class Cluster:
             spec.consumer_offsets_partitions,
             spec.brokers,
             loop=loop,
-            listener=GroupListener(self),
+            cluster=self,
             make_runtime=self._group_runtime,
         )
         self.shares = InternalTopic(
@@ -167,7 +131,7 @@ class Cluster:
             spec.share_group_state_partitions,
             spec.brokers,
             loop=loop,
-            listener=ShareListener(self),
+            cluster=self,
             make_runtime=self._share_runtime,
         )
         self.metadata = MetadataLog(spec, loop)
@@ -376,6 +340,22 @@ class Cluster:
         asked = self._asked.pop(answer.request_id, None)
         if asked is not None:
             asked[1](answer)
+
+    # --- events of the internal topics; the leaders of the data record the truth of `__share_group_state` ---
+
+    def committed(self, log: PartitionLog) -> None:
+        """Report the committed records to the truth."""
+        if log.topic == OFFSETS_TOPIC:
+            self.truth_recorder.committed(log.partition, log.high_watermark)
+
+    def elected(self, log: PartitionLog) -> None:
+        """Let the controller record the new leader."""
+        self.metadata.elect(log.topic, log.partition, log.leader)
+
+    def truncated(self, log: PartitionLog) -> None:
+        """Drop the lost records from the truth."""
+        if log.topic == OFFSETS_TOPIC:
+            self.truth_recorder.forget(log.partition, log.end_offset)
 
     def _write_marker(self, group_id: str, producer: Producer, is_commit: bool, on_done: Callable[[], None]) -> None:
         """Write the marker of a transaction into a group's log, on the leader of that log, and retry until it

@@ -21,7 +21,7 @@ from coordinator_core.simulate.clients.machine import SlowPoll, Subscribe, Topic
 from coordinator_core.simulate.cluster import DETECTION_MS
 from coordinator_core.simulate.other_logs import topic_configs
 from coordinator_core.simulate.process import Process
-from coordinator_core.simulate.scenario import FaultSpec, GroupSpec, with_config
+from coordinator_core.simulate.scenario import FaultSpec, GroupSpec, occurrences, with_config
 
 if TYPE_CHECKING:
     from coordinator_core.simulate.simulation import Simulation
@@ -38,15 +38,8 @@ class Faults:
     def schedule(self) -> None:
         scenario = self._stage.scenario
         for spec in scenario.faults:
-            at_ms = scenario.start_ms + spec.at_ms
-            while at_ms < scenario.end_ms:
-                self._loop.at(at_ms, self._strike, spec)
-                if spec.every_ms is None:
-                    break
-                at_ms += spec.every_ms
-
-    def _strike(self, spec: FaultSpec) -> None:
-        STRIKES[spec.kind](self, spec)
+            for at_ms in occurrences(spec, scenario.duration_ms):
+                self._loop.at(scenario.start_ms + at_ms, STRIKES[spec.kind], self, spec)
 
     def _record(self, spec: FaultSpec, **facts: Any) -> int:
         until_ms = None if spec.duration_ms is None else self._loop.now_ms + spec.duration_ms

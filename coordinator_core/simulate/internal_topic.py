@@ -14,15 +14,15 @@ from coordinator_core.runtime.messages import EndTransaction, Request
 from coordinator_core.runtime.partition import PartitionLog
 from coordinator_core.runtime.runtime import CoordinatorRuntime
 from coordinator_core.simulate.clock import EventLoop
+from coordinator_core.simulate.topics import replicas_of
 
 if TYPE_CHECKING:
-    from coordinator_core.simulate.cluster import ShareListener
+    from coordinator_core.simulate.cluster import Cluster
 
 REPLICATION_MS: Final = 1
 """The time from an append to the fetches that commit it."""
 LOADING_MS: Final = 200
 """The time that a new leader takes to load a coordinator."""
-REPLICATION_FACTOR: Final = 3
 
 
 class InternalTopic:
@@ -35,18 +35,19 @@ class InternalTopic:
         broker_count: int,
         *,
         loop: EventLoop,
-        listener: "ShareListener",
+        cluster: "Cluster",
         make_runtime: Callable[[int], CoordinatorRuntime],
     ) -> None:
         self.topic = topic
         self.logs = [
-            PartitionLog(topic, partition, _replicas(partition, broker_count)) for partition in range(partition_count)
+            PartitionLog(topic, partition, replicas_of(topic, partition, broker_count))
+            for partition in range(partition_count)
         ]
         self.runtimes = {broker_id: make_runtime(broker_id) for broker_id in range(1, broker_count + 1)}
         self.exists = False
         """Whether the topic was created (`start`)."""
         self._loop = loop
-        self._listener = listener
+        self._cluster = cluster
         self._make_runtime = make_runtime
         self._due: set[int] = set()
         """Brokers with a run scheduled for now."""
@@ -65,14 +66,14 @@ class InternalTopic:
         for log in self.logs:
             self._load(log, 0)
         for broker_id in self.runtimes:
-            if not self._listener.is_alive(broker_id):
+            if broker_id not in self._cluster.alive:
                 self.elect_after(broker_id)
 
     def leader(self, partition: int) -> int | None:
         if not self.exists:
             return None
         leader = self.logs[partition].leader
-        return leader if leader is not None and self._listener.is_alive(leader) else None
+        return leader if leader is not None and leader in self._cluster.alive else None
 
     def leader_machine(self, partition: int) -> StateMachine | None:
         """The state machine of the leader's coordinator, whether the leader is up or not."""
@@ -104,11 +105,11 @@ class InternalTopic:
         self._run(broker_id)
 
     def _run(self, broker_id: int) -> None:
-        if not self._listener.is_alive(broker_id):
+        if broker_id not in self._cluster.alive:
             return
         runtime = self.runtimes[broker_id]
         for answer in runtime.run(self._loop.now_ms):
-            self._listener.answered(broker_id, answer)
+            self._cluster.answered(answer)
         deadline_ms = runtime.next_deadline_ms()
         known_ms = self._deadlines.get(broker_id)
         if deadline_ms is not None and (known_ms is None or deadline_ms < known_ms):
@@ -138,7 +139,7 @@ class InternalTopic:
     def fetch_all(self, log: PartitionLog) -> None:
         """Let each follower fetch twice: the first fetch copies, the second one reports this to the leader."""
         followers = [
-            broker_id for broker_id in log.replicas if broker_id != log.leader and self._listener.is_alive(broker_id)
+            broker_id for broker_id in log.replicas if broker_id != log.leader and broker_id in self._cluster.alive
         ]
         for broker_id in (*followers, *followers):
             log.fetch(broker_id)
@@ -148,7 +149,7 @@ class InternalTopic:
         it."""
         if log.leader is None:
             return
-        self._listener.committed(log)
+        self._cluster.committed(log)
         if self.runtimes[log.leader].has_work:
             self._run(log.leader)
 
@@ -167,10 +168,10 @@ class InternalTopic:
             if not was_leader:
                 self.note_commits(log)
                 continue
-            leader = log.elect_next([member for member in log.isr if self._listener.is_alive(member)])
-            self._listener.elected(log)
+            leader = log.elect_next([member for member in log.isr if member in self._cluster.alive])
+            self._cluster.elected(log)
             if leader is not None:
-                self._listener.truncated(log)
+                self._cluster.truncated(log)
                 self.fetch_all(log)
                 self._load(log, LOADING_MS)
                 self.note_commits(log)
@@ -188,8 +189,8 @@ class InternalTopic:
             elif log.leader is None and broker_id in log.isr:
                 # No in-sync replica was up: the first that returns leads.
                 log.elect(broker_id)
-                self._listener.elected(log)
-                self._listener.truncated(log)
+                self._cluster.elected(log)
+                self._cluster.truncated(log)
                 self._load(log, loading_ms)
                 self._replicate_soon(log.partition)
             elif broker_id in log.replicas and log.leader is not None:
@@ -201,7 +202,7 @@ class InternalTopic:
         for broker_id in sorted({log.isr[0] for log in self.logs if self.exists and log.leader is None}):
             self.revive(broker_id, loading_ms=0)
             for answer in self.runtimes[broker_id].run(self._loop.now_ms):
-                self._listener.answered(broker_id, answer)
+                self._cluster.answered(answer)
 
     def preferred_of(self, broker_id: int) -> list[PartitionLog]:
         """The logs whose preferred leader the broker is, and with which it is in sync, but which it does not lead
@@ -218,13 +219,13 @@ class InternalTopic:
         assert former is not None
         now_ms = self._loop.now_ms
         for answer in self.runtimes[former].run(now_ms):
-            self._listener.answered(former, answer)
+            self._cluster.answered(answer)
         log.replicate()
         epoch = log.elect(broker_id)
-        self._listener.elected(log)
-        self._listener.truncated(log)
+        self._cluster.elected(log)
+        self._cluster.truncated(log)
         for answer in self.runtimes[former].unload(log.partition, epoch, now_ms=now_ms):
-            self._listener.answered(former, answer)
+            self._cluster.answered(answer)
         self.fetch_all(log)
         self._load(log, LOADING_MS)
         self.note_commits(log)
@@ -233,9 +234,3 @@ class InternalTopic:
         assert log.leader is not None
         self.runtimes[log.leader].load(log, now_ms=self._loop.now_ms, duration_ms=duration_ms)
         self.run_soon(log.leader)
-
-
-def _replicas(partition: int, broker_count: int) -> tuple[int, ...]:
-    """The brokers of a partition, the preferred leader first: round robin."""
-    count = min(REPLICATION_FACTOR, broker_count)
-    return tuple((partition + index) % broker_count + 1 for index in range(count))
