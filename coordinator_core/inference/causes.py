@@ -176,6 +176,8 @@ def find_causes(step: GenerationStart, before: Sequence[Cause]) -> list[Cause]:
     if is_first_seen(step):
         return [Cause("UNKNOWN", "FIRST_SEEN", GUESS)]
     causes = [*_by_events(step), *(Cause(*leave_reason) for leave_reason in step.leave_reasons)]
+    if step.is_timeless and step.has("MEMBER_LEFT") and not step.leave_reasons:
+        causes.append(Cause("UNKNOWN", "LEFT_OR_EXPIRED", GUESS))  # its records need not end with the operation's last
     if step.row.group_type != GroupType.CLASSIC:
         for rule in (_by_metadata, _by_assignor):
             # these rest on what the operation does not have, and compaction may have removed a record of it
@@ -200,12 +202,13 @@ def is_first_seen(step: GenerationStart) -> bool:
     """Whether the log begins in the middle of the group's life, so that the cause is unknown.
 
     Several members that create a group in one operation raise its epoch once each, which still is a beginning. Epoch 1
-    is not a beginning where compaction left only members' metadata, and the epoch after it is just as unknown.
+    is not a beginning where compaction left only members' metadata, or where rows without times do not show that an
+    operation goes on; and the epoch after it is just as unknown.
     """
     if _has_unknown_epoch(step.row, step.events):
         return True
     if step.previous is not None:
-        return not step.row.is_contiguous and _has_unknown_epoch(step.previous, step.since_previous)
+        return _has_unknown_epoch(step.previous, step.since_previous)
     if step.row.is_contiguous or step.has("GROUP_CONVERTED"):
         return False
     is_beginning = (

@@ -141,19 +141,20 @@ def _steps(
         )
         reasons = tuple(leave_reasons[membership_of(member)] for member in left)
         since = 0 if previous is None else bisect_left(offsets, begin_of(life.events, offsets, previous))
+        # a classic generation is a single record
+        is_timeless = row.group_type != GroupType.CLASSIC and row.from_log_offset in life.timeless
         yield (
             GenerationStart(
                 row=row,
                 previous=previous,
-                events=tuple(event for event in between if event.at == row.valid_from),
+                events=tuple(event for event in between if _is_of(event, row, is_timeless=is_timeless)),
                 since_previous=life.events[since : bisect_right(offsets, row.from_log_offset)],
                 leave_reasons=reasons,
                 member_count=present.count,
                 has_pattern=present.pattern_count > 0,
                 reassignment=reassignment,
                 had_members=had_members,
-                # a classic generation is a single record
-                is_timeless=row.group_type != GroupType.CLASSIC and row.from_log_offset in life.timeless,
+                is_timeless=is_timeless,
                 has_unread=present.unread_count > 0,
                 has_gap=previous is not None and life.may_have_gap(previous.from_log_offset, row.from_log_offset),
                 has_gap_before=life.may_have_gap(-1, row.from_log_offset),
@@ -171,6 +172,17 @@ def _steps(
             left,
         )
         before = row
+
+
+def _is_of(event: EventRow, row: GenerationRow, *, is_timeless: bool) -> bool:
+    """Whether an event since the previous generation is of the operation that began a generation.
+
+    Without times nothing shows which records are of one operation. Those of members come before that of the epoch,
+    those of its target behind it.
+    """
+    if not is_timeless:
+        return event.at == row.valid_from
+    return event.event_type != "TARGET_COMPUTED" or event.log_offset == row.from_log_offset
 
 
 def _has_grown(life: GroupLife, topics: Iterable[str], previous: GenerationRow | None, row: GenerationRow) -> bool:

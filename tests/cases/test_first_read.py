@@ -290,3 +290,34 @@ def test_an_epoch_that_compaction_took_out_of_the_first_operation(ledger: Ledger
     ledger.night(written(tmp_path / "logs", log.batches))
     rows = sorted(ledger.rows("gold.rebalances"), key=lambda row: row["to_generation"])
     assert {(row["cause"], row["method"], row["confidence"]) for row in rows} == {("UNKNOWN", "FIRST_SEEN", "GUESS")}
+
+
+@pytest.mark.parametrize("group_type", sorted(NEWER_TYPES))
+def test_records_without_times_show_no_operations(ledger: Ledger, tmp_path: Path, group_type: str) -> None:
+    """A member's metadata and an epoch may be of one operation or of two: a first epoch is not caused by its topics'
+    metadata, nor is one before which a member came or went."""
+    member_record, group_record = NEWER_TYPES[group_type]
+    log = SmallLog()
+
+    def member(member_id: str, fields: dict[str, str] | None) -> None:
+        log.group_record(member_record, {"group_id": "g", "member_id": member_id}, fields, None)
+
+    def epoch(number: int) -> None:
+        log.group_record(group_record, {"group_id": "g"}, {"epoch": number, "metadata_hash": number}, None)
+
+    member("a", {"client_id": "app"})
+    epoch(2)
+    member("b", {"client_id": "app"})
+    log.commit("g", 0, 1, NOON_MS)
+    epoch(3)
+    member("a", None)
+    log.commit("g", 0, 2, NOON_MS + 1)
+    epoch(4)
+    ledger.night(log.write(tmp_path / "logs"))
+    rows = sorted(ledger.rows("gold.rebalances"), key=lambda row: int(row["to_generation"]))
+    assert [(row["to_generation"], row["cause"], row["method"], row["confidence"]) for row in rows] == [
+        (1, "UNKNOWN", "FIRST_SEEN", "GUESS"),
+        (2, "UNKNOWN", "FIRST_SEEN", "GUESS"),
+        (3, "MEMBER_JOINED", "IN_LOG", "LIKELY"),
+        (4, "UNKNOWN", "LEFT_OR_EXPIRED", "GUESS"),
+    ]
