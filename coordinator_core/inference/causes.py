@@ -131,6 +131,9 @@ class GenerationStart(NamedTuple):
     """Whether its join phase ended after each member of the previous generation had its full rebalance timeout to join
     again.
     """
+    may_have_expired: bool = False
+    """Whether the session of a static member of a classic group may have expired, which made the others join again,
+    before it came back."""
     least_release: KafkaVersion | None = None
     """The oldest release that may have written it, if the metadata log shows one."""
     previous_least_release: KafkaVersion | None = None
@@ -259,7 +262,8 @@ def _by_events(step: GenerationStart) -> Iterable[Cause]:
             is_doubtful |= event_type == "MEMBER_JOINED" and _may_have_joined_before(step)
             yield Cause(event_type, "IN_LOG", LIKELY if is_doubtful else CERTAIN)
     if step.has("STATIC_MEMBER_REPLACED") and step.row.group_type in REPLACEMENT_COUNTS:
-        yield Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS if step.leave_reasons else LIKELY)
+        is_guess = bool(step.leave_reasons) or step.may_have_expired
+        yield Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS if is_guess else LIKELY)
     for event in step.events:
         if event.event_type == ASSIGNMENT_CONFIGS_CHANGED:
             # releases before 4.3 wrote no configs: the first ones after an upgrade differ, even if nothing changed

@@ -9,7 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
-from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
+from coordinator_core.history.rows import LEFT_OR_EXPIRED, REPLACED_STATIC, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.causes import (
     LATE_METADATA_MS,
     WHOLE_ASSIGNMENT_PROTOCOLS,
@@ -125,7 +125,8 @@ def _steps(
         previous = before if before is not None and before.incarnation == row.incarnation else None
         begin = bisect_right(offsets, -1 if before is None else before.from_log_offset)
         between = life.events[begin : bisect_right(offsets, row.from_log_offset)]
-        left = [m for m in present.ended_at(row.from_log_offset) if m.ended_by == LEFT_OR_EXPIRED]
+        ended = present.ended_at(row.from_log_offset)
+        left = [m for m in ended if m.ended_by == LEFT_OR_EXPIRED]
         had_members = present.count > 0
         present.move_to(row.from_log_offset)
         reassignment = plans.reassignment(row, is_empty=not present.count)
@@ -166,6 +167,11 @@ def _steps(
                 and _has_vanished(life.members, reassignment.lost, gone, row),
                 has_revoked=has_revoked,
                 is_late=has_times and bool(reassignment.came_back or has_revoked) and _is_late(life, previous, row),
+                may_have_expired=any(
+                    member.ended_by == REPLACED_STATIC
+                    and not (has_times and _is_within_session(life, member, previous, row))
+                    for member in ended
+                ),
                 least_release=configs.least_release(row.valid_from) if has_times else None,
                 previous_least_release=configs.least_release(previous.valid_from) if has_times and previous else None,
             ),
@@ -216,6 +222,18 @@ def _is_soon(life: GroupLife, previous: GenerationRow | None, row: GenerationRow
         return False
     began_ms = row.valid_from if row.current_state_at is None else row.current_state_at
     return began_ms - previous.valid_from <= LATE_METADATA_MS
+
+
+def _is_within_session(life: GroupLife, member: MemberRow, previous: GenerationRow | None, row: GenerationRow) -> bool:
+    """Whether less than a member's session timeout passed between the join phases of two classic generations."""
+    if row.group_type != GroupType.CLASSIC:
+        return True  # others do not wait for each other: an expiry has an epoch of its own
+    if previous is None or previous.group_type != GroupType.CLASSIC or member.session_timeout_ms is None:
+        return False
+    if life.has_clock_step(previous.from_log_offset, row.from_log_offset):
+        return False
+    joined_ms = [it.valid_from if it.current_state_at is None else it.current_state_at for it in (previous, row)]
+    return joined_ms[1] - joined_ms[0] < member.session_timeout_ms
 
 
 def _is_late(life: GroupLife, previous: GenerationRow | None, row: GenerationRow) -> bool:

@@ -42,7 +42,8 @@ LAST_OFFSET = Column("last_offset", BIGINT, "Last offset of the range, inclusive
 
 PARTITION_OWNERS = gold_table(
     name="partition_owners",
-    comment="Who owned what, when.",
+    comment="Who owned what, when. If generations are missing within an interval "
+    "(silver.group_generations.is_contiguous), another member may have owned the partition meanwhile.",
     columns=(
         *GROUP_COLUMNS,
         key("topic", STRING, "The topic."),

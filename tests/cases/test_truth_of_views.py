@@ -1,0 +1,228 @@
+"""Random clusters whose logs are seen as users have them (`log_views`), judged by the simulator's truth: what gold
+calls CERTAIN is never wrong, nor is what has no confidence; LIKELY is right at least 19 times in 20; and COMPLETE is
+never said of a time of which records are missing.
+"""
+
+import os
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from random import Random
+from typing import Any, Final
+
+import pytest
+
+from jobs.bronze.log_ends import log_ends
+from jobs.operations.simulate import simulate
+from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
+from jobs.queries.audit_report import Span, completeness
+from tests.cases.harness import Ledger
+from tests.cases.log_views import KINDS, View, read_logs, view_of
+from tests.cases.random_clusters import scenario_text
+from tests.cases.scenario_truth import (
+    ARCHIVED_AS,
+    FOLLOW_UP,
+    NO_CLAIM,
+    RETRIED_MS,
+    allowed_causes,
+    distance,
+    lock_timeouts,
+    ms,
+    places,
+    redelivery_times,
+    true_redeliveries,
+)
+from tests.cases.test_truth_at_random import COUNT_LOST, LIKELY_COUNT, LIKELY_LEAST, UNWRITTEN, Claim
+from tests.cases.view_truth import ViewTruth, missing_records
+from tests.conftest import REPORT_LINE
+from tests.scenarios import Scenario
+
+CLUSTERS: Final = int(os.environ.get("CLUSTERS", "3"))
+"""`make fuzz` tries 300, each in one view."""
+FIRST_SEED: Final = int(os.environ.get("FIRST_CLUSTER", "0"))
+UNSAID: Final = "NO CONFIDENCE"
+"""Of columns without a confidence: they are what the log says."""
+FIRST_SEEN: Final = frozenset({"FIRST_SEEN", "FIRST_SNAPSHOT"})
+"""Methods of what was there when the log begins: it has no time of its own."""
+ODD_COMMITS: Final = frozenset({"REWIND", "EMPTY_GROUP_RESET"})
+
+Row = Mapping[str, Any]
+
+
+class Judge:
+    """What gold claims of one view, and whether it is true."""
+
+    def __init__(self, life: Scenario, truth: ViewTruth, ledger: Ledger, captured: Mapping[str, set[int]]) -> None:
+        self._life, self._truth, self._ledger, self._captured = life, truth, ledger, captured
+
+    def claims(self, random: Random) -> Iterator[Claim]:
+        """All of them."""
+        yield from self._causes()
+        yield from self._owners()
+        yield from self._archived()
+        yield from self._hand_backs()
+        yield from self._commits()
+        for row in self._rows("gold.log_anomalies"):
+            yield Claim(row["rule"], row["method"], row["confidence"], (row["group_id"], row["details"]), False)
+        for log in (GROUPS_LOG, SHARES_LOG):
+            yield from self._complete(log, random)
+
+    def _rows(self, name: str) -> Iterator[dict[str, Any]]:
+        """Rows that have a time, with the names of their topics."""
+        for row in self._ledger.rows(name):
+            topic_id = row.get("topic_id")
+            yield row | ({"topic": self._truth.topics[topic_id]} if topic_id and not row["topic"] else {})
+
+    def _causes(self) -> Iterator[Claim]:
+        for row in self._rows("gold.rebalances"):
+            if row["method"] in FIRST_SEEN:
+                continue
+            group, at = row["group_id"], row["started_at"]
+            true = self._truth.generation(group, row["to_generation"], None if at is None else ms(at))
+            place = (group, row["from_generation"], row["to_generation"], true)
+            if true is None:
+                yield Claim("", row["method"], UNSAID, place, False)
+                continue
+            yield Claim("member_count", "", UNSAID, place, row["member_count"] == true.member_count)
+            since = self._truth.reasons_between(group, row["from_generation"] or 0, true)
+            joined = {"MEMBER_JOINED"} if row["members_joined"] else set()
+            ways = zip(row["causes"], row["cause_methods"], row["cause_confidences"], strict=True)
+            for cause, method, confidence in ways:
+                # LIKELY also counts what happened in generations that are missing
+                reasons = true.reasons if confidence == "CERTAIN" else true.reasons | since
+                is_follow_up = method == "COOPERATIVE_FOLLOW_UP" and FOLLOW_UP in reasons
+                if cause not in NO_CLAIM:
+                    is_true = is_follow_up or cause in allowed_causes(reasons) | joined
+                    yield Claim(cause, method, confidence, (*place, since), is_true)
+
+    def _owners(self) -> Iterator[Claim]:
+        """Intervals across which no generation is missing."""
+        ends: dict[int, int] = {}
+        for it in self._truth.records[GROUPS_LOG]:
+            if it.offset in self._captured[it.log]:
+                log_partition = int(it.log.rpartition("-")[2])
+                ends[log_partition] = max(ends.get(log_partition, 0), it.at_ms)
+        jumps = [
+            (row["group_id"], row["from_log_offset"])
+            for row in self._rows("silver.group_generations")
+            if not row["is_contiguous"]
+        ]
+        for row in self._rows("gold.partition_owners"):
+            if row["group_type"] == "STREAMS" or row["valid_from"] is None:
+                continue
+            end = row["to_log_offset"]
+            if any(
+                group == row["group_id"] and at > row["from_log_offset"] and (end is None or at <= end)
+                for group, at in jumps
+            ):
+                continue
+            to_ms = ends[row["log_partition"]] if row["valid_to"] is None else ms(row["valid_to"])
+            owner = row["group_id"], row["topic"], row["partition"], row["member_id"]
+            wrong_ms = self._truth.unowned_ms(owner, ms(row["valid_from"]), to_ms)
+            yield Claim("owner", "", UNSAID, (*owner, row["from_log_offset"], end, wrong_ms), wrong_ms <= 0)
+
+    def _archived(self) -> Iterator[Claim]:
+        why = {place: line["why"] for line in self._life.truth("archived") for place in places(line, line["group"])}
+        for row in self._rows("gold.archived_records"):
+            cause = row["likely_cause"]
+            for place in places(row, row["group_id"]):
+                if place not in why:
+                    yield Claim(row["cause"], row["method"], row["confidence"], place, row["cause"] in UNWRITTEN)
+                elif cause is not None:
+                    names = {ARCHIVED_AS.get(why[place], why[place])}
+                    names |= {"TRANSACTION_MARKER"} if why[place] == "GAP" else set()
+                    yield Claim(cause, row["method"], row["confidence"], place, cause in names)
+
+    def _hand_backs(self) -> Iterator[Claim]:
+        times, timeouts = redelivery_times(true_redeliveries(self._life)), lock_timeouts(self._life)
+        for row in self._rows("gold.redeliveries"):
+            if row["at"] is None or row["method"] in FIRST_SEEN:
+                continue
+            at, cause = ms(row["at"]), row["likely_cause"]
+            for place in places(row, row["group_id"]):
+                near = [
+                    it for it in sorted(times[place], key=partial(distance, at))[:1] if distance(at, it) <= RETRIED_MS
+                ]
+                if not near:
+                    yield Claim(row["cause"], row["method"], row["confidence"], place, row["cause"] == COUNT_LOST)
+                elif cause is not None:
+                    is_late = cause == "LOCK_TIMEOUT" and any(at_ms <= at for at_ms in timeouts[place])
+                    is_true = is_late or cause in {times[place][at_ms] for at_ms in near}
+                    yield Claim(cause, row["method"], row["confidence"], place, is_true)
+
+    def _commits(self) -> Iterator[Claim]:
+        for row in self._rows("gold.commit_anomalies"):
+            log_place = row["log_partition"], row["log_offset"]
+            true = self._truth.commits.get(log_place)
+            offsets = row["from_offset"], row["to_offset"]
+            place = (row["group_id"], row["topic"], row["partition"], *log_place, *offsets, true)
+            claim = partial(Claim, row["kind"], row["method"], row["confidence"], place)
+            at_ms = None if row["at"] is None else ms(row["at"])
+            if row["kind"] == "DELETED" and row["likely_cause"] is not None:
+                why = self._truth.why_deleted.get(log_place)
+                yield claim(row["likely_cause"] == why)._replace(cause=f"DELETED {row['likely_cause']}")
+            elif row["kind"] == "ABORTED":
+                yield claim(true is not None and true.outcome == "ABORTED")
+            elif row["kind"] in ODD_COMMITS:
+                is_applied = true is not None and true.outcome == "APPLIED" and true.value == row["to_offset"]
+                is_same = row["confidence"] != "CERTAIN" or (true is not None and true.before == row["from_offset"])
+                yield claim(is_applied and is_same)
+            if at_ms is not None and row["was_group_empty"] is not None:
+                is_true = row["was_group_empty"] in self._truth.may_be_empty(row["group_id"], at_ms)
+                yield Claim("was_group_empty", "", UNSAID, (*place, row["was_group_empty"]), is_true)
+            if at_ms is not None and row["owner_member_id"] and row["group_type"] != "STREAMS":
+                owner = row["group_id"], row["topic"], row["partition"], row["owner_member_id"]
+                is_true = any(begin <= at_ms <= end for begin, end in self._truth.owners.get(owner, ()))
+                yield Claim("owner_member_id", "", UNSAID, (*place, row["owner_member_id"]), is_true)
+
+    def _complete(self, log: str, random: Random) -> Iterator[Claim]:
+        records = self._truth.records[log]
+        if not records:
+            return
+        missing = missing_records(self._truth, log, self._captured)
+        times = sorted(it.at_ms for it in records)
+        bounded = [Span(*sorted(random.sample(range(times[0] - 1_000, times[-1] + 2_000), 2))) for _ in range(6)]
+        for span in (Span(), Span(None, random.choice(times)), Span(random.choice(times), None), *bounded):
+            found = completeness(self._ledger.tables, log, span)
+            if found.is_complete:
+                from_ms, to_ms = span.from_ms or 0, span.to_ms
+                if to_ms is None:
+                    to_ms = log_ends(self._ledger.tables, (log,))[log].proven_ms or 0
+                unread = [it for it in missing if from_ms <= it.at_ms < to_ms]
+                yield Claim("COMPLETE", log, "CERTAIN", (span, found.statements[0], *unread[:2]), not unread)
+
+
+def seen(life: Scenario, seed: int, kind: str) -> tuple[ViewTruth, Ledger, View]:
+    """The nights over a view of a simulated cluster."""
+    logs = read_logs(life.folder / "logs")
+    view = view_of(seed, kind, logs, life.root / "view")
+    ledger = Ledger(life.root / "warehouse")
+    for number, sources in enumerate(view.nights, 1):
+        ledger.night(number=number, **sources)
+    return ViewTruth(life, logs), ledger, view
+
+
+def test_gold_is_true_of_damaged_logs(tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Whatever cleaners, retention and copying took, and whatever the nights read of it."""
+    counts: Counter[tuple[str, bool]] = Counter()
+    wrong = []
+    for seed in range(FIRST_SEED, FIRST_SEED + CLUSTERS):
+        kind = KINDS[seed % len(KINDS)]
+        life = Scenario(f"view-{seed}", tmp_path / str(seed))
+        life.root.mkdir()
+        file = life.root / "scenario.toml"
+        file.write_text(scenario_text(seed), encoding="utf-8")
+        simulate(str(file), str(life.folder))
+        truth, ledger, view = seen(life, seed, kind)
+        for claim in Judge(life, truth, ledger, view.captured).claims(Random(seed)):
+            counts[claim.confidence, claim.is_true] += 1
+            if not claim.is_true and claim.confidence != "GUESS":
+                wrong.append((seed, kind, claim))
+    for confidence in ("CERTAIN", UNSAID, "LIKELY", "GUESS"):
+        right = counts[confidence, True]
+        line = f"{CLUSTERS} random views: {confidence} {right} of {right + counts[confidence, False]} right"
+        request.node.user_properties.append((REPORT_LINE, line))
+    assert [it for it in wrong if it[2].confidence in ("CERTAIN", UNSAID)] == []
+    likely_count = counts["LIKELY", True] + counts["LIKELY", False]
+    assert likely_count < LIKELY_COUNT or counts["LIKELY", True] >= LIKELY_LEAST * likely_count, wrong
