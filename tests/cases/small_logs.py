@@ -10,7 +10,14 @@ from coordinator_core.codec import encode_key, encode_value, make
 from coordinator_core.log.batch import Record, build_batch, build_marker
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
-from schemas.share_group_state import SHARE_SNAPSHOT_KEY, SHARE_SNAPSHOT_VALUE, STATE_BATCH, ShareStateRecordType
+from schemas.share_group_state import (
+    SHARE_SNAPSHOT_KEY,
+    SHARE_SNAPSHOT_VALUE,
+    SHARE_UPDATE_KEY,
+    SHARE_UPDATE_VALUE,
+    STATE_BATCH,
+    ShareStateRecordType,
+)
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.coordinator_core.group_records import T1, record
 
@@ -169,15 +176,29 @@ class SmallLog:
             "start_offset": how.pop("start_offset", 0),
             "create_timestamp": -1 if at_ms is None else at_ms,
             "write_timestamp": -1 if at_ms is None else at_ms,
-            "state_batches": tuple(
-                make(STATE_BATCH, first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
-                for first, last, state, count in batches
-            ),
+            "state_batches": _state_batches(batches),
         }
         key = make(SHARE_SNAPSHOT_KEY, group_id=group_id, topic_id=T1, partition=0)
         kind = ShareStateRecordType.SHARE_SNAPSHOT
         value = encode_value(SHARE_TOPIC, kind, 0, make(SHARE_SNAPSHOT_VALUE, **fields))
         self.put(encode_key(SHARE_TOPIC, kind, key), value, at_ms, **how)
+
+    def update(
+        self, group_id: str, at_ms: int, batches: tuple[tuple[int, int, int, int], ...], start: int = -1
+    ) -> None:
+        """A ShareUpdate of the same partition."""
+        fields = {"leader_epoch": 0, "start_offset": start, "state_batches": _state_batches(batches)}
+        key = make(SHARE_UPDATE_KEY, group_id=group_id, topic_id=T1, partition=0)
+        kind = ShareStateRecordType.SHARE_UPDATE
+        value = encode_value(SHARE_TOPIC, kind, 0, make(SHARE_UPDATE_VALUE, **fields))
+        self.put(encode_key(SHARE_TOPIC, kind, key), value, at_ms)
+
+
+def _state_batches(batches: tuple[tuple[int, int, int, int], ...]) -> tuple[Any, ...]:
+    return tuple(
+        make(STATE_BATCH, first_offset=first, last_offset=last, delivery_state=state, delivery_count=count)
+        for first, last, state, count in batches
+    )
 
 
 def _newest_version(record_type: RecordType) -> int:

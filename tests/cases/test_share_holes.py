@@ -49,3 +49,21 @@ def test_no_limit_is_certain_behind_a_hole(tmp_path: Path, missing: int, confide
     assert row["confidence"] == confidence
     in_nights.night(tmp_path / "logs", number=2)
     assert gold(in_nights) == gold(ledger)
+
+
+def test_the_first_snapshot_behind_updates_shows_what_was_before(ledger: Ledger, tmp_path: Path) -> None:
+    """The log begins with an update. The snapshot behind it has batches of records that are gone: they became so at
+    some time before, in one request or in many. What the update itself wrote has its time."""
+    log = SmallLog(0, SHARE_TOPIC)
+    log.skip(5)
+    log.update("share", NOON_MS, ((20, 20, 0, 1), (21, 21, 2, 1)))
+    log.snapshot(
+        "share", NOON_MS + HOUR_MS, ((0, 4, 0, 1), (5, 9, 2, 1), (10, 10, 2, 2), (20, 20, 0, 1), (21, 21, 2, 1))
+    )
+    ledger.night(log.write(tmp_path / "logs"))
+    rows = sorted(ledger.rows("gold.redeliveries"), key=lambda row: int(row["first_offset"]))
+    assert [(row["first_offset"], row["likely_cause"], row["method"]) for row in rows] == [
+        (0, None, "FIRST_SNAPSHOT"),
+        (10, None, "FIRST_SNAPSHOT"),
+        (20, "RELEASED", "ACKNOWLEDGED_TOGETHER"),
+    ]

@@ -64,7 +64,8 @@ class Judge:
         yield from self._hand_backs()
         yield from self._commits()
         for row in self._rows("gold.log_anomalies"):
-            yield Claim(row["rule"], row["method"], row["confidence"], (row["group_id"], row["details"]), False)
+            if row["category"] == "COORDINATOR":  # none breaks a rule
+                yield Claim(row["rule"], row["method"], row["confidence"], (row["group_id"], row["details"]), False)
         for log in (GROUPS_LOG, SHARES_LOG):
             yield from self._complete(log, random)
 
@@ -124,11 +125,19 @@ class Judge:
 
     def _archived(self) -> Iterator[Claim]:
         why = {place: line["why"] for line in self._life.truth("archived") for place in places(line, line["group"])}
+        done = {
+            (line["group"], line["topic"], line["partition"], offset)
+            for line in self._life.truth("share_writes")
+            for first, last, state, _ in line["state_batches"]
+            for offset in range(first, last + 1)
+            if state == "ACKNOWLEDGED"
+        }
         for row in self._rows("gold.archived_records"):
             cause = row["likely_cause"]
             for place in places(row, row["group_id"]):
                 if place not in why:
-                    yield Claim(row["cause"], row["method"], row["confidence"], place, row["cause"] in UNWRITTEN)
+                    is_true = row["cause"] in UNWRITTEN and place not in done
+                    yield Claim(row["cause"], row["method"], row["confidence"], place, is_true)
                 elif cause is not None:
                     names = {ARCHIVED_AS.get(why[place], why[place])}
                     names |= {"TRANSACTION_MARKER"} if why[place] == "GAP" else set()
