@@ -293,14 +293,16 @@ def _anomaly(
 ) -> AnomalyRow:
     owner = owners.at(commit.topic, commit.partition, commit.log_offset)
     is_empty = groups.is_empty_at(commit.log_offset)
+    generation = groups.at(commit.log_offset)
     begin = groups.begin_at(commit.log_offset)
+    if generation is not None and not generation.generation and not generation.incarnation:
+        begin = -1  # the first commit that was read made the group: its own records may be in any part before
     is_compacted = groups.are_missing_behind(commit.log_offset) and life.has_hole(begin, commit.log_offset)
     if is_compacted or life.has_gap(begin, commit.log_offset):
         # members may have come, or gone, in the missing part
         owner = is_empty = None
     before, after = _offsets_of(commit, in_force)
     method = verdict.method
-    generation = groups.at(commit.log_offset)
     is_owner_known = life.unread_from > commit.log_offset and not (generation and generation.unread_members)
     may_be_renamed = owner is None and is_empty is False and is_owner_known
     if may_be_renamed and method in _NON_OWNER_METHODS and not commit.is_transactional:

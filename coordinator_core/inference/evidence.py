@@ -47,6 +47,7 @@ FIRST_SEEN: Final = TRANSITION_KINDS.index("FIRST_SEEN")
 PASSED: Final = TRANSITION_KINDS.index("PASSED")
 RESET: Final = TRANSITION_KINDS.index("RESET")
 _UPDATE: Final = RECORD_KINDS.index("UPDATE")
+_RESET: Final = RECORD_KINDS.index("RESET")
 
 DELIVERY_COUNT_LIMIT_MIN: Final = 2
 """group.share.min.delivery.count.limit cannot be lower, so no limit applies to a first delivery."""
@@ -481,7 +482,8 @@ def _running_last(begins: BoolArray, last: I64, before: I64) -> None:
 
 def _is_too_soon(log: ShareLog, previous: I64, lock: KnownNumbers) -> BoolArray:
     """Whether no lock can have ended yet that began after the latest time known to lie before the acquisition: when the
-    range was returned before, else when the state began."""
+    range was returned before, else when the state began. Where earlier records of the state are gone, as pruning
+    leaves it, its first one is no beginning."""
     states, row = log.states, log.state_of_transition
     found = np.zeros(len(row), np.bool_)
     if not lock.is_known.any():
@@ -489,8 +491,10 @@ def _is_too_soon(log: ShareLog, previous: I64, lock: KnownNumbers) -> BoolArray:
     rows = np.arange(len(states))
     began = np.maximum.accumulate(np.where(states.begins(), rows, 0))
     moment = np.where(previous >= 0, states.at_ms[row[previous]], states.at_ms[began][row])
+    # a state begins with no start offset, or is reset to one
+    is_beginning = (states.start_offset[began] < 0) | (states.record_kind[began] == _RESET)
     found[:] = lock.is_known[row] & (states.at_ms[row] - moment < lock.values[row] - CLOCK_SLACK_MS)
-    return found
+    return found & ((previous >= 0) | is_beginning[row])
 
 
 def _is_lock_timeout(log: ShareLog, previous: I64, lock_ms: I64) -> BoolArray:

@@ -121,6 +121,21 @@ def test_whether_a_group_had_members_behind_a_gap_is_not_known(ledger: Ledger, t
     assert {row["owner_member_id"] for row in ledger.rows("gold.commit_anomalies")} == {None}
 
 
+@pytest.mark.parametrize(("missing", "was_empty"), [(0, True), (40, None)])
+def test_whether_a_group_has_members_whose_records_are_before_the_log_begins(
+    ledger: Ledger, tmp_path: Path, missing: int, was_empty: bool | None
+) -> None:
+    """Its commits are all that is left of it: it had members, or it never had any."""
+    log = SmallLog()
+    log.skip(missing)
+    log.commit("g", 0, 100, NOON_MS)
+    log.commit("g", 0, 50, NOON_MS + SECOND_MS)
+    folder = log.write(tmp_path / "logs") / f"{GROUPS_LOG}-0"
+    (folder / f"{0:020d}.log").rename(folder / f"{missing:020d}.log")
+    ledger.night(folder.parent)
+    assert odd_commits(ledger) == [("REWIND", "OFFSET_WENT_BACK", "CERTAIN", was_empty)]
+
+
 def test_whether_a_partition_had_an_owner_in_a_gap_is_not_known(ledger: Ledger, tmp_path: Path) -> None:
     """Another member may have come and gone in what is missing: nobody knows how long nobody owned the partition."""
     first, second = SmallLog(), SmallLog()

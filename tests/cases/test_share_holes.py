@@ -8,6 +8,7 @@ from coordinator_core import codec
 from coordinator_core.log.batch import Record, build_batch
 from schemas.cluster_metadata import CONFIG_RECORD
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
+from schemas.consumer_offsets import RecordType
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
@@ -17,15 +18,15 @@ HOUR_MS = 3_600_000
 GROUP_RESOURCE = 32
 
 
-def limits(*values: tuple[int, int]) -> SmallLog:
-    """A metadata log that sets the delivery limit of the group: time and value."""
+def limits(*values: tuple[int, int], name: str = "share.delivery.count.limit") -> SmallLog:
+    """A metadata log that sets the delivery limit of the group, or another config: time and value."""
     log = SmallLog(0, METADATA_TOPIC)
     for at_ms, limit in values:
         fields = codec.make(
             CONFIG_RECORD,
             resource_type=GROUP_RESOURCE,
             resource_name="share",
-            name="share.delivery.count.limit",
+            name=name,
             value=str(limit),
         )
         value = codec.encode_metadata(CONFIG_RECORD, fields, 0)
@@ -67,3 +68,23 @@ def test_the_first_snapshot_behind_updates_shows_what_was_before(ledger: Ledger,
         (10, None, "FIRST_SNAPSHOT"),
         (20, "RELEASED", "ACKNOWLEDGED_TOGETHER"),
     ]
+
+
+@pytest.mark.parametrize(("is_whole", "method"), [(True, "NOBODY_LEFT"), (False, "DELIVERY_COUNT")])
+def test_a_lock_may_be_older_than_a_pruned_log(ledger: Ledger, tmp_path: Path, is_whole: bool, method: str) -> None:
+    """The log begins 5 s before a record is handed back: its lock of 30 s may have ended, unless the share partition
+    itself began there."""
+    log, groups = SmallLog(0, SHARE_TOPIC), SmallLog()
+    first = {"start_offset": -1} if is_whole else {"start_offset": 10, "snapshot_epoch": 7}
+    log.snapshot("share", NOON_MS, (), **first)
+    log.update("share", NOON_MS + 5_000, ((20, 20, 0, 1),), 10)
+    log.update("share", NOON_MS + HOUR_MS, ((30, 30, 2, 1),))
+    member = {"client_id": "c", "subscribed_topic_names": ("in",)}
+    kind = RecordType.SHARE_GROUP_MEMBER_METADATA
+    groups.group_record(kind, {"group_id": "share", "member_id": "m"}, member, NOON_MS - HOUR_MS)
+    groups.group_record(RecordType.SHARE_GROUP_METADATA, {"group_id": "share"}, {"epoch": 2}, NOON_MS - HOUR_MS)
+    groups.write(tmp_path / "logs")
+    limits((NOON_MS - HOUR_MS, 30_000), name="share.record.lock.duration.ms").write(tmp_path / "logs")
+    ledger.night(log.write(tmp_path / "logs"))
+    (row,) = ledger.rows("gold.redeliveries")
+    assert row["method"] == method
