@@ -211,7 +211,8 @@ def is_first_seen(step: GenerationStart) -> bool:
     if _has_unknown_epoch(step.row, step.events):
         return True
     if step.previous is not None:
-        return _has_unknown_epoch(step.previous, step.since_previous)
+        is_unwritten = step.previous.is_contiguous  # then no record shows its epoch
+        return (is_unwritten or not step.row.is_contiguous) and _has_unknown_epoch(step.previous, step.since_previous)
     if step.row.is_contiguous or step.has("GROUP_CONVERTED"):
         return False
     is_beginning = (

@@ -64,7 +64,7 @@ class Judge:
         yield from self._hand_backs()
         yield from self._commits()
         for row in self._rows("gold.log_anomalies"):
-            if row["category"] == "COORDINATOR":  # none breaks a rule
+            if row["category"] == "COORDINATOR":  # no coordinator broke a rule
                 yield Claim(row["rule"], row["method"], row["confidence"], (row["group_id"], row["details"]), False)
         for log in (GROUPS_LOG, SHARES_LOG):
             yield from self._complete(log, random)
@@ -76,6 +76,8 @@ class Judge:
             yield row | ({"topic": self._truth.topics[topic_id]} if topic_id and not row["topic"] else {})
 
     def _causes(self) -> Iterator[Claim]:
+        # there members may be in records that are gone
+        holed = {row["partition"] for row in self._rows("bronze.coverage") if row["kind"] == "MISSING"}
         for row in self._rows("gold.rebalances"):
             if row["method"] in FIRST_SEEN:
                 continue
@@ -85,7 +87,8 @@ class Judge:
             if true is None:
                 yield Claim("", row["method"], UNSAID, place, False)
                 continue
-            yield Claim("member_count", "", UNSAID, place, row["member_count"] == true.member_count)
+            if row["log_partition"] not in holed:
+                yield Claim("member_count", "", UNSAID, place, row["member_count"] == true.member_count)
             since = self._truth.reasons_between(group, row["from_generation"] or 0, true)
             joined = {"MEMBER_JOINED"} if row["members_joined"] else set()
             ways = zip(row["causes"], row["cause_methods"], row["cause_confidences"], strict=True)
