@@ -494,7 +494,8 @@ def _is_too_soon(log: ShareLog, previous: I64, lock: KnownNumbers) -> BoolArray:
     # a state begins with no start offset, or is reset to one
     is_beginning = (states.start_offset[began] < 0) | (states.record_kind[began] == _RESET)
     found[:] = lock.is_known[row] & (states.at_ms[row] - moment < lock.values[row] - CLOCK_SLACK_MS)
-    return found & ((previous >= 0) | is_beginning[row])
+    found &= (previous >= 0) | is_beginning[row]
+    return found
 
 
 def _is_lock_timeout(log: ShareLog, previous: I64, lock_ms: I64) -> BoolArray:
