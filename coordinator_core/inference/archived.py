@@ -111,7 +111,7 @@ def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> Arc
     chosen = np.flatnonzero(given_up(log.transitions) | (log.transitions.kind == PASSED))
     log = log.of_transitions(chosen)
     evidence = taken(evidence, chosen)
-    is_archived, is_passed = given_up(log.transitions), _is_passed(log) & ~evidence.is_behind_hole
+    is_archived, is_passed = given_up(log.transitions), _is_passed(log)
     within = _is_within_complete_count(log, configs)
     causes = (is_archived & evidence.is_below_limit, is_archived, is_passed & within, is_passed)
     cause = code_of((*range(len(CAUSES)), NONE), first_that_holds(causes))
@@ -235,7 +235,7 @@ def _is_passed(log: ShareLog) -> BoolArray:
     been seen.
     """
     states, row = log.states, log.state_of_transition
-    is_known = ~states.begins()[row] & states.is_complete[np.maximum(row - 1, 0)]
+    is_known = ~states.begins()[row] & states.is_complete[np.maximum(row - 1, 0)] & ~log.unlisted()[row]
     is_passed: BoolArray = (log.transitions.kind == PASSED) & is_known
     # it was given up when it became ARCHIVING, and has a row for that
     is_passed &= log.transitions.from_state != ARCHIVING

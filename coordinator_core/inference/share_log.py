@@ -21,6 +21,7 @@ ACKNOWLEDGED: Final = DELIVERY_STATES.index("ACKNOWLEDGED")
 ARCHIVING: Final = DELIVERY_STATES.index("ARCHIVING")
 ARCHIVED: Final = DELIVERY_STATES.index("ARCHIVED")
 
+_SNAPSHOTS: Final = tuple(map(RECORD_KINDS.index, ("SNAPSHOT", "COLD_SNAPSHOT")))
 _TOMBSTONE: Final = RECORD_KINDS.index("TOMBSTONE")
 _RESET: Final = RECORD_KINDS.index("RESET")
 
@@ -56,6 +57,10 @@ class ShareStates(Columns):
     is_complete: BoolArray
     last_persisted: I64
     """In rows kept of the past (`share_past`), the last offset of any batch so far; -1 in all others."""
+
+    def is_snapshot(self) -> BoolArray:
+        """Whether the record lists all batches."""
+        return np.isin(self.record_kind, _SNAPSHOTS)
 
     def begins(self) -> BoolArray:
         """Whether a state begins here, with nothing before it: the first record, a reset, or after a tombstone."""
@@ -153,6 +158,17 @@ class ShareLog:
         behind = np.zeros(len(self.states), np.bool_)
         behind[1:] = (before[1:] > before[:-1]) & ~self.states.begins()[1:]
         return behind
+
+    def unlisted(self) -> BoolArray:
+        """For each state, whether records may be missing between it and the last snapshot before it, which listed all
+        batches: they may have changed some that no later record has."""
+        rows = np.arange(len(self.states))
+        begins = self.states.begins()
+        lists = np.maximum.accumulate(np.where(begins | self.states.is_snapshot(), rows, 0))
+        holes = np.maximum.accumulate(np.where(self.behind_holes(), rows, -1))
+        found = np.zeros(len(rows), np.bool_)
+        found[1:] = (holes[1:] > lists[:-1]) & ~begins[1:]
+        return found
 
     def of_transitions(self, rows: I64) -> "ShareLog":
         """The same states with some of the transitions."""

@@ -70,6 +70,27 @@ def test_the_first_snapshot_behind_updates_shows_what_was_before(ledger: Ledger,
     ]
 
 
+@pytest.mark.parametrize(
+    ("missing", "has_snapshot", "is_given_up"), [(0, False, True), (3, False, False), (3, True, True)]
+)
+def test_what_a_start_offset_passes_until_a_snapshot_lists_all(
+    tmp_path: Path, missing: int, has_snapshot: bool, is_given_up: bool
+) -> None:
+    """Offsets may have been acknowledged in what is missing, of which the next update says nothing."""
+    ledger, in_nights, log = Ledger(tmp_path / "one"), Ledger(tmp_path / "nights"), SmallLog(0, SHARE_TOPIC)
+    log.snapshot("share", NOON_MS, (), snapshot_epoch=0)
+    log.skip(missing)
+    log.update("share", NOON_MS + 1_000, ((50, 50, 0, 1),))
+    if has_snapshot:
+        log.snapshot("share", NOON_MS + 2_000, ((50, 50, 0, 1),), snapshot_epoch=0)
+    in_nights.night(log.write(tmp_path / "logs"), number=1)
+    log.update("share", NOON_MS + 2 * HOUR_MS, ((60, 60, 2, 1),), 50)
+    ledger.night(log.write(tmp_path / "logs"))
+    assert bool(ledger.rows("gold.archived_records")) == is_given_up
+    in_nights.night(tmp_path / "logs", number=2)
+    assert gold(in_nights) == gold(ledger)
+
+
 @pytest.mark.parametrize(("is_whole", "method"), [(True, "NOBODY_LEFT"), (False, "DELIVERY_COUNT")])
 def test_a_lock_may_be_older_than_a_pruned_log(ledger: Ledger, tmp_path: Path, is_whole: bool, method: str) -> None:
     """The log begins 5 s before a record is handed back: its lock of 30 s may have ended, unless the share partition
