@@ -110,7 +110,9 @@ class Comparison(NamedTuple):
         A conversion that keeps members continues from the group's generation. If the generation falls, it was not a
         conversion.
         """
-        is_online = bool(before.members) and views.generation(before) <= views.generation(after)
+        is_online = (
+            bool(before.members) and views.generations_between(views.generation(before), views.generation(after)) >= 0
+        )
         replaced: dict[str, str] = {}
         previous = None
         if is_online:
@@ -119,7 +121,7 @@ class Comparison(NamedTuple):
             replaced = _replacements(before.members, gone, after.members, after.members)
             self.intervals.close_gone(self.step, before, gone, replaced)
             self.intervals.close_all(before, self.step, CONVERTED)
-            is_contiguous = views.generation(after) in {previous, previous + 1}
+            is_contiguous = views.generations_between(previous, views.generation(after)) in {0, 1}
         else:
             self.intervals.close_all(before, self.step, GROUP_DELETED)
             self.intervals.intervals.incarnation += 1
@@ -149,7 +151,8 @@ class Comparison(NamedTuple):
         old, new = views.generation(before), views.generation(after)
         current = self.intervals.intervals.generation
         if current is not None and new != old:
-            if new < old:
+            growth = views.generations_between(old, new)
+            if growth < 0:
                 self.step.add_event(
                     "ANOMALY",
                     self.step.generation_at,
@@ -164,7 +167,7 @@ class Comparison(NamedTuple):
                 self._compare_members(None, after)
                 return
             self.intervals.close_generation(before, self.step)
-            self.intervals.open_generation(self.step, after, previous=old, is_contiguous=new == old + 1)
+            self.intervals.open_generation(self.step, after, previous=old, is_contiguous=growth == 1)
             self._add_generation_event(old)
         self._compare_protocol(before, after)
         self._compare_members(before, after)

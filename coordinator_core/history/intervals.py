@@ -38,7 +38,9 @@ class Intervals(NamedTuple):
     ) -> None:
         intervals = self.intervals
         group_type, generation = views.group_type(after), views.generation(after)
-        if intervals.newest.get(group_type, (-1, 0)) >= (intervals.incarnation, generation):
+        incarnation, newest = intervals.newest.get(group_type, (-1, 0))
+        is_grown = views.generations_between(newest, generation) > 0
+        if incarnation > intervals.incarnation or (incarnation == intervals.incarnation and not is_grown):
             # Not possible in a log written by Kafka. It keeps the table's key unique in any log.
             intervals.incarnation += 1
         intervals.newest[group_type] = (intervals.incarnation, generation)
@@ -218,5 +220,5 @@ def _interval(opened: Open, step: ReplayedOperation | None, group: Group) -> _In
         _end_ms(opened.timestamp_ms, step),
         opened.incarnation,
         generation,
-        last_generation if last_generation > generation else generation,
+        last_generation if views.generations_between(generation, last_generation) > 0 else generation,
     )

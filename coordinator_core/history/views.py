@@ -93,6 +93,12 @@ def generation(group: Group) -> int:
     return group.generation_id if isinstance(group, ClassicGroup) else group.group_epoch
 
 
+def generations_between(first: int, second: int) -> int:
+    """How many generations the second is after the first; negative where it is before it. Kafka adds 1 to a Java int,
+    so -2^31 follows 2^31 - 1 (ClassicGroup.initNextGeneration; group epochs likewise)."""
+    return (second - first + 2**31) % 2**32 - 2**31
+
+
 def assignment_epoch(group: Group) -> int | None:
     """Epoch of the target assignment; None for classic groups, which have none."""
     return None if isinstance(group, ClassicGroup) else group.assignment_epoch

@@ -182,6 +182,23 @@ def test_generation_that_falls_is_an_anomaly() -> None:
     assert [(r.incarnation, r.generation, r.is_contiguous) for r in rows.generations] == [(0, 7, False), (1, 2, False)]
 
 
+def test_generations_wrap_as_java_ints_do() -> None:
+    """-2^31 follows 2^31 - 1 in the same group: no rule is broken."""
+    top = 2**31 - 1
+    steps = [(top - 1, {"a": [0]}), (top, {"a": [0]}), (-top - 1, {"a": [0]}), (3 - top, {"a": [0], "b": [1]})]
+    _, rows = run([[classic(place, classic_value(*step))] for place, step in enumerate(steps, 1)])
+    assert not [event for event in rows.events if event.event_type == "ANOMALY"]
+    assert [(r.incarnation, r.previous_generation, r.generation, r.is_contiguous) for r in rows.generations] == [
+        (0, None, top - 1, False),
+        (0, top - 1, top, True),
+        (0, top, -top - 1, True),
+        (0, -top - 1, 3 - top, False),
+    ]
+    assert {(r.member_id, r.from_generation, r.to_generation) for r in rows.members if r.member_id == "a"} == {
+        ("a", top - 1, 3 - top)
+    }
+
+
 def test_offsets_alone_make_a_simple_group() -> None:
     """The first commit for an unknown group makes a classic group without members (ClassicGroup.isSimpleGroup)."""
     _, rows = run([[GroupRecord(4, RecordType.OFFSET_COMMIT, None, None)]])
