@@ -25,7 +25,7 @@ from coordinator_core.confidence import CERTAIN, CONFIDENCES, GUESS, LIKELY
 from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, EventRow, GenerationRow
 from coordinator_core.history.views import TOPICS_AFTER, TOPICS_BEFORE
 from coordinator_core.inference.leave_reasons import REBALANCE_TIMEOUT, LeaveReason
-from coordinator_core.inference.reassignment import Reassignment
+from coordinator_core.inference.reassignment import EAGER_PROTOCOLS, Reassignment
 from coordinator_core.kafka_versions import KafkaVersion, Since
 from schemas.group_types import GroupType
 
@@ -41,9 +41,6 @@ CONVERTED: Final = "GROUP_CONVERTED"
 REPLACEMENT_COUNTS: Final = frozenset({GroupType.CLASSIC, GroupType.STREAMS})
 """Group types in which a returning static member may have brought a reason to rebalance: metadata of a classic
 protocol, another process of Kafka Streams. In a consumer group its records show the reason."""
-WHOLE_ASSIGNMENT_PROTOCOLS: Final = frozenset({"range", "roundrobin", "sticky"})
-"""Assignors that assign every partition of every subscribed topic in one round."""
-
 
 CONNECT: Final = "connect"
 DELAY_SLACK_MS: Final = 100
@@ -386,7 +383,7 @@ def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
         return
     protocols, reassignment = {step.row.protocol_name, previous.protocol_name}, step.reassignment
     has_new = reassignment.came > reassignment.came_back
-    if protocols <= WHOLE_ASSIGNMENT_PROTOCOLS and reassignment.came + reassignment.went > reassignment.left_out:
+    if protocols <= EAGER_PROTOCOLS and reassignment.came + reassignment.went > reassignment.left_out:
         if _is_metadata_late(step):
             return
         # a leader that had known less of the topics would have assigned the same
@@ -423,7 +420,7 @@ def _is_metadata_late(step: GenerationStart) -> bool:
     reassignment, previous = step.reassignment, step.previous
     if previous is None or not step.is_soon or not reassignment.came or reassignment.went or reassignment.grown_topics:
         return False
-    if not {step.row.protocol_name, previous.protocol_name} <= WHOLE_ASSIGNMENT_PROTOCOLS or is_unread(step):
+    if not {step.row.protocol_name, previous.protocol_name} <= EAGER_PROTOCOLS or is_unread(step):
         return False
     if reassignment.came_back > reassignment.returned:
         return False
@@ -489,7 +486,7 @@ def _by_default(step: GenerationStart, before: Sequence[Cause]) -> Cause:
     if method is None or not before:
         return Cause("UNKNOWN", "NO_EVIDENCE", GUESS)
     main, row = before[0], step.row
-    is_sure = row.protocol_type == CONNECT or row.protocol_name in COOPERATIVE_PROTOCOLS | WHOLE_ASSIGNMENT_PROTOCOLS
+    is_sure = row.protocol_type == CONNECT or row.protocol_name in COOPERATIVE_PROTOCOLS | EAGER_PROTOCOLS
     return Cause(main.cause, method, LIKELY if is_sure and main.confidence != GUESS else GUESS)
 
 
@@ -507,4 +504,4 @@ def _may_be_cooperative(row: GenerationRow) -> bool:
     not."""
     if row.protocol_name in COOPERATIVE_PROTOCOLS:
         return True
-    return row.protocol_type == "consumer" and row.protocol_name not in WHOLE_ASSIGNMENT_PROTOCOLS
+    return row.protocol_type == "consumer" and row.protocol_name not in EAGER_PROTOCOLS

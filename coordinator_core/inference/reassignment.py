@@ -20,7 +20,8 @@ CURRENT: Final = "CURRENT"
 TARGET: Final = "TARGET"
 INSTANCE: Final = "group.instance.id="
 EAGER_PROTOCOLS: Final = frozenset({"range", "roundrobin", "sticky"})
-"""Built-in assignors with which every member revokes everything before it joins."""
+"""Built-in assignors with which every member revokes everything before it joins. They assign every partition of every
+subscribed topic in one round."""
 
 PlanKey = tuple[str, int]
 """Topic (its id where the name is unknown, the subtopology for streams) and partition."""

@@ -12,7 +12,6 @@ from typing import Final, NamedTuple
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, REPLACED_STATIC, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.causes import (
     LATE_METADATA_MS,
-    WHOLE_ASSIGNMENT_PROTOCOLS,
     Cause,
     GenerationStart,
     find_causes,
@@ -25,7 +24,7 @@ from coordinator_core.inference.last_commit_times import Membership
 from coordinator_core.inference.leave_reasons import REBALANCE_TIMEOUT, LeaveReasons, membership_of
 from coordinator_core.inference.life import NONE_MS, GroupLife
 from coordinator_core.inference.owners import OwnerPlace
-from coordinator_core.inference.reassignment import Lost, Plans, identity_of, sync_phase_ms
+from coordinator_core.inference.reassignment import EAGER_PROTOCOLS, Lost, Plans, identity_of, sync_phase_ms
 from coordinator_core.inference.rebalance_completion import completion_times
 from coordinator_core.inference.rollouts import by_others, find_rollouts, with_rollouts
 from coordinator_core.inference.rows import OwnerRow, RebalanceRow
@@ -205,7 +204,7 @@ def _has_grown(life: GroupLife, topics: Iterable[str], previous: GenerationRow |
 def _has_vanished(members: Iterable[MemberRow], lost: Iterable[Lost], gone: Set[str], row: GenerationRow) -> bool:
     """Whether a generation lost partitions that its members would have been assigned if they existed. A cooperative
     generation may leave out partitions that these members had."""
-    is_whole = row.protocol_name in WHOLE_ASSIGNMENT_PROTOCOLS
+    is_whole = row.protocol_name in EAGER_PROTOCOLS
     topics = {it.key[0] for it in lost if is_whole or it.owners <= gone}
     return any(
         not topics.isdisjoint(member.subscribed_topics or ())
