@@ -47,14 +47,13 @@ from coordinator_core.inference.columns import code_of, first_that_holds, taken
 from coordinator_core.inference.configs import DEAD_LETTER_TOPIC, ISOLATION_LEVEL, READ_COMMITTED, Configs
 from coordinator_core.inference.evidence import (
     DELIVERY_COUNT_LIMIT_MIN,
-    FIRST_SEEN,
     PASSED,
     Evidence,
     given_up,
     offset_counts,
 )
 from coordinator_core.inference.redeliveries import CERTAIN, GUESS, LIKELY, Rule, by_first_rule
-from coordinator_core.inference.share_log import ARCHIVED, ARCHIVING, AVAILABLE, NONE, ShareLog
+from coordinator_core.inference.share_log import ARCHIVED, ARCHIVING, AVAILABLE, FIRST_SEEN, NONE, ShareLog
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Columns
 
 CAUSES: Final = ("REJECT_OR_GAP", "LIMIT_OR_REJECT", "UNSEEN", "START_OFFSET_MOVED")

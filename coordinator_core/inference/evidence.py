@@ -32,6 +32,7 @@ from coordinator_core.inference.share_log import (
     ARCHIVED,
     ARCHIVING,
     AVAILABLE,
+    FIRST_SEEN,
     NONE,
     GroupPast,
     GroupStays,
@@ -43,7 +44,6 @@ from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.log.kernels import compiled
 from coordinator_core.share_state.rows import RECORD_KINDS, TRANSITION_KINDS
 
-FIRST_SEEN: Final = TRANSITION_KINDS.index("FIRST_SEEN")
 PASSED: Final = TRANSITION_KINDS.index("PASSED")
 RESET: Final = TRANSITION_KINDS.index("RESET")
 _UPDATE: Final = RECORD_KINDS.index("UPDATE")

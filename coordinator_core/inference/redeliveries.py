@@ -31,8 +31,8 @@ import numpy as np
 
 from coordinator_core.confidence import CONFIDENCES
 from coordinator_core.inference.columns import code_of, first_that_holds
-from coordinator_core.inference.evidence import FIRST_SEEN, PASSED, RESET, Evidence, given_up
-from coordinator_core.inference.share_log import ACKNOWLEDGED, AVAILABLE, NONE, ShareLog, ShareTransitions
+from coordinator_core.inference.evidence import PASSED, RESET, Evidence, given_up
+from coordinator_core.inference.share_log import ACKNOWLEDGED, AVAILABLE, FIRST_SEEN, NONE, ShareLog, ShareTransitions
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Columns
 
 CAUSES: Final = ("HANDED_BACK", "RETRIED", "COUNT_LOST")

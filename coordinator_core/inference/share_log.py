@@ -11,7 +11,7 @@ from coordinator_core.inference.ordering import is_ascending, stable_order
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Columns
 from coordinator_core.log.kernels import compiled
 from coordinator_core.share_state.columnar import DELIVERY_STATES
-from coordinator_core.share_state.rows import RECORD_KINDS
+from coordinator_core.share_state.rows import RECORD_KINDS, TRANSITION_KINDS
 
 NONE: Final = -1
 """A number or state that is null in silver."""
@@ -20,6 +20,7 @@ AVAILABLE: Final = DELIVERY_STATES.index("AVAILABLE")
 ACKNOWLEDGED: Final = DELIVERY_STATES.index("ACKNOWLEDGED")
 ARCHIVING: Final = DELIVERY_STATES.index("ARCHIVING")
 ARCHIVED: Final = DELIVERY_STATES.index("ARCHIVED")
+FIRST_SEEN: Final = TRANSITION_KINDS.index("FIRST_SEEN")
 
 _SNAPSHOTS: Final = tuple(map(RECORD_KINDS.index, ("SNAPSHOT", "COLD_SNAPSHOT")))
 _TOMBSTONE: Final = RECORD_KINDS.index("TOMBSTONE")
@@ -61,6 +62,12 @@ class ShareStates(Columns):
     def is_snapshot(self) -> BoolArray:
         """Whether the record lists all batches."""
         return np.isin(self.record_kind, _SNAPSHOTS)
+
+    def first_complete(self) -> BoolArray:
+        """Whether a snapshot is behind updates alone. It shows what earlier records wrote that are not in the log."""
+        is_first: BoolArray = self.is_complete & ~self.begins()
+        is_first[1:] &= ~self.is_complete[:-1]
+        return is_first
 
     def begins(self) -> BoolArray:
         """Whether a state begins here, with nothing before it: the first record, a reset, or after a tombstone."""
@@ -193,7 +200,8 @@ def of_groups(log: ShareLog, codes: Sequence[int]) -> ShareLog:
 def sorted_share_log(
     keys: ShareKeys, states: ShareStates, transitions: ShareTransitions, past: SharePast = NO_PAST
 ) -> ShareLog:
-    """The rows in the order that inference needs, from any order.
+    """The rows in the order that inference needs, from any order. What a snapshot is the first to show has the kind
+    FIRST_SEEN also behind updates.
 
     Raises ValueError if a transition belongs to a record that is not among the states.
     """
@@ -205,7 +213,12 @@ def sorted_share_log(
     row_of_record[order] = np.arange(len(states))
     transition_order = stable_order(states.key[record], key_count, np.arange(len(transitions)))
     rows = row_of_record[record[transition_order]]
-    return ShareLog(keys, taken(states, order), taken(transitions, transition_order), rows, past)
+    states, transitions = taken(states, order), taken(transitions, transition_order)
+    is_first = states.first_complete()
+    if is_first.any():
+        is_shown = is_first[rows] & (transitions.from_state == NONE) & (transitions.to_state != NONE)
+        transitions = replace(transitions, kind=np.where(is_shown, np.int8(FIRST_SEEN), transitions.kind))
+    return ShareLog(keys, states, transitions, rows, past)
 
 
 def ordered_share_log(

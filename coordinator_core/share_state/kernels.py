@@ -775,9 +775,7 @@ def _replay_snapshot(arrays: ColumnarArrays, key_row: int, offset: int, at: int,
     if fields.start != UNCHANGED:
         _trim(arrays, context, fields.start)
         own_from = _own_from(arrays.own, own_count, fields.start)
-    # behind updates alone, it shows what earlier records wrote that are not in the log
-    is_first = flags & SEEN == 0 or (had_state and not was_complete)
-    if _merge(arrays, context, 0, key.length, own_from, own_count, True, is_first):
+    if _merge(arrays, context, 0, key.length, own_from, own_count, True, flags & SEEN == 0):
         _report(findings, counts, key_row, STATE_WENT_BACK, offset, 0, 0)
     kind = KIND_SNAPSHOT
     if is_reset:

@@ -549,8 +549,7 @@ def share_transitions(batches: Iterable[DumpBatch]) -> Iterator[tuple[Any, ...]]
         was, now = before["deliveries"], row["deliveries"]
         is_reset = row["record_kind"] in {"RESET", "TOMBSTONE"}
         for offset in sorted({*was, *now}):
-            is_first = offset not in was and row["is_complete"] and not before.get("is_complete", True)
-            kind = _transition_kind(was.get(offset), now.get(offset), is_reset, is_first or key not in rows)
+            kind = _transition_kind(was.get(offset), now.get(offset), is_reset, key not in rows)
             if kind is not None:
                 yield (*key, row["log_offset"], offset, was.get(offset), now.get(offset), kind)
         start_offset = row.get("start_offset", UNSET_OFFSET)

@@ -191,8 +191,6 @@ def _transitions(
     if after is None or kind == "RESET":
         changes = {o: ("RESET", rank, None) for o, rank in old.items()}
     else:
-        # behind updates alone, the first snapshot shows what records wrote that are not in the log
-        is_first = kind != "UPDATE" and (not key.is_seen or (key.state is not None and not key.state.has_snapshot))
         own_terminal = {
             o for b in own if b.delivery_state in TERMINAL for o in range(b.first_offset, b.last_offset + 1)
         }
@@ -205,7 +203,7 @@ def _transitions(
             rank, new_rank = old.get(o), new.get(o)
             if rank == new_rank or (after.start_offset != -1 and o < after.start_offset):
                 continue
-            changes[o] = (_kind(rank, new_rank, is_first=is_first and rank is None), rank, new_rank)
+            changes[o] = (_kind(rank, new_rank, is_first=not key.is_seen and kind != "UPDATE"), rank, new_rank)
             went_back = new_rank is None or (rank is not None and new_rank < rank)
             if went_back and ("STATE_WENT_BACK", offset) not in rows.findings:
                 rows.findings.append(("STATE_WENT_BACK", offset))
