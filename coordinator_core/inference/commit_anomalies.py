@@ -118,9 +118,15 @@ class GenerationsAt:
         # an interval counts from the last record of its operation; a group is empty from the first record that created
         # it
         created: dict[int, list[int]] = {}
+        emptied: list[int] = []
+        joined: list[int] = []
         for event in events:
             if event.event_type == "GROUP_CREATED":
                 created.setdefault(event.at, []).append(event.log_offset)
+            elif event.event_type == "GROUP_EMPTIED":
+                emptied.append(event.log_offset)
+            elif event.event_type == "MEMBER_JOINED":
+                joined.append(event.log_offset)
         self._rows = sorted(generations, key=lambda row: row.from_log_offset)
         begins = [
             row.from_log_offset
@@ -141,6 +147,16 @@ class GenerationsAt:
             [row.is_contiguous or row.generation == 0 for row in self._rows[1:]] + [True] * bool(self._rows), np.bool_
         )
         self._is_empty = empty & is_followed
+        # without times, or after compaction, the records of members may be far from that of the epoch
+        self._empty_from = [
+            _last_between(emptied, begin, row.to_log_offset)
+            for begin, row in zip(self._begins, self._rows, strict=True)
+        ]
+        was_empty = [(-1, True), *zip(self._empty_from, empty.tolist(), strict=True)][: len(self._rows)]
+        self._joined_at = [
+            _first_behind(joined, since) if was and row.member_count else -1
+            for (since, was), row in zip(was_empty, self._rows, strict=True)
+        ]
         # generations in between are missing, and may have had members
         self._is_unknown = empty & ~is_followed
         self._is_followed = is_followed
@@ -183,7 +199,9 @@ class GenerationsAt:
         index = bisect_right(self._begins, log_offset) - 1
         if index < 0 or log_offset >= self._to[index] or self._is_unknown[index]:
             return None
-        is_empty = bool(self._is_empty[index])
+        if log_offset < self._joined_at[index]:
+            return None  # the record of its first member is the one that the log still has
+        is_empty = bool(self._is_empty[index]) and log_offset >= self._empty_from[index]
         return None if is_empty and log_offset >= self._unread_from else is_empty
 
     def emptied_rows(self, log_offsets: I64) -> Iterator[tuple[int, int]]:
@@ -191,7 +209,7 @@ class GenerationsAt:
         ascending log offsets within it."""
         for index in _rows(self._is_empty & self._had_members):
             ends = self._to[index], *self._from[index + 1 : index + 2], self._unread_from
-            first, end = np.searchsorted(log_offsets, (self._from[index], min(ends))).tolist()
+            first, end = np.searchsorted(log_offsets, (self._empty_from[index], min(ends))).tolist()
             if first < end:
                 yield first, end
 
@@ -202,7 +220,19 @@ class GenerationsAt:
             return -1
         if self._unread_from < WHOLE:
             return -1
-        return self._begins[-1]
+        return self._empty_from[-1]
+
+
+def _last_between(places: Sequence[int], begin: int, end: int | None) -> int:
+    """The last of some log offsets, ascending, from one up to another (exclusive); the begin if there is none."""
+    index = bisect_left(places, WHOLE if end is None else end) - 1
+    return begin if index < 0 else max(begin, places[index])
+
+
+def _first_behind(places: Sequence[int], log_offset: int) -> int:
+    """The first of some log offsets, ascending, behind one; -1 if there is none."""
+    index = bisect_right(places, log_offset)
+    return places[index] if index < len(places) else -1
 
 
 class OwnersAt:

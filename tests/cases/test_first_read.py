@@ -321,3 +321,40 @@ def test_records_without_times_show_no_operations(ledger: Ledger, tmp_path: Path
         (3, "MEMBER_JOINED", "IN_LOG", "LIKELY"),
         (4, "UNKNOWN", "LEFT_OR_EXPIRED", "GUESS"),
     ]
+
+
+@pytest.mark.parametrize("group_type", sorted(NEWER_TYPES))
+def test_a_group_without_times_is_empty_from_where_its_last_member_left(
+    ledger: Ledger, tmp_path: Path, group_type: str
+) -> None:
+    """Not from its last epoch on: the records of members that came or went since then are not known to be of the next
+    epoch's operation."""
+    member_record, group_record = NEWER_TYPES[group_type]
+    log = SmallLog()
+    offsets = iter(range(90, 0, -10))
+
+    def member(member_id: str, fields: dict[str, str] | None) -> None:
+        log.group_record(member_record, {"group_id": "g", "member_id": member_id}, fields, None)
+
+    def epoch(number: int) -> None:
+        log.group_record(group_record, {"group_id": "g"}, {"epoch": number}, None)
+        log.commit("g", 0, next(offsets), NOON_MS)
+
+    member("a", {"client_id": "app"})
+    epoch(2)
+    log.commit("g", 0, next(offsets), NOON_MS)
+    member("a", None)
+    log.commit("g", 0, next(offsets), NOON_MS)
+    epoch(3)
+    member("b", {"client_id": "app"})
+    log.commit("g", 0, next(offsets), NOON_MS)
+    epoch(4)
+    ledger.night(log.write(tmp_path / "logs"))
+    rows = sorted(ledger.rows("gold.commit_anomalies"), key=lambda row: int(row["log_offset"]))
+    assert [(row["to_offset"], row["kind"], row["was_group_empty"]) for row in rows] == [
+        (80, "REWIND", False),
+        (70, "EMPTY_GROUP_RESET", True),
+        (60, "REWIND", None),
+        (50, "REWIND", False),
+        (40, "REWIND", False),
+    ]
