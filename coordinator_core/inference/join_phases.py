@@ -19,6 +19,7 @@ from typing import Final, Generic, TypeVar
 
 import numpy as np
 
+from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.history.rows import GenerationRow, MemberRow
 from coordinator_core.inference.last_commit_times import Membership, Times, last_commit_times
 from coordinator_core.inference.life import HEARTBEAT_MS, GroupLife
@@ -53,33 +54,35 @@ class JoinPhases:
         self._members = _There(life.members)
         self._owners = _There(owners)
 
-    def has_run_out(
+    def ran_out(
         self, member: MemberRow, previous: GenerationRow, now: GenerationRow, last_commit_ms: int, ended_at_ms: int
-    ) -> bool:
+    ) -> str | None:
         """Whether the join phase of `now` ended at the rebalance timeout, while a member that then departed kept
-        committing.
+        committing: LIKELY, GUESS where the others commit too seldom for the timeout to show it, or None.
         """
         committed_ago_ms = ended_at_ms - last_commit_ms + HEARTBEAT_MS
         if not committed_ago_ms < (member.rebalance_timeout_ms or 0) <= ended_at_ms - previous.valid_from:
-            return False
+            return None
         there = self._members.at(previous.from_log_offset)
         begun = self._members.begun_at(now.from_log_offset)
         timeouts_ms = {max(row.rebalance_timeout_ms or 0 for row in rows) for rows in (there, [*there, *begun])}
         silences = self._silences(there, previous, now, ended_at_ms)
-        if not silences:
-            return False
+        if not silences or any(silent_ms <= rhythm for silent_ms, rhythm in silences):
+            return None
         longest_ms, its_rhythm_ms = max(silences)
-        return any(
+        has_run_out = any(
             committed_ago_ms < timeout_ms <= ended_at_ms - previous.valid_from
             and timeout_ms - HEARTBEAT_MS <= longest_ms <= timeout_ms + RHYTHMS_MISSED_MAX * its_rhythm_ms
             for timeout_ms in timeouts_ms
         )
+        if not has_run_out:
+            return None
+        return LIKELY if all(silent_ms > SILENT_FACTOR * rhythm for silent_ms, rhythm in silences) else GUESS
 
     def _silences(
         self, there: Iterable[MemberRow], previous: GenerationRow, now: GenerationRow, ended_at_ms: int
     ) -> list[tuple[int, int]]:
-        """For each member that stays and had committed often: how long it was silent then, and its rhythm. Empty if
-        one of them was not silent."""
+        """For each member that stays and had committed often: how long it was silent then, and its rhythm."""
         place, end = previous.from_log_offset, now.from_log_offset
         staying = [row for row in there if row.to_log_offset is None or row.to_log_offset > end]
         first, last = np.searchsorted(self._commits.log_offset, (place, end), "right")
@@ -90,11 +93,8 @@ class JoinPhases:
         for own in times.values():
             since = tuple(time for time in own if previous.valid_from < time <= ended_at_ms)
             rhythm = rhythm_ms(since)
-            if rhythm is None:
-                continue
-            if ended_at_ms - since[-1] <= SILENT_FACTOR * rhythm:
-                return []
-            silences.append((ended_at_ms - since[-1], rhythm))
+            if rhythm is not None:
+                silences.append((ended_at_ms - since[-1], rhythm))
         return silences
 
 

@@ -209,13 +209,11 @@ class _LeaveReasons:
             return _unknown_reason(member)
         silent_ms = ended_at_ms - last_seen.at_ms
         has_one_clock = is_classic and not self._has_step(previous, now)
-        if (
-            previous is not None
-            and has_one_clock
-            and last_seen.is_by_commit
-            and self._join_phases.has_run_out(member, previous, now, last_seen.at_ms, ended_at_ms)
-        ):
-            return LeaveReason(EXPIRED, REBALANCE_TIMEOUT, LIKELY)
+        ran_out = None
+        if previous is not None and has_one_clock and last_seen.is_by_commit:
+            ran_out = self._join_phases.ran_out(member, previous, now, last_seen.at_ms, ended_at_ms)
+        if ran_out is not None:
+            return LeaveReason(EXPIRED, REBALANCE_TIMEOUT, ran_out)
         # a classic member's session restarts with each commit and each join phase, so it cannot expire sooner, unless
         # the member is dropped for not joining again
         is_within = has_one_clock and silent_ms < min(timeouts)

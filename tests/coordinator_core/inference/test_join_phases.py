@@ -78,6 +78,20 @@ def test_others_that_seldom_commit_show_nothing() -> None:
     assert causes_of(row) == [LEFT]
 
 
+def test_a_timeout_of_few_commits_shows_little() -> None:
+    """In a timeout of little more than two commits, a silence of the others that is as long may be chance."""
+    ended_ms = 2 * REBALANCE_MS
+    step = REBALANCE_MS * 2 // 5
+    last = ended_ms - REBALANCE_MS
+    commits = [
+        one
+        for partition, end in enumerate((last, ended_ms - 100, last))
+        for one in beats(partition, 2_000, end, step if partition != 1 else 5_000)
+    ]
+    row = second(commits, classic(1, THREE, state_at=1_000), classic(2, WITHOUT_B, state_at=ended_ms), ended_ms)
+    assert causes_of(row) == [("MEMBER_EXPIRED", "REBALANCE_TIMEOUT", "GUESS")]
+
+
 def test_a_member_that_was_silent_too() -> None:
     """It may have stopped polling just before: then its client leaves in its name, after as long."""
     commits = [one for partition in range(3) for one in beats(partition, 2_000, BEGAN)]
