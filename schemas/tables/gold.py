@@ -42,8 +42,10 @@ LAST_OFFSET = Column("last_offset", BIGINT, "Last offset of the range, inclusive
 
 PARTITION_OWNERS = gold_table(
     name="partition_owners",
-    comment="Who owned what, when. If generations are missing within an interval "
-    "(silver.group_generations.is_contiguous), another member may have owned the partition meanwhile.",
+    comment="Who owned what, when. If records of the group are missing within an interval, another member may have "
+    "owned the partition meanwhile: in generations that are missing (silver.group_generations.is_contiguous), or, where "
+    "bronze.coverage has a hole, a static member under an id that the log does not show, or anybody after the last "
+    "generation that the log shows.",
     columns=(
         *GROUP_COLUMNS,
         key("topic", STRING, "The topic."),

@@ -4,7 +4,7 @@ never said of a time of which records are missing.
 """
 
 import os
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -34,7 +34,7 @@ from tests.cases.scenario_truth import (
     true_redeliveries,
 )
 from tests.cases.test_truth_at_random import COUNT_LOST, LIKELY_COUNT, LIKELY_LEAST, UNWRITTEN, Claim
-from tests.cases.view_truth import ViewTruth, missing_records
+from tests.cases.view_truth import TrueRecord, ViewTruth, missing_records
 from tests.conftest import REPORT_LINE
 from tests.scenarios import Scenario
 
@@ -101,30 +101,25 @@ class Judge:
                     yield Claim(cause, method, confidence, (*place, since), is_true)
 
     def _owners(self) -> Iterator[Claim]:
-        """Intervals across which no generation is missing."""
+        """Intervals, up to where a record of the group or of the member is missing."""
         ends: dict[int, int] = {}
+        missing: dict[tuple[str, str], list[TrueRecord]] = defaultdict(list)
         for it in self._truth.records[GROUPS_LOG]:
             if it.offset in self._captured[it.log]:
                 log_partition = int(it.log.rpartition("-")[2])
                 ends[log_partition] = max(ends.get(log_partition, 0), it.at_ms)
-        jumps = [
-            (row["group_id"], row["from_log_offset"])
-            for row in self._rows("silver.group_generations")
-            if not row["is_contiguous"]
-        ]
+            elif it.state_of is not None:
+                missing[it.state_of].append(it)
         for row in self._rows("gold.partition_owners"):
             if row["group_type"] == "STREAMS" or row["valid_from"] is None:
                 continue
-            end = row["to_log_offset"]
-            if any(
-                group == row["group_id"] and at > row["from_log_offset"] and (end is None or at <= end)
-                for group, at in jumps
-            ):
-                continue
             to_ms = ends[row["log_partition"]] if row["valid_to"] is None else ms(row["valid_to"])
-            owner = row["group_id"], row["topic"], row["partition"], row["member_id"]
-            wrong_ms = self._truth.unowned_ms(owner, ms(row["valid_from"]), to_ms)
-            yield Claim("owner", "", UNSAID, (*owner, row["from_log_offset"], end, wrong_ms), wrong_ms <= 0)
+            begin, end = row["from_log_offset"], row["to_log_offset"]
+            group, member_id = row["group_id"], row["member_id"]
+            unread = [it.at_ms for it in missing[group, ""] + missing[group, member_id] if it.offset > begin]
+            owner = group, row["topic"], row["partition"], member_id
+            wrong_ms = self._truth.unowned_ms(owner, ms(row["valid_from"]), min([to_ms, *unread]))
+            yield Claim("owner", "", UNSAID, (*owner, begin, end, wrong_ms), wrong_ms <= 0)
 
     def _archived(self) -> Iterator[Claim]:
         why = {place: line["why"] for line in self._life.truth("archived") for place in places(line, line["group"])}

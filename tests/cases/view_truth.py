@@ -1,10 +1,13 @@
 """The truth of a simulation as a judge of damaged logs needs it: at any moment, and of any record."""
 
+import struct
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+from schemas.consumer_offsets import TOPIC as GROUPS_TOPIC
+from schemas.consumer_offsets import RecordType
 from tests.cases.log_views import Log
 from tests.cases.scenario_truth import true_reasons
 from tests.scenarios import Scenario
@@ -41,6 +44,8 @@ class TrueRecord(NamedTuple):
     at_ms: int
     log: str
     offset: int
+    state_of: tuple[str, str] | None
+    """The group and the member whose state it is ("": it is the group's); None for a commit, and in another topic."""
 
 
 class ViewTruth:
@@ -61,7 +66,7 @@ class ViewTruth:
         """By internal topic, those that no marker is."""
         for name, log in logs.items():
             self.records[name.rpartition("-")[0]] += [
-                TrueRecord(it.timestamp_ms, name, it.offset)
+                TrueRecord(it.timestamp_ms, name, it.offset, _state_of(name, it.key or b""))
                 for batch in log
                 if not batch.header.is_control
                 for it in batch.records
@@ -201,6 +206,14 @@ def _end(
         else:
             found[log_partition, log_offset] = TrueCommit(offset, before, value, "APPLIED")
             in_force[offset] = value, log_offset
+
+
+def _state_of(log: str, key: bytes) -> tuple[str, str] | None:
+    """Keys of a group's state begin with its id, those of a member's have the member's next."""
+    if not log.startswith(GROUPS_TOPIC):
+        return None
+    record_type, size = struct.unpack_from(">hh", key)
+    return None if record_type <= RecordType.OFFSET_COMMIT else (key[4 : 4 + size].decode(), key[6 + size :].decode())
 
 
 def missing_records(truth: ViewTruth, topic: str, captured: Mapping[str, set[int]]) -> Sequence[TrueRecord]:
