@@ -625,8 +625,10 @@ class ShareLeaders:
             is_given_up = batch.delivery_state in GIVEN_UP_STATES and write.cause is not WriteCause.DEAD_LETTER
             if is_given_up:
                 why = given_up.get(batch.first_offset, "DELIVERY_LIMIT")
-                if why == "DELIVERY_LIMIT" and batch.delivery_count < served.partition.config.delivery_count_limit:
-                    # It was acquired when retention deleted it, and was released since: no member gets it again.
+                is_below_limit = batch.delivery_count < served.partition.config.delivery_count_limit
+                if why == "DELIVERY_LIMIT" and (is_below_limit or batch.last_offset < write.start_offset):
+                    # It was acquired when retention deleted it, and was released since: no member gets it again,
+                    # whatever its count.
                     why = "RETENTION"
                 self._record_archived(served, batch, why)
 

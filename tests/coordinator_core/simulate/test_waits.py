@@ -121,3 +121,22 @@ def test_retention_gives_up_what_nobody_was_done_with_and_nothing_else() -> None
         offsets = set(range(line["first_offset"], line["last_offset"] + 1))
         assert offsets.isdisjoint(accepted[line["topic"], line["partition"]])
         assert line["delivery_count"] is not None
+
+
+def test_what_retention_passed_during_its_last_try_is_given_up_for_its_age() -> None:
+    """A leader archives a record below its start offset when the lock runs out, whatever the record's count."""
+    run = run_text(
+        '[[topic]]\nname = "u"\nrate = 20.0\nretention = "120s"\npoison_every = 20\n'
+        + SHARE.replace(
+            "members = 1", 'members = 1\nmax_poll_records = 1\nacknowledge = "explicit"\non_poison = "time_out"'
+        ),
+        minutes=6,
+    )
+    archived = {(line["ts_ms"], line["first_offset"]): line["why"] for line in run.lines("archived", group="g")}
+    found = Counter(
+        (first < line["start_offset"], archived[line["ts_ms"], first])
+        for line in run.lines("share_writes", group="g", cause="LOCK_TIMEOUT")
+        for first, _, state, count in line["state_batches"]
+        if state == "ARCHIVED" and count >= 5
+    )
+    assert found.keys() == {(False, "DELIVERY_LIMIT"), (True, "RETENTION")}
