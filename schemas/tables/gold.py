@@ -43,9 +43,9 @@ LAST_OFFSET = Column("last_offset", BIGINT, "Last offset of the range, inclusive
 PARTITION_OWNERS = gold_table(
     name="partition_owners",
     comment="Who owned what, when. If records of the group are missing within an interval, another member may have "
-    "owned the partition meanwhile: in generations that are missing (silver.group_generations.is_contiguous), or, where "
-    "bronze.coverage has a hole, a static member under an id that the log does not show, or anybody after the last "
-    "generation that the log shows.",
+    "owned the partition meanwhile: in generations that are missing (silver.group_generations.is_contiguous), or, "
+    "where bronze.coverage has a hole, a static member under an id that the log does not show, or anybody after the "
+    "last generation that the log shows.",
     columns=(
         *GROUP_COLUMNS,
         key("topic", STRING, "The topic."),
