@@ -109,7 +109,12 @@ REBALANCES = gold_table(
         CONFIDENCE,
         Column("members_joined", ArrayOf(STRING), "Members that joined.", is_personal=True),
         Column("members_left", ArrayOf(STRING), "Members that went.", is_personal=True),
-        Column("member_count", INT, "Number of members after it."),
+        Column(
+            "member_count",
+            INT,
+            "Number of members after it that the log shows; behind a missing beginning of the log a group that is not "
+            "CLASSIC may have more, whose records are in what is missing.",
+        ),
         Column("partitions_total", INT, "Partitions assigned after it; null if an assignment cannot be read."),
         Column("partitions_moved", INT, "Partitions that changed owner; null if an assignment cannot be read."),
         Column("stickiness", DOUBLE, "Share of the partitions that stayed with their owner, 0 to 1."),

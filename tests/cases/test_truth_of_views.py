@@ -76,8 +76,11 @@ class Judge:
             yield row | ({"topic": self._truth.topics[topic_id]} if topic_id and not row["topic"] else {})
 
     def _causes(self) -> Iterator[Claim]:
-        # there members may be in records that are gone
-        holed = {row["partition"] for row in self._rows("bronze.coverage") if row["kind"] == "MISSING"}
+        missing: dict[int, int] = {}
+        """By log partition: where the last part that is missing begins; 0: only a beginning is missing."""
+        for row in self._rows("bronze.coverage"):
+            if row["topic"] == GROUPS_LOG and row["kind"] == "MISSING":
+                missing[row["partition"]] = max(missing.get(row["partition"], 0), row["from_offset"])
         for row in self._rows("gold.rebalances"):
             if row["method"] in FIRST_SEEN:
                 continue
@@ -87,8 +90,11 @@ class Judge:
             if true is None:
                 yield Claim("", row["method"], UNSAID, place, False)
                 continue
-            if row["log_partition"] not in holed:
-                yield Claim("member_count", "", UNSAID, place, row["member_count"] == true.member_count)
+            hidden = missing.get(row["log_partition"])
+            if row["group_type"] == "CLASSIC" or hidden in (None, 0):
+                lack = true.member_count - row["member_count"]
+                is_lower_bound = hidden == 0 and row["group_type"] != "CLASSIC"
+                yield Claim("member_count", "", UNSAID, place, lack == 0 or (is_lower_bound and lack > 0))
             since = self._truth.reasons_between(group, row["from_generation"] or 0, true)
             joined = {"MEMBER_JOINED"} if row["members_joined"] else set()
             ways = zip(row["causes"], row["cause_methods"], row["cause_confidences"], strict=True)
