@@ -34,7 +34,7 @@ from tests.cases.scenario_truth import (
 from tests.conftest import REPORT_LINE
 from tests.scenarios import Scenario
 
-CLUSTERS: Final = int(os.environ.get("CLUSTERS", "3"))
+CLUSTERS: Final = int(os.environ.get("CLUSTERS", "2"))
 """`make fuzz` tries 300."""
 FIRST_SEED: Final = int(os.environ.get("FIRST_CLUSTER", "0"))
 LIKELY_LEAST: Final = 0.95
