@@ -5,6 +5,7 @@ transactions on both sides, share groups with small limits, brokers that fail, t
 """
 
 import json
+import math
 import random
 from typing import Any, Final
 
@@ -25,6 +26,11 @@ def scenario_text(seed: int) -> str:
 def _pairs(values: dict[str, Any]) -> list[str]:
     # texts, numbers, lists and truth values of JSON are TOML
     return [f"{json.dumps(key) if '.' in key else key} = {json.dumps(value)}" for key, value in values.items()]
+
+
+def _seconds(fault: dict[str, Any]) -> int:
+    """When it strikes."""
+    return int(fault["at"].removesuffix("s"))
 
 
 class _Story:
@@ -64,8 +70,12 @@ class _Story:
             lines += ["[[topic]]", *_pairs(self._topic(topic))]
         for group in self._groups:
             lines += ["[[group]]", *_pairs(group)]
-        for _ in range(draws.randint(0, 6)):
-            if fault := self._fault(draws.choice(KINDS)):
+        drawn = [self._fault(draws.choice(KINDS)) for _ in range(draws.randint(0, 6))]
+        faults = [fault for fault in drawn if fault is not None]
+        deleted_at = {fault["topic"]: _seconds(fault) for fault in faults if fault["kind"] == "delete_topic"}
+        for fault in faults:
+            # nobody produces to a topic that was deleted
+            if fault["kind"] != "producer_stall" or _seconds(fault) < deleted_at.get(fault["topic"], math.inf):
                 lines += ["[[fault]]", *_pairs(fault)]
         return lines
 
