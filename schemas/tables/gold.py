@@ -112,8 +112,8 @@ REBALANCES = gold_table(
         Column(
             "member_count",
             INT,
-            "Number of members after it that the log shows; behind a missing beginning of the log a group that is not "
-            "CLASSIC may have more, whose records are in what is missing.",
+            "Number of members after it that the log shows. Behind a missing part of the log a group that is not "
+            "CLASSIC may have more, whose records are in what is missing, or fewer, whose tombstones are.",
         ),
         Column("partitions_total", INT, "Partitions assigned after it; null if an assignment cannot be read."),
         Column("partitions_moved", INT, "Partitions that changed owner; null if an assignment cannot be read."),

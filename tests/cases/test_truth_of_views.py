@@ -90,11 +90,12 @@ class Judge:
             if true is None:
                 yield Claim("", row["method"], UNSAID, place, False)
                 continue
-            hidden = missing.get(row["log_partition"])
-            if row["group_type"] == "CLASSIC" or hidden in (None, 0):
-                lack = true.member_count - row["member_count"]
-                is_lower_bound = hidden == 0 and row["group_type"] != "CLASSIC"
-                yield Claim("member_count", "", UNSAID, place, lack == 0 or (is_lower_bound and lack > 0))
+            is_shown = all(it.offset in self._captured[it.log] for it in self._truth.members_at(group, true.log_offset))
+            lack = true.member_count - row["member_count"]
+            if is_shown or row["group_type"] == "CLASSIC":
+                yield Claim("member_count", "", UNSAID, place, lack == 0)
+            elif missing.get(row["log_partition"]) == 0:
+                yield Claim("member_count", "", UNSAID, place, lack >= 0)
             since = self._truth.reasons_between(group, row["from_generation"] or 0, true)
             joined = {"MEMBER_JOINED"} if row["members_joined"] else set()
             ways = zip(row["causes"], row["cause_methods"], row["cause_confidences"], strict=True)

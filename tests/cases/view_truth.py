@@ -13,6 +13,13 @@ from tests.cases.scenario_truth import true_reasons
 from tests.scenarios import Scenario
 
 END_MS = 2**62
+MEMBERS = frozenset(
+    {
+        RecordType.CONSUMER_GROUP_MEMBER_METADATA,
+        RecordType.SHARE_GROUP_MEMBER_METADATA,
+        RecordType.STREAMS_GROUP_MEMBER_METADATA,
+    }
+)
 Offset = tuple[str, str, int]
 """Group, topic and partition."""
 Owner = tuple[str, str, int, str]
@@ -44,6 +51,8 @@ class TrueRecord(NamedTuple):
     at_ms: int
     log: str
     offset: int
+    record_type: int | None
+    """Of a group's record."""
     state_of: tuple[str, str] | None
     """The group and the member whose state it is ("": it is the group's); None for a commit, and in another topic."""
 
@@ -66,7 +75,7 @@ class ViewTruth:
         """By internal topic, those that no marker is."""
         for name, log in logs.items():
             self.records[name.rpartition("-")[0]] += [
-                TrueRecord(it.timestamp_ms, name, it.offset, _state_of(name, it.key or b""))
+                TrueRecord(it.timestamp_ms, name, it.offset, *_state_of(name, it.key or b""))
                 for batch in log
                 if not batch.header.is_control
                 for it in batch.records
@@ -85,6 +94,15 @@ class ViewTruth:
             if it.log_offset <= last.log_offset and first < it.generation <= last.generation
         )
         return frozenset[str]().union(*found)
+
+    def members_at(self, group: str, log_offset: int) -> Iterable[TrueRecord]:
+        """The newest records that say who is a member of a group that is not CLASSIC; tombstones, too."""
+        newest = {
+            it.state_of: it
+            for it in self.records[GROUPS_TOPIC]
+            if it.record_type in MEMBERS and it.state_of and it.state_of[0] == group and it.offset <= log_offset
+        }
+        return newest.values()
 
     def may_be_empty(self, group: str, at_ms: int) -> set[bool]:
         """Whether a group had no members, just before a moment and at it."""
@@ -208,12 +226,14 @@ def _end(
             in_force[offset] = value, log_offset
 
 
-def _state_of(log: str, key: bytes) -> tuple[str, str] | None:
+def _state_of(log: str, key: bytes) -> tuple[int | None, tuple[str, str] | None]:
     """Keys of a group's state begin with its id, those of a member's have the member's next."""
     if not log.startswith(GROUPS_TOPIC):
-        return None
+        return None, None
     record_type, size = struct.unpack_from(">hh", key)
-    return None if record_type <= RecordType.OFFSET_COMMIT else (key[4 : 4 + size].decode(), key[6 + size :].decode())
+    if record_type <= RecordType.OFFSET_COMMIT:
+        return record_type, None
+    return record_type, (key[4 : 4 + size].decode(), key[6 + size :].decode())
 
 
 def missing_records(truth: ViewTruth, topic: str, captured: Mapping[str, set[int]]) -> Sequence[TrueRecord]:
