@@ -175,6 +175,11 @@ class GenerationsAt:
             return -1
         return -1 if row.group_type != GroupType.CLASSIC and not row.member_count else self._begins[index]
 
+    def since(self, log_offset: int) -> int:
+        """Where the generation at a log offset begins; -1 if there is none."""
+        index = bisect_right(self._begins, log_offset) - 1
+        return self._begins[index] if index >= 0 else -1
+
     def are_missing_behind(self, log_offset: int) -> bool:
         """Whether generations between the one at a log offset and the next are not in the log."""
         index = bisect_right(self._begins, log_offset) - 1
@@ -279,8 +284,8 @@ class _InForce:
         index = bisect_left(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1
         if index < 0 or commits.change[rows[index]] == DELETE:
             return None
-        if self._life.may_have_gap(int(commits.applied_log_offset[rows[index]]), int(commits.log_offset[row])):
-            return None
+        if self._life.has_hole(int(commits.applied_log_offset[rows[index]]), int(commits.log_offset[row])):
+            return None  # compaction, too: the one found may be of an earlier capture
         return int(commits.committed_offset[rows[index]])
 
 
@@ -405,10 +410,14 @@ def _resets(life: GroupLife, groups: GenerationsAt) -> dict[int, Verdict]:
         for begin, to in pairwise(starts.tolist()):
             if to - begin <= RESETS_MAX:
                 for row in (first + mine[begin:to]).tolist():
-                    is_sure = not commits.may_be_transactional[row] and not life.may_have_gap(
-                        groups.begin_at(int(commits.log_offset[row])), int(commits.log_offset[row])
+                    place = int(commits.log_offset[row])
+                    # an earlier capture may have read the generation before compaction took the ones behind it
+                    is_doubtful = (
+                        commits.may_be_transactional[row]
+                        or life.may_have_gap(groups.begin_at(place), place)
+                        or life.has_hole(groups.since(place), place)
                     )
-                    confidence = CERTAIN if is_sure else LIKELY
+                    confidence = LIKELY if is_doubtful else CERTAIN
                     verdicts[row] = Verdict("EMPTY_GROUP_RESET", "COMMIT_TO_EMPTY_GROUP", confidence)
             else:
                 row = first + int(mine[begin])

@@ -191,6 +191,34 @@ def test_a_broken_rule_behind_a_gap(ledger: Ledger, tmp_path: Path) -> None:
     assert found == [("behind", "GENERATION_FELL", "LIKELY")]
 
 
+def test_an_emptied_group_whose_next_life_was_compacted_between_two_nights(tmp_path: Path) -> None:
+    """The first night read that the group was empty. It was deleted, made again, and had the same generation when it
+    was empty again: of that compaction left the last record. So the commits between may be of members. One night that
+    reads both copies says the same."""
+    nights, at_once, before, log = Ledger(tmp_path / "nights"), Ledger(tmp_path / "once"), SmallLog(), SmallLog()
+    for it in (before, log):
+        it.commit("kept", 0, 1, NOON_MS)
+    before.generation("g", 1, {"m": (0,)}, NOON_MS)
+    before.commit("g", 0, 5, NOON_MS + 1_000)
+    before.generation("g", 2, {}, NOON_MS + 2_000)
+    log.skip(40)
+    log.commit("g", 0, 9, NOON_MS + MINUTE_MS, producer_id=7)
+    log.marker(NOON_MS + MINUTE_MS, 7, is_commit=False)
+    log.commit("g", 0, 9, NOON_MS + 2 * MINUTE_MS)
+    log.generation("g", 2, {}, NOON_MS + 3 * MINUTE_MS)
+    nights.night(before.write(tmp_path / "before"), number=1)
+    nights.night(log.write(tmp_path / "after"), number=2)
+    assert {row["kind"] for row in nights.rows("bronze.coverage")} == {"CAPTURED", "COMPACTED"}
+    found = {
+        row["kind"]: (row["from_offset"], row["confidence"])
+        for row in nights.rows("gold.commit_anomalies")
+        if row["group_id"] == "g"
+    }
+    assert found == {"ABORTED": (None, "CERTAIN"), "EMPTY_GROUP_RESET": (5, "LIKELY")}
+    at_once.night(tmp_path / "after", tmp_path / "before")
+    assert gold(at_once) == gold(nights)
+
+
 def owning(log: SmallLog, member_id: str, epoch: int, partitions: tuple[int, ...], at_ms: int) -> None:
     """A member of a consumer group, and what it is assigned."""
     key = {"group_id": "g", "member_id": member_id}
