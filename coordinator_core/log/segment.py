@@ -14,6 +14,7 @@ from coordinator_core.errors import InvalidCheckpoint
 from coordinator_core.limits import PARTITION_COUNT_MAX
 
 _SEGMENT: Final = re.compile(r"([0-9]{20})\.log(\.swap)?", re.ASCII)
+_LOG_FILE: Final = re.compile(r".*\.log(?:\.(?:gz|bz2|xz|zst|lz4|snappy|zip))?", re.DOTALL)
 _INDEX: Final = re.compile(r"([0-9]{20})\.(?:time)?index", re.ASCII)
 _PARTITION_FOLDER: Final = re.compile(r"([a-zA-Z0-9._-]{1,249})-(0|[1-9][0-9]{0,9})", re.ASCII)
 """Topic name as Kafka allows it, a dash, the partition without leading zeros. Folders that are being removed or moved
@@ -49,6 +50,13 @@ def select_segments(names: Iterable[str]) -> tuple[SegmentFile, ...]:
         if not segment.is_swap or segment.base_offset not in chosen:
             chosen[segment.base_offset] = segment
     return tuple(chosen[base_offset] for base_offset in sorted(chosen))
+
+
+def unread_files(names: Iterable[str]) -> tuple[str, ...]:
+    """Files among those of a partition folder that look like segments, and are none by their names: sorted."""
+    present = set(names)
+    segments = {segment.name for segment in select_segments(present)}
+    return tuple(sorted(name for name in present - segments if _LOG_FILE.fullmatch(name)))
 
 
 def lost_segments(names: Iterable[str]) -> tuple[int, ...]:

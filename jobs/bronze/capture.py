@@ -158,13 +158,15 @@ def _capture_all(
 def find_sources(settings: Settings) -> Sources:
     """Inspect all sources. Raises SourceError for one that does not exist, SettingsError where none is configured."""
     require_source(settings)
-    segments = [log for uri in settings.segments for log in find_partitions(uri, settings.topics)]
+    notes: list[str] = []
+    segments = [log for uri in settings.segments for log in find_partitions(uri, settings.topics, None, notes)]
     address = settings.broker_address
     if address is None:
-        return Sources(segments)
+        return Sources(segments, notes=tuple(notes))
     from jobs.sources.broker_log import find_broker_logs  # noqa: PLC0415  (files need not load Kafka's client)
 
-    return Sources(segments, find_broker_logs(address, settings.topics, timeout_ms=settings.request_timeout_ms))
+    live = find_broker_logs(address, settings.topics, timeout_ms=settings.request_timeout_ms)
+    return Sources(segments, live, notes=tuple(notes))
 
 
 def refuse_other_logs(logs: "Sequence[BrokerLog]", bronze: Bronze, ids: Mapping[str, str]) -> None:
@@ -270,7 +272,7 @@ def capture_logs(
         gap_count=len(holes),
         bronze_version=bronze_version,
         seconds=perf_counter() - started,
-        notes=sources.dumps.notes if sources.dumps is not None else (),
+        notes=(*sources.notes, *(sources.dumps.notes if sources.dumps is not None else ())),
         faults=(
             *(f"quarantined: {count:,} with {code}" for code, count in sorted((+codes).items())),
             *coverage_rows.hole_lines(holes),

@@ -28,6 +28,8 @@ class Sources:
     pieces_from: Mapping[LogPartition, int] = field(default_factory=dict)
     """Live logs of which only a piece is captured: the offset to read from, up to their `next_offset`."""
     dumps: "Unpacked | None" = None
+    notes: tuple[str, ...] = ()
+    """Sentences that name files which are not read."""
 
     @property
     def all_dumps(self) -> "Sequence[DumpLog]":

@@ -35,7 +35,9 @@ from coordinator_core.log.segment import (
     parse_partition_folder,
     parse_topic_id,
     select_segments,
+    unread_files,
 )
+from coordinator_core.plurals import counted
 from jobs.delta.arrow_schemas import arrow_schema, timestamps
 from jobs.delta.filesystems import filesystem_of
 from jobs.errors import SourceError
@@ -86,6 +88,8 @@ META_PROPERTIES: Final = "meta.properties"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
 IDS_BYTES_MAX: Final = 64 * 1024
 """Files with ids have a few lines: of a larger one only the beginning is read."""
+
+UNREAD_SHOWN_MAX: Final = 3
 
 CODEC_NAMES: Final = pa.array(["NONE", "GZIP", "SNAPPY", "LZ4", "ZSTD"])
 TIMESTAMP_TYPES: Final = pa.array(["CREATE_TIME", "LOG_APPEND_TIME"])
@@ -169,9 +173,11 @@ class SegmentRead:
         return data
 
 
-def find_partitions(uri: str, topics: Sequence[str], partitions: Sequence[int] | None = None) -> list[PartitionLog]:
+def find_partitions(
+    uri: str, topics: Sequence[str], partitions: Sequence[int] | None = None, notes: list[str] | None = None
+) -> list[PartitionLog]:
     """The log partitions of some topics under a folder or URI, by topic and partition; those without segments are left
-    out.
+    out. `notes` gets sentences that name files which look like segments and are not read.
 
     Raises SourceError when the folder does not exist, or has nothing of these topics.
     """
@@ -186,17 +192,18 @@ def find_partitions(uri: str, topics: Sequence[str], partitions: Sequence[int] |
     cleaned = _checkpoint(filesystem, root, uri, CLEANER_CHECKPOINT)
     kafka_cluster_id = _kafka_cluster_id(filesystem, root)
     found: list[PartitionLog] = []
+    notes = [] if notes is None else notes
     for entry in entries:
         parsed = parse_partition_folder(entry.base_name) if entry.type == fs.FileType.Directory else None
         if parsed is None or parsed[0] not in topics or (partitions is not None and parsed[1] not in partitions):
             continue
         cleaned_to = None if cleaned is None else cleaned.get(parsed, 0)
         folder_uri = f"{uri.rstrip('/')}/{entry.base_name}"
-        segments, topic_id, epochs = _segments(filesystem, entry.path, folder_uri, cleaned_to)
+        segments, topic_id, epochs = _segments(filesystem, entry.path, folder_uri, cleaned_to, notes)
         if segments:
             found.append(PartitionLog(*parsed, segments, starts.get(parsed), uri, topic_id, kafka_cluster_id, epochs))
     if not found:
-        raise SourceError(nothing_to_read(uri, topics))
+        raise SourceError("; ".join([nothing_to_read(uri, topics), *notes]))
     return sorted(found, key=lambda log: (log.topic, log.partition))
 
 
@@ -333,7 +340,7 @@ def _names(names: pa.Array, codes: NDArray[np.int8] | NDArray[np.bool_], is_know
 
 
 def _segments(
-    filesystem: fs.FileSystem, folder: str, uri: str, cleaned_to: int | None
+    filesystem: fs.FileSystem, folder: str, uri: str, cleaned_to: int | None, notes: list[str]
 ) -> tuple[tuple[Segment, ...], str | None, Segment | None]:
     """The segments of one folder; the topic id and the leader-epoch-checkpoint, if the folder has them. `cleaned_to`:
     the offset up to which the log cleaner has come; None: unknown."""
@@ -344,6 +351,12 @@ def _segments(
     sizes = {entry.base_name: entry.size for entry in entries if entry.type == fs.FileType.File}
     modified = {entry.base_name: entry.mtime_ns for entry in entries}
     files = select_segments(sizes)
+    if unread := unread_files(sizes):
+        shown = ", ".join(unread[:UNREAD_SHOWN_MAX]) + (", ..." if len(unread) > UNREAD_SHOWN_MAX else "")
+        notes.append(
+            f"{uri}: not read: {shown} ({counted(len(unread), 'file')}). A segment has the name that Kafka gave it, 20 "
+            "digits and .log, and is not compressed as a file"
+        )
     bases = [file.base_offset for file in files]
     # of several missing files in a row, the first counts
     lost_after = {max(base for base in bases if base < lost): lost for lost in reversed(lost_segments(sizes))}

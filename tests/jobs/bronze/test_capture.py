@@ -281,6 +281,22 @@ def test_skipped_bytes_are_quarantined_and_others_go_on(run: Capturing, logs: Pa
     assert str(no_segment) in {row["source"] for row in run.quarantine()}
 
 
+def test_files_that_look_like_segments_are_named(run: Capturing, logs: Path) -> None:
+    """Also in a folder that has no segment at all; what Kafka itself sets aside is not named."""
+    segment = write_segment(logs, OFFSETS, 0, 0, batch(0))
+    for name in ("5.log", f"{6:021d}.log", f"{7:020d}.log.gz", f"{8:020d}.log.deleted", f"{8:020d}.index"):
+        (segment.parent / name).write_bytes(batch(5))
+    alone = logs / f"{OFFSETS}-1"
+    alone.mkdir()
+    (alone / "copy.log").write_bytes(batch(0))
+    first, second = sorted(run(logs).notes)
+    assert first.startswith(f"{segment.parent}: not read: {6:021d}.log, {7:020d}.log.gz, 5.log (3 files). ")
+    assert second.startswith(f"{alone}: not read: copy.log (1 file). ")
+    segment.unlink()
+    with pytest.raises(SourceError, match=r"has no folder .*not read: copy\.log \(1 file\)"):
+        run(logs)
+
+
 def test_a_file_that_cannot_be_read_is_named(run: Capturing, logs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The other segments are captured; the file is in quarantine by name until it can be read."""
     first = write_segment(logs, OFFSETS, 0, 0, batch(0))
