@@ -118,7 +118,8 @@ class Judge:
             elif it.state_of is not None:
                 missing[it.state_of].append(it)
         for row in self._rows("gold.partition_owners"):
-            if row["group_type"] == "STREAMS" or row["valid_from"] is None:
+            has_ended_sometime = row["valid_to"] is None and row["to_log_offset"] is not None
+            if row["group_type"] == "STREAMS" or row["valid_from"] is None or has_ended_sometime:
                 continue
             to_ms = ends[row["log_partition"]] if row["valid_to"] is None else ms(row["valid_to"])
             begin, end = row["from_log_offset"], row["to_log_offset"]
