@@ -111,7 +111,8 @@ class GenerationStart(NamedTuple):
     has_gap: bool = False
     """Whether a part of the log is missing between the previous generation and this one."""
     has_hole: bool = False
-    """Whether records may be missing between the two for any reason, compaction included."""
+    """Whether records may be missing since the last generation, also one of a former group of this id, for any reason,
+    compaction included."""
     has_gap_before: bool = False
     """Whether a part of the log is missing anywhere before it. Then members may have joined there."""
     may_have_others: bool = False
@@ -210,7 +211,7 @@ def is_first_seen(step: GenerationStart) -> bool:
     if step.previous is not None:
         is_unwritten = step.previous.is_contiguous  # then no record shows its epoch
         return (is_unwritten or not step.row.is_contiguous) and _has_unknown_epoch(step.previous, step.since_previous)
-    if step.row.is_contiguous or step.has("GROUP_CONVERTED"):
+    if step.row.is_contiguous or (step.has("GROUP_CONVERTED") and not step.has_hole):
         return False
     is_beginning = (
         step.row.group_type != GroupType.CLASSIC and 1 <= step.row.generation <= FIRST_EPOCH + step.joined_count - 1
@@ -245,15 +246,18 @@ def weaker(cause: Cause) -> Cause:
 
 def _by_events(step: GenerationStart) -> Iterable[Cause]:
     """Causes that the operation's own records prove."""
-    if step.has("GROUP_CONVERTED"):
-        yield Cause("GROUP_CONVERTED", "CONVERTED", CERTAIN)
+    is_converted = step.has("GROUP_CONVERTED")
+    # the former group may have been deleted in records that are missing, by compaction, too, if it was read before
+    of_conversion = LIKELY if is_converted and step.has_hole else CERTAIN
+    if is_converted:
+        yield Cause("GROUP_CONVERTED", "CONVERTED", of_conversion)
     if not step.member_count and not step.may_have_others:
         # a group without known members may have had some that are in no record; behind a missing part of the log it may
         # have others still, unless one record names all members
         is_sure = step.had_members and not (step.has_gap_before and step.row.group_type != GroupType.CLASSIC)
         yield Cause("GROUP_EMPTIED", "NO_MEMBERS_LEFT", CERTAIN if is_sure else LIKELY)
     elif step.member_count and _is_first(step):
-        yield Cause("FIRST", "FIRST_GENERATION", CERTAIN)
+        yield Cause("FIRST", "FIRST_GENERATION", of_conversion)
     for event_type in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED"):
         if step.has(event_type):
             is_doubtful = _may_wait_for_topics(step, event_type)

@@ -158,7 +158,7 @@ def _steps(
                 has_unread=present.unread_count > 0,
                 has_gap=previous is not None and life.may_have_gap(previous.from_log_offset, row.from_log_offset),
                 has_gap_before=life.may_have_gap(-1, row.from_log_offset),
-                has_hole=previous is not None and life.has_hole(previous.from_log_offset, row.from_log_offset),
+                has_hole=before is not None and life.has_hole(before.from_log_offset, row.from_log_offset),
                 may_have_others=row.from_log_offset >= life.unread_from,
                 has_grown=_has_grown(life, reassignment.grown_topics, previous, row),
                 is_soon=has_times and _is_soon(life, previous, row),

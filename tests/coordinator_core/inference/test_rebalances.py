@@ -326,6 +326,24 @@ def test_a_leader_that_did_not_know_a_topic(case: tuple[Operations, tuple[str, s
     assert (row.cause, row.method, row.confidence) == expected
 
 
+@pytest.mark.parametrize(
+    ("holes", "number", "expected"),
+    [
+        ((), 1, [("GROUP_CONVERTED", "CERTAIN"), ("FIRST", "CERTAIN"), ("MEMBER_JOINED", "CERTAIN")]),
+        ((2,), 1, [("GROUP_CONVERTED", "LIKELY"), ("FIRST", "LIKELY"), ("MEMBER_JOINED", "CERTAIN")]),
+        ((2,), 3, [("UNKNOWN", "GUESS")]),
+    ],
+)
+def test_a_conversion_behind_a_hole(holes: tuple[int, ...], number: int, expected: list[tuple[str, str]]) -> None:
+    """An empty classic group, and later a consumer group of its id. If nothing is missing between them, the first one
+    was converted; else somebody may have deleted it before, and epochs of the second one may be missing."""
+    came = [*joins("n"), *epoch(number), *target(number, {"n": (0,)}), *reconciled("n", number, (0,))]
+    life = life_of([(0, classic(1, {"m": (0,)})), (1_000, classic(2, {})), (60_000, came)])
+    place = life.generations[-1].from_log_offset
+    row = audit_group(life._replace(holes=holes, whole_to=place), SETTINGS).rebalances[-1]
+    assert sorted(zip(row.causes, row.cause_confidences, strict=True)) == sorted(expected)
+
+
 def test_a_group_that_was_converted_back() -> None:
     """The coordinator asks its members to join again; the partitions of who left are no new ones of the topic."""
     both = {"a": (0,), "b": (1,)}
