@@ -98,8 +98,8 @@ class Comparison(NamedTuple):
         """Start a group that so far had only commits, and turns out to have existed before them. Its apparent
         generation 0 as a simple group never existed."""
         self.intervals.intervals.generation = None
-        self.intervals.open_generation(self.step, after, previous=None, is_contiguous=False)
-        self._add_generation_event(None, first_seen="only commits show the group before")
+        self.intervals.open_generation(self.step, after, previous=None, is_contiguous=_is_first(after))
+        self._add_generation_event(None, **{views.COMMITTED_BEFORE: "only commits show the group before"})
         self._compare_protocol(None, after)
         self._compare_members(None, after)
 

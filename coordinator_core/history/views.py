@@ -242,6 +242,8 @@ def _details_of_topics(before: Iterable[str], after: Iterable[str]) -> dict[str,
     return {TOPICS_BEFORE: json.dumps(sorted(before)), TOPICS_AFTER: json.dumps(sorted(after))}
 
 
+COMMITTED_BEFORE: Final = "committed_before"
+"""Detail of a generation: the group had committed before its first record that the log has."""
 TOPICS_BEFORE: Final = "topics_before"
 """Detail of SUBSCRIPTION_CHANGED: the topics that the member subscribed to before."""
 TOPICS_AFTER: Final = "topics_after"

@@ -23,7 +23,7 @@ from typing import Final, NamedTuple
 
 from coordinator_core.confidence import CERTAIN, CONFIDENCES, GUESS, LIKELY
 from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, EventRow, GenerationRow
-from coordinator_core.history.views import TOPICS_AFTER, TOPICS_BEFORE
+from coordinator_core.history.views import COMMITTED_BEFORE, TOPICS_AFTER, TOPICS_BEFORE
 from coordinator_core.inference.leave_reasons import REBALANCE_TIMEOUT, LeaveReason
 from coordinator_core.inference.reassignment import EAGER_PROTOCOLS, Reassignment
 from coordinator_core.kafka_versions import KafkaVersion, Since
@@ -206,11 +206,13 @@ def is_first_seen(step: GenerationStart) -> bool:
     is not a beginning where compaction left only members' metadata, or where rows without times do not show that an
     operation goes on; and the epoch after it is just as unknown.
     """
-    if _has_unknown_epoch(step.row, step.events):
+    if _has_unknown_epoch(step.row, step.events) or _has_committed_before(step.row, step.events):
         return True
     if step.previous is not None:
-        is_unwritten = step.previous.is_contiguous  # then no record shows its epoch
-        return (is_unwritten or not step.row.is_contiguous) and _has_unknown_epoch(step.previous, step.since_previous)
+        before, events = step.previous, step.since_previous
+        if _has_unknown_epoch(before, events):
+            return before.is_contiguous or not step.row.is_contiguous
+        return not step.row.is_contiguous and _has_committed_before(before, events)
     if step.row.is_contiguous or (step.has("GROUP_CONVERTED") and not step.has_hole):
         return False
     is_beginning = (
@@ -220,13 +222,17 @@ def is_first_seen(step: GenerationStart) -> bool:
 
 
 def _has_unknown_epoch(row: GenerationRow, events: Sequence[EventRow]) -> bool:
-    """Whether a generation has the epoch with which Kafka creates a group, without a record that shows it, or is the
-    first one of a group that had committed before."""
+    """Whether a generation has the epoch with which Kafka creates a group, without a record that shows it."""
     return any(
         event.event_type == STARTED or (event.event_type == "GROUP_CREATED" and row.is_contiguous)
         for event in events
         if event.generation == row.generation and "first_seen" in event.details
     )
+
+
+def _has_committed_before(row: GenerationRow, events: Sequence[EventRow]) -> bool:
+    """Whether a generation is the first one known of a group that had committed before."""
+    return any(event.generation == row.generation and COMMITTED_BEFORE in event.details for event in events)
 
 
 def is_unread(step: GenerationStart) -> bool:
