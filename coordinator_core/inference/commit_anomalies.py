@@ -107,6 +107,23 @@ def find_anomalies(
     ]
 
 
+class Moment(NamedTuple):
+    """A group at a log offset."""
+
+    generation: GenerationRow | None
+    group_type: str | None
+    """If there is no generation, that of the nearest one."""
+    begin: int
+    """Where the generation, or the one before, begins; -1 if there is none."""
+    members_since: int
+    """The same, or -1 if members that came before it may be there unseen: where only commits show the group, or in a
+    group whose members have records of their own."""
+    is_empty: bool | None
+    """Whether the group has no members; None if a hole in the log leaves it open."""
+    are_missing_behind: bool
+    """Whether generations between this one and the next are not in the log."""
+
+
 class GenerationsAt:
     """Generations of a group, by log offset."""
 
@@ -139,80 +156,60 @@ class GenerationsAt:
         ]
         self._from = np.minimum.accumulate(np.array(begins[::-1], np.int64))[::-1]
         self._begins: list[int] = self._from.tolist()
-        self._to = np.array(
-            [np.iinfo(np.int64).max if row.to_log_offset is None else row.to_log_offset for row in self._rows], np.int64
-        )
-        empty = np.array([row.member_count == 0 for row in self._rows], np.bool_)
-        is_followed = np.array(
-            [row.is_contiguous or row.generation == 0 for row in self._rows[1:]] + [True] * bool(self._rows), np.bool_
-        )
-        self._is_empty = empty & is_followed
+        self._to = [WHOLE if row.to_log_offset is None else row.to_log_offset for row in self._rows]
+        empty = [row.member_count == 0 for row in self._rows]
+        self._is_followed = [row.is_contiguous or row.generation == 0 for row in self._rows[1:]] + [True]
         # without times, or after compaction, the records of members may be far from that of the epoch
         self._empty_from = [
             _last_between(emptied, begin, row.to_log_offset)
             for begin, row in zip(self._begins, self._rows, strict=True)
         ]
-        was_empty = [(-1, True), *zip(self._empty_from, empty.tolist(), strict=True)][: len(self._rows)]
+        was_empty = [(-1, True), *zip(self._empty_from, empty, strict=True)][: len(self._rows)]
         self._joined_at = [
             _first_behind(joined, since) if was and row.member_count else -1
             for (since, was), row in zip(was_empty, self._rows, strict=True)
         ]
-        # generations in between are missing, and may have had members
-        self._is_unknown = empty & ~is_followed
-        self._is_followed = is_followed
-        self._had_members = np.array([row.generation > 0 for row in self._rows], np.bool_)
+        self._is_empty = empty
 
-    def at(self, log_offset: int) -> GenerationRow | None:
+    def at(self, log_offset: int) -> "Moment":
         index = bisect_right(self._begins, log_offset) - 1
-        return self._rows[index] if index >= 0 and log_offset < self._to[index] else None
+        if index < 0:
+            return Moment(None, self._rows[0].group_type if self._rows else None, -1, -1, None, False)
+        row, begin = self._rows[index], self._begins[index]
+        is_unwritten = row.generation == 0 and row.previous_generation is None
+        may_have_others = is_unwritten or (row.group_type != GroupType.CLASSIC and not row.member_count)
+        return Moment(
+            row if log_offset < self._to[index] else None,
+            row.group_type,
+            begin,
+            -1 if may_have_others else begin,
+            self._is_empty_at(index, log_offset),
+            not self._is_followed[index],
+        )
 
-    def begin_at(self, log_offset: int) -> int:
-        """Where the generation at a log offset begins. -1 if there is none, or if members that came before it may be
-        there unseen: where only commits show the group, or in a group whose members have records of their own."""
-        index = bisect_right(self._begins, log_offset) - 1
-        row = self._rows[index] if index >= 0 else None
-        if row is None or (row.generation == 0 and row.previous_generation is None):
-            return -1
-        return -1 if row.group_type != GroupType.CLASSIC and not row.member_count else self._begins[index]
-
-    def since(self, log_offset: int) -> int:
-        """Where the generation at a log offset begins; -1 if there is none."""
-        index = bisect_right(self._begins, log_offset) - 1
-        return self._begins[index] if index >= 0 else -1
-
-    def are_missing_behind(self, log_offset: int) -> bool:
-        """Whether generations between the one at a log offset and the next are not in the log."""
-        index = bisect_right(self._begins, log_offset) - 1
-        return index >= 0 and not self._is_followed[index]
-
-    def type_at(self, log_offset: int) -> str | None:
-        """The group's type at a log offset; that of the nearest generation if there is none."""
-        if not self._rows:
-            return None
-        return self._rows[max(0, bisect_right(self._begins, log_offset) - 1)].group_type
+    def _is_empty_at(self, index: int, log_offset: int) -> bool | None:
+        is_empty = self._is_empty[index]
+        if log_offset >= self._to[index] or (is_empty and not self._is_followed[index]):
+            return None  # generations in between are missing, and may have had members
+        if log_offset < self._joined_at[index]:
+            return None  # the record of its first member is the one that the log still has
+        is_empty = is_empty and log_offset >= self._empty_from[index]
+        return None if is_empty and log_offset >= self._unread_from else is_empty
 
     def types_at(self, log_offsets: I64) -> tuple[I64, Sequence[str]]:
-        """Like `type_at` for many log offsets: indexes into the types, -1 if unknown."""
+        """The group type of each `Moment`, as indexes into the types; -1 if unknown."""
         if not self._rows:
             return np.full(len(log_offsets), -1, np.int64), ()
         names = sorted({row.group_type for row in self._rows})
         codes = np.array([names.index(row.group_type) for row in self._rows], np.int64)
         return codes[np.maximum(np.searchsorted(self._from, log_offsets, side="right") - 1, 0)], names
 
-    def is_empty_at(self, log_offset: int) -> bool | None:
-        """Whether the group has no members; None if a hole in the log leaves it open."""
-        index = bisect_right(self._begins, log_offset) - 1
-        if index < 0 or log_offset >= self._to[index] or self._is_unknown[index]:
-            return None
-        if log_offset < self._joined_at[index]:
-            return None  # the record of its first member is the one that the log still has
-        is_empty = bool(self._is_empty[index]) and log_offset >= self._empty_from[index]
-        return None if is_empty and log_offset >= self._unread_from else is_empty
-
     def emptied_rows(self, log_offsets: I64) -> Iterator[tuple[int, int]]:
         """For each interval in which a group that had members has none: the first and the end index (exclusive) of the
         ascending log offsets within it."""
-        for index in _rows(self._is_empty & self._had_members):
+        for index, row in enumerate(self._rows):
+            if not self._is_empty[index] or not self._is_followed[index] or row.generation <= 0:
+                continue
             ends = self._to[index], *self._from[index + 1 : index + 2], self._unread_from
             first, end = np.searchsorted(log_offsets, (self._empty_from[index], min(ends))).tolist()
             if first < end:
@@ -327,12 +324,10 @@ def _anomaly(
     life: GroupLife, commit: _Commit, verdict: Verdict, groups: GenerationsAt, owners: OwnersAt, in_force: _InForce
 ) -> AnomalyRow:
     owner = owners.at(commit.topic, commit.partition, commit.log_offset)
-    is_empty = groups.is_empty_at(commit.log_offset)
-    generation = groups.at(commit.log_offset)
-    begin = groups.begin_at(commit.log_offset)
+    generation, group_type, _, begin, is_empty, are_missing_behind = groups.at(commit.log_offset)
     if generation is not None and not generation.generation and not generation.incarnation:
         begin = -1  # the first commit that was read made the group: its own records may be in any part before
-    is_compacted = groups.are_missing_behind(commit.log_offset) and life.has_hole(begin, commit.log_offset)
+    is_compacted = are_missing_behind and life.has_hole(begin, commit.log_offset)
     if is_compacted or life.has_gap(begin, commit.log_offset):
         # members may have come, or gone, in the missing part
         owner = is_empty = None
@@ -345,7 +340,7 @@ def _anomaly(
         method = "COMMIT_BY_NON_OWNER"
     return AnomalyRow(
         group_id=life.group_id,
-        group_type=groups.type_at(commit.log_offset),
+        group_type=group_type,
         topic=commit.topic,
         partition=commit.partition,
         log_offset=commit.log_offset,
@@ -411,11 +406,12 @@ def _resets(life: GroupLife, groups: GenerationsAt) -> dict[int, Verdict]:
             if to - begin <= RESETS_MAX:
                 for row in (first + mine[begin:to]).tolist():
                     place = int(commits.log_offset[row])
+                    moment = groups.at(place)
                     # an earlier capture may have read the generation before compaction took the ones behind it
                     is_doubtful = (
                         commits.may_be_transactional[row]
-                        or life.may_have_gap(groups.begin_at(place), place)
-                        or life.has_hole(groups.since(place), place)
+                        or life.may_have_gap(moment.members_since, place)
+                        or life.has_hole(moment.begin, place)
                     )
                     confidence = LIKELY if is_doubtful else CERTAIN
                     verdicts[row] = Verdict("EMPTY_GROUP_RESET", "COMMIT_TO_EMPTY_GROUP", confidence)
@@ -431,7 +427,7 @@ def _set_once(commits: GroupCommits, groups: GenerationsAt, whole_to: int) -> di
     if commits.log_offset[-1] > whole_to or not is_set_once(commits) or any(groups.emptied_rows(commits.log_offset)):
         return {}
     return {
-        row: SET_ONCE for row in _rows(commits.change != DELETE) if groups.is_empty_at(int(commits.log_offset[row]))
+        row: SET_ONCE for row in _rows(commits.change != DELETE) if groups.at(int(commits.log_offset[row])).is_empty
     }
 
 
@@ -472,7 +468,7 @@ def _deleted(
     causes = Deletions(life, settings, removed)
     return {
         row: Verdict("DELETED", why.method, why.confidence, why.likely_cause)
-        for row, why in causes.of(rows, groups.at).items()
+        for row, why in causes.of(rows, lambda log_offset: groups.at(log_offset).generation).items()
     }
 
 

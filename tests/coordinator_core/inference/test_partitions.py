@@ -116,7 +116,7 @@ def test_rows_of_emptied_intervales_are_those_of_each_place(steps: list[tuple[in
     emptied = [
         place
         for place in places.tolist()
-        if groups.is_empty_at(place) and (row := groups.at(place)) is not None and row.generation > 0
+        if (moment := groups.at(place)).is_empty and moment.generation is not None and moment.generation.generation > 0
     ]
     found = [place for first, end in groups.emptied_rows(places) for place in range(first, end)]
     assert found == emptied
