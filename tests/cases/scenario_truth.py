@@ -1,10 +1,14 @@
 """What truly happened in a simulation, and what gold may call it."""
 
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+import os
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
+import pytest
+
+from tests.conftest import REPORT_LINE
 from tests.scenarios import Scenario
 
 CAUSES_OF: Final[Mapping[str, frozenset[str]]] = {
@@ -164,3 +168,47 @@ def lock_timeouts(judged: Scenario) -> dict[Place, list[int]]:
         for place in places(line, line["group"]):
             timeouts[place].append(line["ts_ms"])
     return timeouts
+
+
+_COUNT: Final = int(os.environ.get("CLUSTERS", "2"))
+_FIRST: Final = int(os.environ.get("FIRST_CLUSTER", "0"))
+SEEDS: Final = range(_FIRST, _FIRST + _COUNT)
+"""Of random clusters. `make fuzz` tries 300."""
+LIKELY_LEAST: Final = 0.95
+LIKELY_COUNT: Final = 40
+"""Fewer claims say nothing about a share."""
+UNWRITTEN: Final = frozenset({"UNSEEN"})
+"""Causes of what was given up and is in no record: aborted transactions too, which the truth does not list."""
+COUNT_LOST: Final = "COUNT_LOST"
+"""Delivered before another leader loaded the share partition, and once more after it: no write of state counts both."""
+
+
+class Claim(NamedTuple):
+    """What a row of gold says was the reason of something."""
+
+    cause: str
+    method: str
+    confidence: str
+    place: tuple[object, ...]
+    is_true: bool
+
+
+def assert_right(
+    claims: Callable[[int], Iterable[Claim]], seeds: Sequence[int], what: str, proven: Sequence[str], test: pytest.Item
+) -> None:
+    """Print how many claims about the clusters of some seeds are right, by confidence. Of `proven` confidences all must
+    be, and of LIKELY ones nearly all."""
+    counts: Counter[tuple[str, bool]] = Counter()
+    wrong = []
+    for seed in seeds:
+        for claim in claims(seed):
+            counts[claim.confidence, claim.is_true] += 1
+            if not claim.is_true and claim.confidence != "GUESS":
+                wrong.append((seed, claim))
+    for confidence in (*proven, "LIKELY", "GUESS"):
+        right = counts[confidence, True]
+        line = f"{len(seeds)} {what}: {confidence} {right} of {right + counts[confidence, False]} right"
+        test.user_properties.append((REPORT_LINE, line))
+    assert [(seed, claim) for seed, claim in wrong if claim.confidence in proven] == []
+    likely_count = counts["LIKELY", True] + counts["LIKELY", False]
+    assert likely_count < LIKELY_COUNT or counts["LIKELY", True] >= LIKELY_LEAST * likely_count, wrong

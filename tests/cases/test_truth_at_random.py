@@ -3,12 +3,10 @@ ones; of what gold claims, CERTAIN is never wrong, and LIKELY at least 19 times 
 """
 
 import json
-import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final, NamedTuple
 
 import pytest
 
@@ -16,11 +14,16 @@ from jobs.operations.simulate import simulate
 from tests.cases.random_clusters import scenario_text
 from tests.cases.scenario_truth import (
     ARCHIVED_AS,
+    COUNT_LOST,
     FOLLOW_UP,
     NO_CLAIM,
     RETRIED_MS,
+    SEEDS,
+    UNWRITTEN,
+    Claim,
     Place,
     allowed_causes,
+    assert_right,
     distance,
     found_owners,
     lock_timeouts,
@@ -31,29 +34,7 @@ from tests.cases.scenario_truth import (
     true_reasons,
     true_redeliveries,
 )
-from tests.conftest import REPORT_LINE
 from tests.scenarios import Scenario
-
-CLUSTERS: Final = int(os.environ.get("CLUSTERS", "2"))
-"""`make fuzz` tries 300."""
-FIRST_SEED: Final = int(os.environ.get("FIRST_CLUSTER", "0"))
-LIKELY_LEAST: Final = 0.95
-LIKELY_COUNT: Final = 40
-"""Fewer claims say nothing about a share."""
-UNWRITTEN: Final = frozenset({"UNSEEN"})
-"""Causes of what was given up and is in no record: aborted transactions too, which the truth does not list."""
-COUNT_LOST: Final = "COUNT_LOST"
-"""Delivered before another leader loaded the share partition, and once more after it: no write of state counts both."""
-
-
-class Claim(NamedTuple):
-    """What a row of gold says was the reason of something."""
-
-    cause: str
-    method: str
-    confidence: str
-    place: tuple[object, ...]
-    is_true: bool
 
 
 def lived(seed: int, folder: Path) -> Scenario:
@@ -129,20 +110,13 @@ def claimed_hand_backs(life: Scenario) -> Iterator[Claim]:
 
 def test_gold_is_true(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """All that its tables list, and nothing else; and the reasons it gives."""
-    counts: Counter[tuple[str, bool]] = Counter()
-    wrong = []
-    for seed in range(FIRST_SEED, FIRST_SEED + CLUSTERS):
+
+    def claims(seed: int) -> Iterator[Claim]:
         life = lived(seed, tmp_path)
         assert life.night.exit_code == 0, life.name
         assert found_owners(life) == true_owners(life), life.name
-        for claim in (*claimed_causes(life), *claimed_ends(life), *claimed_hand_backs(life)):
-            counts[claim.confidence, claim.is_true] += 1
-            if not claim.is_true and claim.confidence != "GUESS":
-                wrong.append((life.name, claim))
-    for confidence in ("CERTAIN", "LIKELY", "GUESS"):
-        right = counts[confidence, True]
-        line = f"{CLUSTERS} random clusters: {confidence} {right} of {right + counts[confidence, False]} right"
-        request.node.user_properties.append((REPORT_LINE, line))
-    assert [(name, claim) for name, claim in wrong if claim.confidence == "CERTAIN"] == []
-    likely_count = counts["LIKELY", True] + counts["LIKELY", False]
-    assert likely_count < LIKELY_COUNT or counts["LIKELY", True] >= LIKELY_LEAST * likely_count, wrong
+        yield from claimed_causes(life)
+        yield from claimed_ends(life)
+        yield from claimed_hand_backs(life)
+
+    assert_right(claims, SEEDS, "random clusters", ("CERTAIN",), request.node)

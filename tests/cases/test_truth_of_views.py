@@ -3,8 +3,7 @@ calls CERTAIN is never wrong, nor is what has no confidence; LIKELY is right at 
 never said of a time of which records are missing.
 """
 
-import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
@@ -22,10 +21,15 @@ from tests.cases.log_views import KINDS, View, read_logs, view_of
 from tests.cases.random_clusters import scenario_text
 from tests.cases.scenario_truth import (
     ARCHIVED_AS,
+    COUNT_LOST,
     FOLLOW_UP,
     NO_CLAIM,
     RETRIED_MS,
+    SEEDS,
+    UNWRITTEN,
+    Claim,
     allowed_causes,
+    assert_right,
     distance,
     lock_timeouts,
     ms,
@@ -33,14 +37,9 @@ from tests.cases.scenario_truth import (
     redelivery_times,
     true_redeliveries,
 )
-from tests.cases.test_truth_at_random import COUNT_LOST, LIKELY_COUNT, LIKELY_LEAST, UNWRITTEN, Claim
 from tests.cases.view_truth import TrueRecord, ViewTruth, missing_records
-from tests.conftest import REPORT_LINE
 from tests.scenarios import Scenario
 
-CLUSTERS: Final = int(os.environ.get("CLUSTERS", "2"))
-"""`make fuzz` tries 300, each in one view."""
-FIRST_SEED: Final = int(os.environ.get("FIRST_CLUSTER", "0"))
 UNSAID: Final = "NO CONFIDENCE"
 """Of columns without a confidence: they are what the log says."""
 FIRST_SEEN: Final = frozenset({"FIRST_SEEN", "FIRST_SNAPSHOT"})
@@ -220,24 +219,14 @@ def seen(life: Scenario, seed: int, kind: str) -> tuple[ViewTruth, Ledger, View]
 
 def test_gold_is_true_of_damaged_logs(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Whatever cleaners, retention and copying took, and whatever the nights read of it."""
-    counts: Counter[tuple[str, bool]] = Counter()
-    wrong = []
-    for seed in range(FIRST_SEED, FIRST_SEED + CLUSTERS):
-        kind = KINDS[seed % len(KINDS)]
+
+    def claims(seed: int) -> Iterator[Claim]:
         life = Scenario(f"view-{seed}", tmp_path / str(seed))
         life.root.mkdir()
         file = life.root / "scenario.toml"
         file.write_text(scenario_text(seed), encoding="utf-8")
         simulate(str(file), str(life.folder))
-        truth, ledger, view = seen(life, seed, kind)
-        for claim in Judge(life, truth, ledger, view.captured).claims(Random(seed)):
-            counts[claim.confidence, claim.is_true] += 1
-            if not claim.is_true and claim.confidence != "GUESS":
-                wrong.append((seed, kind, claim))
-    for confidence in ("CERTAIN", UNSAID, "LIKELY", "GUESS"):
-        right = counts[confidence, True]
-        line = f"{CLUSTERS} random views: {confidence} {right} of {right + counts[confidence, False]} right"
-        request.node.user_properties.append((REPORT_LINE, line))
-    assert [it for it in wrong if it[2].confidence in ("CERTAIN", UNSAID)] == []
-    likely_count = counts["LIKELY", True] + counts["LIKELY", False]
-    assert likely_count < LIKELY_COUNT or counts["LIKELY", True] >= LIKELY_LEAST * likely_count, wrong
+        truth, ledger, view = seen(life, seed, KINDS[seed % len(KINDS)])
+        yield from Judge(life, truth, ledger, view.captured).claims(Random(seed))
+
+    assert_right(claims, SEEDS, "random views", ("CERTAIN", UNSAID), request.node)
