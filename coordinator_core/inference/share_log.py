@@ -59,9 +59,10 @@ class ShareStates(Columns):
     last_persisted: I64
     """In rows kept of the past (`share_past`), the last offset of any batch so far; -1 in all others."""
 
-    def is_snapshot(self) -> BoolArray:
-        """Whether the record lists all batches."""
-        return np.isin(self.record_kind, _SNAPSHOTS)
+    def last_listed(self) -> I64:
+        """For each state, the last row up to it that lists all batches: a snapshot, or where the state began."""
+        lists = self.begins() | np.isin(self.record_kind, _SNAPSHOTS)
+        return np.maximum.accumulate(np.where(lists, np.arange(len(self)), 0))
 
     def first_complete(self) -> BoolArray:
         """Whether a snapshot is behind updates alone. It shows what earlier records wrote that are not in the log."""
@@ -170,11 +171,9 @@ class ShareLog:
         """For each state, whether records may be missing between it and the last snapshot before it, which listed all
         batches: they may have changed some that no later record has."""
         rows = np.arange(len(self.states))
-        begins = self.states.begins()
-        lists = np.maximum.accumulate(np.where(begins | self.states.is_snapshot(), rows, 0))
         holes = np.maximum.accumulate(np.where(self.behind_holes(), rows, -1))
         found = np.zeros(len(rows), np.bool_)
-        found[1:] = (holes[1:] > lists[:-1]) & ~begins[1:]
+        found[1:] = (holes[1:] > self.states.last_listed()[:-1]) & ~self.states.begins()[1:]
         return found
 
     def of_transitions(self, rows: I64) -> "ShareLog":

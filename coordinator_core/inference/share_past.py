@@ -203,7 +203,7 @@ def _needed_states(log: ShareLog, before: I64, makers: I64) -> I64:
     is_newest = np.append(states.key[before][1:] != states.key[before][:-1], True)
     newest = before[is_newest]
     began = np.maximum.accumulate(np.where(states.begins(), np.arange(len(states)), 0))[newest]
-    listed = np.maximum.accumulate(np.where(states.begins() | states.is_snapshot(), np.arange(len(states)), 0))[newest]
+    listed = states.last_listed()[newest]
     loaded = reloads(log)[newest]
     places = np.concatenate((began, loaded[loaded >= 0]))
     earlier = places[places > 0] - 1
