@@ -398,6 +398,8 @@ def _from_events(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAno
 def _is_explained(life: GroupLife, code: str, event: EventRow) -> bool:
     """Whether a record that may be missing between the two that contradict each other explains that. Between two
     captures of a compacted log this is no break of a rule: the record was there, and nobody read it (KAFKA-19862).
+    Compaction keeps the last record of a key, so that a hole may hide every record of it but that one, and also that
+    one if it is a tombstone.
     """
     if code == anomalies.DOUBLE_OWNER:  # the one by which the other owner gave the partition up
         message = event.details.get("message", "")
@@ -413,8 +415,40 @@ def _is_explained(life: GroupLife, code: str, event: EventRow) -> bool:
     if code == GENERATION_FELL:  # the deletion of the group
         places = [row.from_log_offset for row in life.generations if row.from_log_offset < event.log_offset]
         return life.has_hole(max(places, default=-1), event.log_offset)
-    # the tombstones of what is left, or of the former group; compaction takes no record without the ones before it
-    return code in OF_TOMBSTONES and life.may_have_gap(-1, event.log_offset)
+    if code not in OF_TOMBSTONES:
+        return False
+    # the tombstones of what is left, or of the former group
+    return life.may_have_gap(-1, event.log_offset) or life.has_hole(_read_at(life, code, event), event.log_offset)
+
+
+def _read_at(life: GroupLife, code: str, event: EventRow) -> int:
+    """A place where something was read that a record of `OF_TOMBSTONES` contradicts; -1 if the rows do not show one.
+
+    Compaction takes a tombstone only after the values before it. So a value that was read, and whose tombstone
+    compaction took, is from an earlier capture: a hole behind this place explains the contradiction.
+
+    A member of which no assignment was ever read is another matter. Its assignment and the tombstone of that are gone
+    from a log that still has the member: this is what fails to load (KAFKA-21102), and a hole explains it no further.
+    """
+    at, message = event.log_offset, event.details.get("message", "")
+    if code == anomalies.GROUP_TYPE_MISMATCH:
+        return max((row.from_log_offset for row in life.generations if row.from_log_offset < at), default=-1)
+    members = {
+        row.member_id: row.from_log_offset
+        for row in life.members
+        if row.from_log_offset < at and (row.to_log_offset is None or row.to_log_offset >= at)
+    }
+    if code == anomalies.MEMBER_TOMBSTONE_TOO_EARLY:
+        if message.endswith(_NEVER_ASSIGNED):
+            return at
+        return next((place for member_id, place in members.items() if message.startswith(f"member {member_id!r} ")), -1)
+    # every member that is there was left by a deletion of the group; a target may be left of any of them
+    choose = max if code == anomalies.GROUP_TOMBSTONE_TOO_EARLY else min
+    return choose(members.values(), default=-1)
+
+
+_NEVER_ASSIGNED: Final = ("its current assignment at epoch 0 left", "it never had a current assignment")
+"""No member that was assigned anything has epoch 0."""
 
 
 def _of_event(life: GroupLife, event: EventRow, rule: str, details: str, method: str, confidence: str) -> LogAnomalyRow:

@@ -219,11 +219,13 @@ def test_an_emptied_group_whose_next_life_was_compacted_between_two_nights(tmp_p
     assert gold(at_once) == gold(nights)
 
 
-def owning(log: SmallLog, member_id: str, epoch: int, partitions: tuple[int, ...], at_ms: int) -> None:
+def owning(
+    log: SmallLog, member_id: str, epoch: int, partitions: tuple[int, ...], at_ms: int, group_id: str = "g"
+) -> None:
     """A member of a consumer group, and what it is assigned."""
-    key = {"group_id": "g", "member_id": member_id}
+    key = {"group_id": group_id, "member_id": member_id}
     log.group_record(RecordType.CONSUMER_GROUP_MEMBER_METADATA, key, {"client_id": member_id}, at_ms)
-    log.group_record(RecordType.CONSUMER_GROUP_METADATA, {"group_id": "g"}, {"epoch": epoch}, at_ms)
+    log.group_record(RecordType.CONSUMER_GROUP_METADATA, {"group_id": group_id}, {"epoch": epoch}, at_ms)
     assigned = ({"topic_id": T1, "partitions": partitions},) if partitions else ()
     value = {"member_epoch": epoch, "previous_member_epoch": epoch - 1, "assigned_partitions": assigned}
     log.group_record(RecordType.CONSUMER_GROUP_CURRENT_MEMBER_ASSIGNMENT, key, value, at_ms)
@@ -280,6 +282,52 @@ def test_tombstones_that_are_missing_in_a_gap(ledger: Ledger, tmp_path: Path, mi
         ledger.night(written(tmp_path / str(number), log.batches), number=number)
     rules = [row["rule"] for row in ledger.rows("gold.log_anomalies")]
     assert rules == ([] if missing else ["GROUP_TOMBSTONE_TOO_EARLY"])
+
+
+@pytest.mark.parametrize(("hole", "confidence"), [("nowhere", "CERTAIN"), ("before", "LIKELY"), ("between", None)])
+def test_tombstones_that_compaction_took_between_two_nights(
+    ledger: Ledger, tmp_path: Path, hole: str, confidence: str | None
+) -> None:
+    """What the first night read was deleted before the second one, and compaction took the tombstones: no rule is
+    broken. One is where no record is missing behind what was read (KAFKA-21102, KAFKA-21117)."""
+    log = SmallLog()
+    log.skip(4 * (hole == "before"))
+    log.generation("GROUP_TYPE_MISMATCH", 1, {"a": (0,)}, NOON_MS)
+    last = {
+        "GROUP_TYPE_MISMATCH": RecordType.CONSUMER_GROUP_METADATA,
+        "GROUP_TOMBSTONE_TOO_EARLY": RecordType.CONSUMER_GROUP_METADATA,
+        "MEMBER_TOMBSTONE_TOO_EARLY": RecordType.CONSUMER_GROUP_MEMBER_METADATA,
+        "TARGET_TOMBSTONE_TOO_EARLY": RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_METADATA,
+    }
+    for rule in [*last][1:]:
+        owning(log, "a", 2, (0,), NOON_MS, rule)
+        key = {"group_id": rule, "member_id": "a"}
+        target = {"topic_partitions": ({"topic_id": T1, "partitions": (0,)},)}
+        log.group_record(RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER, key, target, NOON_MS)
+    ledger.night(log.write(tmp_path / "before"), number=1)
+    log.skip(4 * (hole == "between"))
+    for rule, record_type in last.items():
+        key = {"group_id": rule} | ({"member_id": "a"} if rule.startswith("MEMBER") else {})
+        log.group_record(record_type, key, None, NOON_MS + MINUTE_MS)
+    ledger.night(log.write(tmp_path / "after"), number=2)
+    found = {(row["group_id"], row["rule"], row["confidence"]) for row in ledger.rows("gold.log_anomalies")}
+    assert found == (set() if confidence is None else {(rule, rule, confidence) for rule in last})
+
+
+@pytest.mark.parametrize(("cleaned", "confidence"), [(0, "CERTAIN"), (4, "LIKELY")])
+def test_a_member_whose_assignment_and_its_tombstone_are_gone(
+    ledger: Ledger, tmp_path: Path, cleaned: int, confidence: str
+) -> None:
+    """KAFKA-21102: a cleaned log has a member and its tombstone, and between them nothing of its assignment. Kafka's
+    loader throws at this log."""
+    log, member = SmallLog(), {"group_id": "g", "member_id": "a"}
+    log.group_record(RecordType.CONSUMER_GROUP_MEMBER_METADATA, member, {"client_id": "a"}, NOON_MS)
+    log.skip(cleaned)
+    log.group_record(RecordType.CONSUMER_GROUP_METADATA, {"group_id": "g"}, {"epoch": 3}, NOON_MS + MINUTE_MS)
+    log.group_record(RecordType.CONSUMER_GROUP_MEMBER_METADATA, member, None, NOON_MS + MINUTE_MS)
+    ledger.night(log.write(tmp_path / "logs"))
+    found = [(row["rule"], row["confidence"]) for row in ledger.rows("gold.log_anomalies")]
+    assert found == [("MEMBER_TOMBSTONE_TOO_EARLY", confidence)]
 
 
 @pytest.mark.parametrize(("magic", "confidence"), [(2, "CERTAIN"), (1, "LIKELY")])
