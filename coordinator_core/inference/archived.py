@@ -18,7 +18,7 @@ row has that time (Kafka 4.4, KIP-1191); becoming ARCHIVED later adds no row.
 | method | shows | claims |
 | --- | --- | --- |
 | ARCHIVING_STATE | below L by way of ARCHIVING, where a gap never is | REJECTED, CERTAIN if the log tells L |
-| MARKER_AMONG_ABORTED | like the next, and some complete offsets are not stored | TRANSACTION_MARKER, LIKELY |
+| MARKER_AMONG_ABORTED | like the next, right behind complete offsets that are not stored | TRANSACTION_MARKER, LIKELY |
 | ALONE_UNDER_READ_COMMITTED | a single offset at its first try, in a read_committed group | TRANSACTION_MARKER, GUESS |
 | BELOW_ANY_LIMIT | count 1, and no limit can be below 2 | REJECT_OR_GAP, CERTAIN |
 | ARCHIVED_WITHOUT_A_COPY | ARCHIVED at once, in a group that has a dead letter topic | GAP, LIKELY |
@@ -34,8 +34,8 @@ row has that time (Kafka 4.4, KIP-1191); becoming ARCHIVED later adds no row.
 
 The marker that ends a transaction takes an offset of its topic. No client sees it: a share consumer acknowledges it as
 a gap, and the coordinator stores it as archived at count 1, like a record that was rejected at once. Under
-read_committed the records of an aborted transaction are counted complete and not stored. Where such records exist, the
-topic has transactions, each with a marker.
+read_committed the records of an aborted transaction are counted complete and not stored, and its marker is right behind
+them. Elsewhere clients may as well have rejected a record, however many transactions the topic has.
 """
 
 from dataclasses import dataclass
@@ -50,6 +50,7 @@ from coordinator_core.inference.evidence import (
     PASSED,
     Evidence,
     given_up,
+    last_persisted,
     offset_counts,
 )
 from coordinator_core.inference.redeliveries import CERTAIN, GUESS, LIKELY, Rule, by_first_rule
@@ -108,6 +109,7 @@ class ArchivedColumns(Columns):
 def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> ArchivedColumns:
     """All ranges that were given up in one log partition."""
     chosen = np.flatnonzero(given_up(log.transitions) | (log.transitions.kind == PASSED))
+    is_behind_unstored = _is_behind_unstored(log, chosen)
     log = log.of_transitions(chosen)
     evidence = taken(evidence, chosen)
     is_archived, is_passed = given_up(log.transitions), _is_passed(log)
@@ -115,7 +117,7 @@ def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> Arc
     causes = (is_archived & evidence.is_below_limit, is_archived, is_passed & within, is_passed)
     cause = code_of((*range(len(CAUSES)), NONE), first_that_holds(causes))
     rules = (
-        *_rules_of_archived(log, evidence, configs, is_archived),
+        *_rules_of_archived(log, evidence, configs, is_archived, is_behind_unstored),
         *_rules_of_passed(log, configs, is_passed, within),
     )
     method, likely_cause, confidence = by_first_rule(rules, (None, None, GUESS), METHODS, LIKELY_CAUSES)
@@ -151,7 +153,30 @@ def _dead_letter(log: ShareLog, evidence: Evidence, configs: Configs) -> I8:
     return code_of(codes, first_that_holds(states))
 
 
-def _rules_of_archived(log: ShareLog, evidence: Evidence, configs: Configs, is_archived: BoolArray) -> tuple[Rule, ...]:
+def _is_behind_unstored(log: ShareLog, chosen: I64) -> BoolArray:
+    """Whether right before some of the transitions there are offsets that no record has stored, while the record of the
+    transition counts at least as many of them as complete.
+    """
+    changes, states, row = log.transitions, log.states, log.state_of_transition[chosen]
+    unstored = (states.delivery_complete_count - states.terminal_count)[row]
+    is_known = states.is_complete & ~log.unlisted()  # otherwise a record that is missing may have stored them
+    found = (unstored > 0) & is_known[row]
+    candidates = np.flatnonzero(found)
+    if not len(candidates):
+        return found
+    chosen, row = chosen[candidates], row[candidates]
+    # the range before, in the same record or in any earlier one
+    is_same_record = (chosen > 0) & (log.state_of_transition[chosen - 1] == row)
+    last_offset = np.where(is_same_record, changes.last_offset[chosen - 1], -1)
+    last_offset = np.maximum(last_offset, np.maximum(last_persisted(log)[row], states.start_offset[row] - 1))
+    count = changes.first_offset[chosen] - 1 - last_offset
+    found[candidates] = (count > 0) & (count <= unstored[candidates])
+    return found
+
+
+def _rules_of_archived(
+    log: ShareLog, evidence: Evidence, configs: Configs, is_archived: BoolArray, is_behind_unstored: BoolArray
+) -> tuple[Rule, ...]:
     changes, records = log.transitions, evidence.records
     states, row = log.states, log.state_of_transition
     # it uses only the record itself, so that later records do not change earlier results
@@ -159,8 +184,7 @@ def _rules_of_archived(log: ShareLog, evidence: Evidence, configs: Configs, is_a
         is_archived & (changes.from_state == NONE) & (changes.to_delivery_count == 1) & _is_read_committed(log, configs)
     )
     is_alone &= changes.first_offset == changes.last_offset
-    is_compacted = configs.was_compacted(log.keys.topics)[states.key[row]]
-    has_aborted = (states.delivery_complete_count[row] > states.terminal_count[row]) & ~is_compacted
+    is_behind_aborted = is_behind_unstored & ~configs.was_compacted(log.keys.topics)[states.key[row]]
     below, at_limit = is_archived & evidence.is_below_limit, is_archived & ~evidence.is_below_limit
     is_first_seen = changes.kind == FIRST_SEEN
     # what the first snapshot shows has an unknown time, so the limit of that time is unknown too
@@ -179,7 +203,7 @@ def _rules_of_archived(log: ShareLog, evidence: Evidence, configs: Configs, is_a
     return (
         (is_copied & (changes.to_delivery_count < DELIVERY_COUNT_LIMIT_MIN), "ARCHIVING_STATE", "REJECTED", CERTAIN),
         (is_copied & evidence.is_limit_shown, "ARCHIVING_STATE", "REJECTED", by_count),
-        (below & is_alone & has_aborted, "MARKER_AMONG_ABORTED", "TRANSACTION_MARKER", LIKELY),
+        (below & is_alone & is_behind_aborted, "MARKER_AMONG_ABORTED", "TRANSACTION_MARKER", LIKELY),
         (below & is_alone, "ALONE_UNDER_READ_COMMITTED", "TRANSACTION_MARKER", GUESS),
         (below & is_uncopied, "ARCHIVED_WITHOUT_A_COPY", "GAP", LIKELY),
         (below & (changes.to_delivery_count < DELIVERY_COUNT_LIMIT_MIN), "BELOW_ANY_LIMIT", None, CERTAIN),

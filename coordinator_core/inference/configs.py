@@ -181,11 +181,15 @@ class Configs:
         return known[0] if known else None
 
     def equals(self, name: str, value: str, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
-        """For each row, whether a group's own config has a value. False if the log does not show it."""
+        """For each row, whether a group's own config has a value; for a row without a time, whether it ever had. False
+        if the log does not show it.
+        """
         found = np.zeros(len(group), np.bool_)
         for timeline, rows in self._of_groups(name, groups, group):
-            index = timeline.at(at_ms[rows])
+            times = at_ms[rows]
+            index = timeline.at(times)
             found[rows] = _of_values(timeline, index, lambda text: text == value)
+            found[rows] |= (times < 0) & (value in timeline.values)
         return found
 
     def is_set(self, name: str, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
@@ -256,7 +260,9 @@ class Configs:
         places += self._dead_letter_prefixes if copied_to else []
         intervals = [(place, self._timelines[place].until(until_ms)) for place in places if place in self._timelines]
         single = sorted(self._of_single_brokers & {f"group.{name}" for name in names})
-        return [intervals, single, self.was_compacted(topics).tolist()]
+        levels = (self._timelines.get((GROUP, group_id, ISOLATION_LEVEL)) for group_id in group_ids)
+        were_committed = [level is not None and READ_COMMITTED in level.values for level in levels]
+        return [intervals, single, self.was_compacted(topics).tolist(), were_committed]
 
     def _of_groups(self, name: str, groups: Sequence[str], group: I64) -> Iterable[tuple[_Timeline, I64]]:
         """Timelines of the groups that have one, each with the group's rows."""

@@ -442,12 +442,12 @@ def _reloaded(log: ShareLog, previous: I64, changed_row: I64) -> tuple[BoolArray
     is_hole = ~has_previous & (changes.from_state[reloaded] == NONE) & (changes.kind[reloaded] != FIRST_SEEN)
     is_hole &= states.is_complete[reload] & (changes.to_state[reloaded] != NONE)
     holes = reloaded[is_hole]
-    lost_to[holes] = np.minimum(changes.last_offset[holes], _last_persisted(log)[reload[is_hole]])
+    lost_to[holes] = np.minimum(changes.last_offset[holes], last_persisted(log)[reload[is_hole]])
     leader_changed[reloaded] = since
     return leader_changed | (lost_to >= changes.first_offset), lost_to
 
 
-def _last_persisted(log: ShareLog) -> I64:
+def last_persisted(log: ShareLog) -> I64:
     """For each state, the last offset of any batch in the records before it, since the state began."""
     last = _last_seen_state(log)
     before = np.full(len(last), -1, np.int64)
@@ -456,8 +456,8 @@ def _last_persisted(log: ShareLog) -> I64:
 
 
 def last_persisted_with(log: ShareLog) -> I64:
-    """`_last_persisted`, including the state's own record."""
-    return np.maximum(_last_persisted(log), _last_seen_state(log))
+    """`last_persisted`, including the state's own record."""
+    return np.maximum(last_persisted(log), _last_seen_state(log))
 
 
 def _last_seen_state(log: ShareLog) -> I64:

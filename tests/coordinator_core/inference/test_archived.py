@@ -85,6 +85,13 @@ def complete(count: int, seen: int) -> Record:
     return Record(50_000, delivery_complete_count=count, terminal_count=seen)
 
 
+def aborted(terminal_count: int, *changes: Change) -> Record:
+    """A record that counts two offsets more as complete than are stored."""
+    return Record(50_000, changes, delivery_complete_count=terminal_count + 2, terminal_count=terminal_count)
+
+
+UNKNOWN_MS = -1 - START_MS
+COMMITTED = group_configs(share_isolation_level="read_committed")
 COMPACTED = Configs(
     [
         ConfigRow("TOPIC", TOPIC, "cleanup.policy", "compact,delete", 1, 0, None),
@@ -203,10 +210,37 @@ CASES = (
         group_configs(share_isolation_level="read_committed"),
     ),
     Case(
-        "where records of an aborted transaction were counted and not stored, it is likely one",
-        (SNAPSHOT, replace(archived(None, AR1), delivery_complete_count=4)),
-        (3, 3, 1, 5, "REJECT_OR_GAP", "TRANSACTION_MARKER", "MARKER_AMONG_ABORTED", "LIKELY"),
-        group_configs(share_isolation_level="read_committed"),
+        "right behind offsets that were counted and not stored, as aborted records are, it is likely one",
+        (SNAPSHOT, aborted(3, Change(0, 1, None, ACK1), Change(4, 4, None, AR1))),
+        (4, 4, 1, 5, "REJECT_OR_GAP", "TRANSACTION_MARKER", "MARKER_AMONG_ABORTED", "LIKELY"),
+        COMMITTED,
+    ),
+    Case(
+        "also where the record before has the offset before them",
+        (SNAPSHOT, Record(40_000, (Change(0, 1, None, ACK1),)), aborted(3, Change(4, 4, None, AR1))),
+        (4, 4, 1, 5, "REJECT_OR_GAP", "TRANSACTION_MARKER", "MARKER_AMONG_ABORTED", "LIKELY"),
+        COMMITTED,
+    ),
+    Case(
+        "elsewhere a client may have rejected it, whatever else is counted and not stored",
+        (SNAPSHOT, aborted(4, Change(0, 2, None, ACK1), Change(3, 3, None, AR1))),
+        (3, 3, 1, 5, "REJECT_OR_GAP", "TRANSACTION_MARKER", "ALONE_UNDER_READ_COMMITTED", "GUESS"),
+        COMMITTED,
+    ),
+    Case(
+        "so it may behind offsets that are not counted: another member has them",
+        (SNAPSHOT, aborted(1, Change(3, 3, None, AR1))),
+        (3, 3, 1, 5, "REJECT_OR_GAP", "TRANSACTION_MARKER", "ALONE_UNDER_READ_COMMITTED", "GUESS"),
+        COMMITTED,
+    ),
+    Case(
+        "so it may where an earlier record that was not read may have stored them",
+        (
+            Record(40_000, (Change(0, 1, None, ACK1),), is_complete=False),
+            replace(aborted(3, Change(4, 4, None, AR1)), is_complete=False),
+        ),
+        (4, 4, 1, 5, "REJECT_OR_GAP", "TRANSACTION_MARKER", "ALONE_UNDER_READ_COMMITTED", "GUESS"),
+        COMMITTED,
     ),
     Case(
         "two offsets side by side are no marker, nor is one that was handed back before",
@@ -229,6 +263,20 @@ CASES = (
         "rule G: further than what was complete",
         (SNAPSHOT, complete(5, seen=5), passed(7, Change(5, 6, None, None))),
         (5, 6, -1, 5, "START_OFFSET_MOVED", "AGED_OUT", "START_OFFSET_JUMP", "LIKELY"),
+    ),
+    Case(
+        "rule G: in a group that reads committed records only it may have been an aborted transaction",
+        (SNAPSHOT, complete(5, seen=5), passed(7, Change(5, 6, None, None))),
+        (5, 6, -1, 5, "UNSEEN", None, "START_OFFSET_PASSED", "GUESS"),
+        COMMITTED,
+    ),
+    Case(
+        "rule G: so it may without times, where the group ever did",
+        tuple(
+            replace(it, at_ms=UNKNOWN_MS) for it in (SNAPSHOT, complete(5, seen=5), passed(7, Change(5, 6, None, None)))
+        ),
+        (5, 6, -1, 5, "UNSEEN", None, "START_OFFSET_PASSED", "GUESS"),
+        COMMITTED,
     ),
     Case(
         "rule G: in a compacted topic it may be a hole",

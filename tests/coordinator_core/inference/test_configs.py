@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from coordinator_core.inference.configs import SESSION_TIMEOUTS, ConfigRow, Configs
+from coordinator_core.inference.configs import ISOLATION_LEVEL, SESSION_TIMEOUTS, ConfigRow, Configs
 
 SESSION = "consumer.session.timeout.ms"
 OTHER_MS = 40_000
@@ -126,3 +126,14 @@ def test_another_prefix_is_asked_of_brokers_again() -> None:
     """What is compared before an audit leaves a share group as it was."""
     known = [Configs([COPIED_TO, ENABLED, prefix(text, 0)]).of_share_groups(["g"], [], 60_000) for text in ("", "dlq.")]
     assert known[0] != known[1]
+
+
+def test_what_a_group_had_without_a_time() -> None:
+    """A row without a time has each value that the group ever had, and is judged again where another one is known."""
+    level = set_to("read_committed", 50_000, name=ISOLATION_LEVEL, resource=("GROUP", "g"))
+    configs = Configs([level])
+    found = configs.equals(
+        ISOLATION_LEVEL, "read_committed", ["g"], np.zeros(3, np.int64), np.array([-1, 40_000, 60_000])
+    )
+    assert found.tolist() == [True, False, True]
+    assert configs.of_share_groups(["g"], [], 40_000) != Configs().of_share_groups(["g"], [], 40_000)
