@@ -532,6 +532,8 @@ class Cluster:
         for log in self.groups.logs:
             if log.leader is not None:
                 self.truth_recorder.committed(log.partition, log.high_watermark)
+        for log in self.shares.logs:  # their truth is in the answers
+            self.shares.note_commits(log)
 
     def dump(self) -> dict[str, Any]:
         """Group id -> its state in its coordinator."""

@@ -195,11 +195,14 @@ def test_a_dead_letter_ends_the_wait_of_its_readers(wait: str, some: bool) -> No
     assert (len(added_ms & times(run.lines("deliveries", group="readers"))) > 10) is some
 
 
-def test_the_truth_has_each_write_of_the_log() -> None:
-    """Also one that its leader has no response to when the scenario ends; and what it gives up."""
-    head = {**ONE_PARTITION, "rate = 40.0": "rate = 5.0\ntransaction_records = 1"}
+@pytest.mark.parametrize(("brokers", "early_ms"), [(1, 0), (3, 0), (3, 1)])
+def test_the_truth_has_each_write_of_the_log(brokers: int, early_ms: int) -> None:
+    """Also one that is not replicated, or that its leader has no response to, when the scenario ends; and what it gives
+    up."""
+    head = {"partitions = 4": "partitions = 1", "brokers = 3": f"brokers = {brokers}"}
+    head["rate = 40.0"] = "rate = 5.0\ntransaction_records = 1"
     *_, last = run_text(GROUP, minutes=1, head=head).lines("share_writes", cause="ACKNOWLEDGE")
-    ended = run_text(GROUP, head={**head, '"5m"': f'"{last["ts_ms"] - START_MS}ms"'})
+    ended = run_text(GROUP, head={**head, '"5m"': f'"{last["ts_ms"] - START_MS - early_ms}ms"'})
     [state] = ended.lines("end_share")
     *_, written = ended.lines("share_writes")
     assert {**written, "ts_ms": last["ts_ms"]} == last
@@ -207,7 +210,7 @@ def test_the_truth_has_each_write_of_the_log() -> None:
     given_up = [batch[:2] for batch in written["state_batches"] if batch[2] == "ARCHIVED"]
     assert given_up
     assert given_up == [
-        [line["first_offset"], line["last_offset"]] for line in ended.lines("archived", ts_ms=last["ts_ms"])
+        [line["first_offset"], line["last_offset"]] for line in ended.lines("archived", ts_ms=written["ts_ms"])
     ]
 
 
