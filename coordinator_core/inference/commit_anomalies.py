@@ -20,14 +20,14 @@ Rows of a dump do not tell which commits are transactional: what rests on that i
 
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
 
 import numpy as np
 
 from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
-from coordinator_core.history.rows import EventRow, GenerationRow
+from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.deletions import NOTHING_REMOVED, Deletions, Removed
 from coordinator_core.inference.life import NONE_MS, WHOLE, GroupCommits, GroupLife
 from coordinator_core.inference.partitions import ByPartition, by_partition
@@ -99,10 +99,10 @@ def find_anomalies(
         verdicts = {row: verdict for row, verdict in verdicts.items() if is_new[row]}
     if not verdicts:
         return []
-    owned = OwnersAt(owners)
+    owned, doubts = OwnersAt(owners), _Doubts(life)
     in_force = _InForce(life)
     return [
-        _anomaly(life, commit, verdicts[commit.row], groups, owned, in_force)
+        _anomaly(life, commit, verdicts[commit.row], groups, owned, doubts, in_force)
         for commit in _commits_of(commits, sorted(verdicts))
     ]
 
@@ -281,7 +281,8 @@ class _InForce:
         index = bisect_left(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1
         if index < 0 or commits.change[rows[index]] == DELETE:
             return None
-        if self._life.has_hole(int(commits.applied_log_offset[rows[index]]), int(commits.log_offset[row])):
+        # from its record on: others of its transaction take effect at the same marker
+        if self._life.has_hole(int(commits.log_offset[rows[index]]), int(commits.log_offset[row])):
             return None  # compaction, too: the one found may be of an earlier capture
         return int(commits.committed_offset[rows[index]])
 
@@ -321,19 +322,29 @@ def _commits_of(commits: GroupCommits, rows: Sequence[int]) -> Iterator[_Commit]
 
 
 def _anomaly(
-    life: GroupLife, commit: _Commit, verdict: Verdict, groups: GenerationsAt, owners: OwnersAt, in_force: _InForce
+    life: GroupLife,
+    commit: _Commit,
+    verdict: Verdict,
+    groups: GenerationsAt,
+    owners: OwnersAt,
+    doubts: "_Doubts",
+    in_force: _InForce,
 ) -> AnomalyRow:
     owner = owners.at(commit.topic, commit.partition, commit.log_offset)
     generation, group_type, _, begin, is_empty, are_missing_behind = groups.at(commit.log_offset)
     if generation is not None and not generation.generation and not generation.incarnation:
         begin = -1  # the first commit that was read made the group: its own records may be in any part before
     is_compacted = are_missing_behind and life.has_hole(begin, commit.log_offset)
+    is_owner_known = life.unread_from > commit.log_offset and not (generation and generation.unread_members)
     if is_compacted or life.has_gap(begin, commit.log_offset):
         # members may have come, or gone, in the missing part
         owner = is_empty = None
+    elif doubtful := doubts.at(commit.log_offset):
+        is_empty = None if is_empty is False and doubts.are_all(doubtful, commit.log_offset) else is_empty
+        owner = None if owner is not None and owner.member_id in doubtful else owner
+        is_owner_known = is_owner_known and owner is not None
     before, after = _offsets_of(commit, in_force)
     method = verdict.method
-    is_owner_known = life.unread_from > commit.log_offset and not (generation and generation.unread_members)
     may_be_renamed = owner is None and is_empty is False and is_owner_known
     if may_be_renamed and method in _NON_OWNER_METHODS and not commit.is_transactional:
         # it was accepted, so it came from a member; the partition had no owner, so not from its owner
@@ -356,6 +367,40 @@ def _anomaly(
         method=method,
         confidence=verdict.confidence,
     )
+
+
+class _Doubts:
+    """Which members of a group may have gone in a missing part of the log. Members of other groups than classic ones
+    have records of their own: what is behind that part does not tell of the others."""
+
+    def __init__(self, life: GroupLife) -> None:
+        self._life = life
+        spanning = [
+            (row, gap)
+            for row in (life.members if life.gaps else ())
+            if row.group_type != GroupType.CLASSIC
+            for gap in life.gaps[bisect_right(life.gaps, row.from_log_offset) :]
+            if row.to_log_offset is None or gap < row.to_log_offset
+        ]
+        self._intervals = [(row.member_id, gap, self._shown_again(row, gap)) for row, gap in spanning]
+
+    def _shown_again(self, member: MemberRow, gap: int) -> int:
+        """Where a record of a member follows."""
+        places = (it.log_offset for it in self._life.events if it.member_id == member.member_id and it.log_offset > gap)
+        end = WHOLE if member.to_log_offset is None else member.to_log_offset
+        return min(min(places, default=end), end)
+
+    def at(self, log_offset: int) -> Collection[str]:
+        """The members of whom it is not known whether they are there."""
+        return {member_id for member_id, begin, end in self._intervals if begin <= log_offset < end}
+
+    def are_all(self, doubtful: Collection[str], log_offset: int) -> bool:
+        """Whether these are all members that may be there."""
+        return all(
+            row.member_id in doubtful
+            for row in self._life.members
+            if row.from_log_offset <= log_offset and (row.to_log_offset is None or log_offset < row.to_log_offset)
+        )
 
 
 _NON_OWNER_METHODS: Final = frozenset({"OFFSET_WENT_BACK", "BEYOND_USUAL_RATE"})

@@ -121,6 +121,22 @@ def test_whether_a_group_had_members_behind_a_gap_is_not_known(ledger: Ledger, t
     assert {row["owner_member_id"] for row in ledger.rows("gold.commit_anomalies")} == {None}
 
 
+def test_an_offset_whose_successor_is_of_its_transaction(ledger: Ledger, tmp_path: Path) -> None:
+    """A commit of 100 is there, one of 50 is missing, and the marker of both is there: nobody knows the offset that
+    was in force when it was deleted. That of a transaction that ended before the missing part is known."""
+    first, second = SmallLog(), SmallLog()
+    first.commit("known", 0, 7, NOON_MS, producer_id=8)
+    first.marker(NOON_MS, 8)
+    first.commit("known", 0, None, NOON_MS + SECOND_MS)
+    first.commit("g", 0, 100, NOON_MS, producer_id=7)
+    second.next_offset = first.next_offset + 1
+    second.marker(NOON_MS + MINUTE_MS, 7)
+    second.commit("g", 0, None, NOON_MS + 2 * MINUTE_MS)
+    with_gap(ledger, tmp_path, first, second)
+    found = {row["group_id"]: (row["kind"], row["from_offset"]) for row in ledger.rows("gold.commit_anomalies")}
+    assert found == {"known": ("DELETED", 7), "g": ("DELETED", None)}
+
+
 @pytest.mark.parametrize(("missing", "was_empty"), [(0, True), (40, None)])
 def test_whether_a_group_has_members_whose_records_are_before_the_log_begins(
     ledger: Ledger, tmp_path: Path, missing: int, was_empty: bool | None

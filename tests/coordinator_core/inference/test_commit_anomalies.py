@@ -318,3 +318,27 @@ def test_a_topic_that_the_metadata_log_shows_removed(
     life = life_of(commit(1, 5), *rows)
     (row,) = find_anomalies(life, OWNERS, SETTINGS, removed={"t": (removed_ms,)})
     assert (row.likely_cause, row.method, row.confidence) == why
+
+
+@pytest.mark.parametrize(
+    ("shown", "member_id", "was_empty"),
+    [((), None, None), (("m",), "m", False), (("b",), None, False), (("m", "b"), "m", False)],
+)
+def test_members_of_a_newer_group_behind_a_gap(
+    shown: tuple[str, ...], member_id: str | None, was_empty: bool | None
+) -> None:
+    """Whoever has no record behind it may have gone in it, though a new epoch is there: the owner is not known, nor
+    whether there are members. A commit that would be of no owner is not called so."""
+    epochs = (generation(1, 0, 60, 2), generation(9, 60, None, 2, is_contiguous=False))
+    members = [member(0, None)._replace(member_id=name, group_type="CONSUMER") for name in ("m", "b")]
+    life = life_of(
+        commit(10, 50),
+        commit(80, 20, 50),
+        generations=tuple(row._replace(group_type="CONSUMER") for row in epochs),
+        members=tuple(members),
+        events=tuple(event(70, "MEMBER_RECONCILED")._replace(member_id=name) for name in shown),
+    )
+    (row,) = find_anomalies(life._replace(gaps=(20,), holes=(20,)), (owner(0, None),), SETTINGS)
+    assert (row.owner_member_id, row.was_group_empty, row.method) == (member_id, was_empty, "OFFSET_WENT_BACK")
+    (row,) = find_anomalies(life, (owner(0, None),), SETTINGS)
+    assert (row.owner_member_id, row.was_group_empty) == ("m", False)
