@@ -51,8 +51,9 @@ def whatif(
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     question = asked(changed, recorded or (), settings, kafka_version)
     tables = open_tables("whatif", settings)
-    rows = run_whatif(tables, group_id=group, question=question, from_ms=from_ms, to_ms=to_ms)
-    print_rows(rows, output_format)
-    remarks = log_remarks(tables, [group])
-    say(*remarks_in_log(tables, None, [group]), *remarks)
+    try:
+        rows = run_whatif(tables, group_id=group, question=question, from_ms=from_ms, to_ms=to_ms)
+        print_rows(rows, output_format)
+    finally:  # why there is nothing to play may be among them
+        say(*remarks_in_log(tables, None, [group]), *log_remarks(tables, [group]))
     return DONE

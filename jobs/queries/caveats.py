@@ -10,27 +10,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.coverage import CoverageKind
-from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import key_partition
-from coordinator_core.plurals import counted
-from jobs.bronze.coverage import HOLES, LOG_START
 from jobs.console.names import names_of, short, some_of
 from jobs.console.output import Value, time_text
 from jobs.delta.arrow_columns import codes_of, indices_in
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.delta.times import epoch_ms
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from jobs.queries.group_model import share_key
+from jobs.queries.holes import LACKING, compacted, elsewhere, gaps, number_now
 from jobs.queries.in_log import share_remarks
 from jobs.queries.unread import unread_records, unread_records_text
-from jobs.silver.homes import PartitionCounts, move_text
+from jobs.silver.homes import move_text
 from jobs.silver.replay_failures import failure_text
 from schemas.group_types import GroupType
 from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
 
 NOTE: Final = "NOTE"
 """Column for caveats, added where there are any."""
+REPLACED: Final = "what they changed is not in this answer"
 LOG_POSITION: Final = "LOG-POSITION"
 """Column for the log position, added where the log passes the time several times."""
 
@@ -43,25 +40,33 @@ class Caveat(NamedTuple):
 
 
 def caveats_of(
-    silver: SilverAt, groups: Mapping[str, int], *, with_offsets: bool, share_groups: Collection[str] = ()
+    silver: SilverAt,
+    groups: Mapping[str, int],
+    *,
+    with_offsets: bool,
+    share_groups: Collection[str] = (),
+    is_history: bool = False,
 ) -> list[Caveat]:
     """All caveats for groups (given with their log partitions) at the time of `silver`.
 
     `with_offsets`: the answer shows committed offsets. `share_groups`: those of which it shows share state.
+    `is_history`: it is about all times up to then.
     """
-    found = [*moved(silver, groups), *_untimed(silver, groups), *holes_before(silver, groups), *_failed(silver, groups)]
+    found = [*moved(silver, groups), *_untimed(silver, groups), *_holes(silver, groups, is_history)]
+    found += _failed(silver, groups)
     found += _moved_shares(silver, share_groups)
-    found += _share_gaps(silver, share_groups)
+    found += _share_gaps(silver, share_groups, is_history)
     found += (Caveat((it.group_id,), unread_records_text(it)) for it in unread_records(silver, groups))
     if with_offsets:
         found += _undecided(silver, groups)
     return found
 
 
-def holes_before(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
-    """Only the caveats about what is missing of the log before the time."""
-    yield from _gaps(silver, groups)
-    yield from _compacted(silver, groups)
+def of_other_groups(silver: SilverAt, groups: Mapping[str, int], *, is_history: bool = False) -> list[Caveat]:
+    """What is missing of the log where none of these groups is: an answer about all groups may lack some. It is a
+    caveat about no group in particular."""
+    text = elsewhere(silver, set(groups.values()), is_history=is_history)
+    return [] if text is None else [Caveat((), f"further groups may lack in this answer: {text}")]
 
 
 def log_remarks(
@@ -74,7 +79,13 @@ def log_remarks(
     present = silver.left_behind().present(rows.to_pylist())
     share_groups = {row["group_id"] for row in present if row["group_type"] == GroupType.SHARE}
     groups = {row["group_id"]: row["log_partition"] for row in present}
-    yield from lines_of(caveats_of(silver, groups, with_offsets=with_offsets, share_groups=share_groups))
+    is_of_all = group_ids is None
+    caveats = caveats_of(silver, groups, with_offsets=with_offsets, share_groups=share_groups, is_history=not is_of_all)
+    if is_of_all:  # one line for all log partitions: the cleaner was in most of them
+        taken = [text for place, text in compacted(silver, is_history=True).items() if place in groups.values()]
+        caveats += [Caveat((), f"{some_of(taken)}: {REPLACED}")] if taken else []
+        caveats += of_other_groups(silver, groups, is_history=True)
+    yield from lines_of(caveats)
     if share_groups:
         yield from share_remarks(tables)
 
@@ -132,7 +143,7 @@ def moved(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
         yield Caveat((move.key,), move_text(move))
     counts = silver.partition_counts(GROUPS_LOG)
     for group_id, log_partition in groups.items():
-        number = _number_now(counts, silver.at_ms)
+        number = number_now(counts, silver.at_ms)
         if group_id not in moves and number and log_partition >= 0:
             here = key_partition(group_id, number)
             if here != log_partition:
@@ -149,7 +160,7 @@ def _moved_shares(silver: SilverAt, group_ids: Collection[str]) -> Iterator[Cave
     if not group_ids:
         return
     of_groups = silver.of_groups(group_ids)
-    number, left = _number_now(silver.partition_counts(SHARES_LOG), silver.at_ms), of_groups.shares_left_behind()
+    number, left = number_now(silver.partition_counts(SHARES_LOG), silver.at_ms), of_groups.shares_left_behind()
     if not number and not left:
         return
     columns = ["group_id", "topic", "topic_id", "partition", "log_partition"]
@@ -176,13 +187,6 @@ def _moved_shares(silver: SilverAt, group_ids: Collection[str]) -> Iterator[Cave
         yield from (Caveat((group_id,), text.format(some_of(names))) for text, names in texts.items())
 
 
-def _number_now(counts: PartitionCounts, at_ms: int | None) -> int | None:
-    """The partition count at a time, where it is known or all partitions were found. What was captured says nothing
-    about earlier times."""
-    known = counts.known_at(at_ms)
-    return counts.seen if known is None and at_ms is None and counts.is_whole else known
-
-
 def _by_log(groups: Mapping[str, int]) -> dict[int, list[str]]:
     by_log: dict[int, list[str]] = {}
     for group_id, log_partition in groups.items():
@@ -190,46 +194,25 @@ def _by_log(groups: Mapping[str, int]) -> dict[int, list[str]]:
     return by_log
 
 
-def _gaps(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
-    """Ranges of the groups' log partitions before the time that were not read."""
+def _holes(silver: SilverAt, groups: Mapping[str, int], is_history: bool) -> Iterator[Caveat]:
+    """What is missing of the groups' log partitions before the time."""
     by_log = _by_log(groups)
-    for log_partition, text in _holes(silver, GROUPS_LOG):
+    lack = (
+        REPLACED
+        if is_history
+        else "if one of them was in force at that time, an older one or none is shown in its place"
+    )
+    texts = [(number, f"{text}: {LACKING}") for number, text in gaps(silver, GROUPS_LOG, is_history=is_history)]
+    texts += ((number, f"{text}: {lack}") for number, text in compacted(silver, is_history=is_history).items())
+    for log_partition, text in texts:
         if log_partition in by_log:
             yield Caveat(tuple(sorted(by_log[log_partition])), text)
 
 
-def _compacted(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
-    """Records before the time that compaction had removed when the log was read. Later records replaced them, perhaps
-    not before the time. What was replaced after the log was read is in bronze."""
-    if silver.at_ms is None:
-        return
-    by_log = _by_log(groups)
-    found: dict[int, list[tuple[int, int]]] = {}
-    after: dict[int, int | None] = {}
-    for row in sorted(silver.coverage(GROUPS_LOG), key=lambda row: (row["partition"], row["from_offset"])):
-        log_partition, first = row["partition"], row["from_offset"]
-        if row["last_timestamp"] is not None:
-            after[log_partition] = epoch_ms(row["last_timestamp"])
-        if row["kind"] != CoverageKind.COMPACTED.name or log_partition not in by_log:
-            continue
-        if epoch_ms(row["observed_at"]) > silver.at_ms and _may_be_before(
-            silver, (GROUPS_LOG, log_partition), first, after.get(log_partition)
-        ):
-            found.setdefault(log_partition, []).append((first, row["to_offset"]))
-    for log_partition, ranges in sorted(found.items()):
-        count = sum(last - first + 1 for first, last in ranges)
-        yield Caveat(
-            tuple(sorted(by_log[log_partition])),
-            f"{counted(count, 'record')} of {GROUPS_LOG}-{log_partition} between offsets {min(ranges)[0]} and "
-            f"{max(ranges)[1]} had been compacted when it was read: if one of them was in force at that time, an older "
-            "one or none is shown in its place",
-        )
-
-
-def _share_gaps(silver: SilverAt, group_ids: Collection[str]) -> Iterator[Caveat]:
+def _share_gaps(silver: SilverAt, group_ids: Collection[str], is_history: bool) -> Iterator[Caveat]:
     """Ranges of the share state log that were not read: for groups with state in that log partition, and for groups
     without known state."""
-    holes = list(_holes(silver, SHARES_LOG)) if group_ids else []
+    holes = list(gaps(silver, SHARES_LOG, is_history=is_history)) if group_ids else []
     if not holes:
         return
     columns = ("group_id", "log_partition")
@@ -240,21 +223,7 @@ def _share_gaps(silver: SilverAt, group_ids: Collection[str]) -> Iterator[Caveat
     for log_partition, text in holes:
         those = tuple(it for it in sorted(group_ids) if log_partition in places.get(it, (log_partition,)))
         if those:
-            yield Caveat(those, text)
-
-
-def _holes(silver: SilverAt, log: str) -> Iterator[tuple[int, str]]:
-    """Log partitions, and sentences about their ranges before the time that were not read."""
-    for row in silver.coverage(log):
-        if row["kind"] not in HOLES or row["reason"] == LOG_START:
-            continue
-        after_ms = None if row["first_timestamp"] is None else epoch_ms(row["first_timestamp"])
-        if _may_be_before(silver, (log, row["partition"]), row["from_offset"], after_ms):
-            yield (
-                row["partition"],
-                f"offsets {row['from_offset']} to {row['to_offset']} of {log}-{row['partition']} are "
-                f"{row['kind']} ({row['reason']}): what was in them is not in this answer",
-            )
+            yield Caveat(those, f"{text}: {LACKING}")
 
 
 def _failed(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
@@ -267,14 +236,6 @@ def _failed(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:
             those = [failure.group_id] if failure.group_id in groups else []
         if those and of_log:
             yield Caveat(tuple(sorted(those)), f"not all of it could be replayed: {failure_text(failure)}")
-
-
-def _may_be_before(silver: SilverAt, place: LogPartition, offset: int, after_ms: int | None) -> bool:
-    """May an offset have been written by the time of `silver`? `after_ms`: timestamp of the record before it."""
-    log_end = silver.log_end(place)
-    if log_end is not None:
-        return offset < log_end
-    return silver.at_ms is None or after_ms is None or after_ms <= silver.at_ms
 
 
 def _untimed(silver: SilverAt, groups: Mapping[str, int]) -> Iterator[Caveat]:

@@ -24,8 +24,18 @@ from jobs.console.output import Column, Value, printable, table_lines, write_csv
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import NoSuchGroupError
 from jobs.queries.as_of import GROUPS_LOG, SAMPLE_AGE_MAX_MS, SilverAt
-from jobs.queries.caveats import LOG_POSITION, NOTE, Caveat, caveats_of, holes_before, lines_of, notes_by_group, twice
+from jobs.queries.caveats import (
+    LOG_POSITION,
+    NOTE,
+    Caveat,
+    caveats_of,
+    lines_of,
+    notes_by_group,
+    of_other_groups,
+    twice,
+)
 from jobs.queries.group_model import Group, Member, SampledEnd, TopicPartition
+from jobs.queries.holes import where_absent
 from jobs.queries.in_log import share_remarks
 from jobs.queries.logged_coordinators import logged_coordinators
 from jobs.queries.unread import unread_records, unread_records_text
@@ -304,13 +314,12 @@ class Description:
 
 def _not_there(silver: SilverAt, missing: Sequence[str]) -> str:
     """A sentence: which groups do not exist, and which of them may have existed."""
-    later = {it.group_id: it.log_partition for it in silver.at(None).of_groups(missing).groups()}
     unread = unread_records(silver, missing)
     remarks = [f"; {printable(it.group_id)[:100]}: {unread_records_text(it)}" for it in unread]
     failures = [failure_text(it) for it in silver.failures() if it.group_id is None or it.group_id in missing]
     if failures:
         remarks.append(f"; not all could be replayed: {'; '.join(failures)}")
-    remarks += (f"; {caveat.text}" for caveat in holes_before(silver, later))
+    remarks += (f"; {text}" for text in where_absent(silver, missing))
     return f"no such group at that time: {', '.join(printable(name)[:100] for name in missing)}{''.join(remarks)}"
 
 
@@ -348,9 +357,10 @@ def describe_with_caveats(
         if missing:
             raise NoSuchGroupError(_not_there(newest, missing))
     several = [group_id for group_id, of_group in found.items() if len(of_group) > 1]
+    places = {group_id: of_group[-1].group.log_partition for group_id, of_group in found.items()}
     caveats = caveats_of(
         newest,
-        {group_id: of_group[-1].group.log_partition for group_id, of_group in found.items()},
+        places,
         with_offsets=with_offsets,
         share_groups=_share_groups(of_group[-1].group for of_group in found.values()) if with_offsets else (),
     )
@@ -368,7 +378,8 @@ def describe_with_caveats(
     ]
     shown.sort(key=lambda it: list(Tool).index(it.tool))
     names = {it.group.group_id for it in shown}
-    return shown, [caveat for caveat in caveats if names.intersection(caveat.group_ids)]
+    said = [caveat for caveat in caveats if names.intersection(caveat.group_ids)]
+    return shown, said + (of_other_groups(newest, places) if group_ids is None else [])
 
 
 def _share_groups(groups: Iterable[Group]) -> list[str]:

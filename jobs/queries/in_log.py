@@ -9,12 +9,14 @@ from typing import Final
 import pyarrow.compute as pc
 
 from coordinator_core.lookup import group_partition
+from coordinator_core.plurals import counted
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, LogEnds, log_ends, numbers
 from jobs.console.output import printable, time_text
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import ArgumentError
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from jobs.queries.behind import not_replayed_lines
+from jobs.queries.holes import where_absent
 from jobs.silver.replay_failures import failure_text
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, OFFSET_COMMITS, SHARE_PARTITION_STATES
 
@@ -40,6 +42,9 @@ def require_groups(tables: ClusterTables, group_ids: Collection[str] | None) -> 
     where = f" {GROUPS_LOG}-{missing[0]}, where it would be, is in no source." if missing else ""
     if not ends.is_count_known and ends.unseen:
         where = f" Log partitions {numbers(ends.unseen)} are in no source, and how many there are is not known."
+    lacking_log = where_absent(SilverAt(tables), unknown, is_history=True)
+    if lacking_log:
+        where += f" What was not read may tell of it: {'; '.join(lacking_log)}."
     raise ArgumentError(
         f"there is no group {names} in what was captured of cluster {tables.cluster_id!r}: {covered_text(ends)}.{where}"
         f" {lacking}Group ids are case-sensitive"
@@ -93,6 +98,8 @@ def share_remarks(tables: ClusterTables, at_ms: int | None = None) -> Iterator[s
     yield from not_replayed_lines(tables, SHARES_LOG)
     if at_ms is not None and ends.newest_ms is not None and ends.newest_ms < at_ms:
         yield _read_up_to(SHARES_LOG, ends.newest_ms)
+    elif at_ms is not None:
+        yield from _short_of(ends, at_ms)
 
 
 def _missing_places(ends: LogEnds, group_ids: Collection[str]) -> list[int]:
@@ -158,14 +165,27 @@ def remarks_behind(
     ends = all_ends[GROUPS_LOG]
     if group_ids is not None and ends.is_count_known:
         places = sorted({_place(group_id, ends) for group_id in group_ids})
-        found = [ends.ends[place] for place in places if place in ends.ends]
-        for end in found:
+        for end in (ends.ends[place] for place in places if place in ends.ends):
             if end.bound_ms is not None and end.bound_ms < at_ms:
                 yield _read_up_to(f"{GROUPS_LOG}-{end.partition}", end.bound_ms)
+            elif end.bound_ms is None and end.is_empty:
+                yield f"{GROUPS_LOG}-{end.partition} was empty when it was copied: what came after that is not known"
         return
     newest = [it.newest_ms for it in all_ends.values() if it.newest_ms is not None]
     if newest and at_ms > max(newest):
         yield _read_up_to("the log", max(newest))
+    else:
+        yield from _short_of(ends, at_ms)
+
+
+def _short_of(ends: LogEnds, at_ms: int) -> Iterator[str]:
+    """A sentence about log partitions of which a copy has nothing from a time."""
+    short = [it for it in ends.short_of(at_ms) if it.bound_ms is not None or it.is_empty]
+    if short:
+        yield (
+            f"{counted(len(short), 'log partition')} of {ends.topic} ({numbers([it.partition for it in short])}) "
+            f"{'was' if len(short) == 1 else 'were'} not read up to that time: what came after is not known"
+        )
 
 
 def _read_up_to(log: str, at_ms: int) -> str:

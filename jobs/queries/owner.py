@@ -24,7 +24,16 @@ from jobs.console.output import Value, printable, time_text, write_answers
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.queries.as_of import GROUPS_LOG, SilverAt
-from jobs.queries.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, notes_by_group, twice, with_notes
+from jobs.queries.caveats import (
+    LOG_POSITION,
+    Caveat,
+    caveats_of,
+    lines_of,
+    notes_by_group,
+    of_other_groups,
+    twice,
+    with_notes,
+)
 from jobs.queries.unread import UnreadRecords, unread_groups, unread_owners_text, unread_records, unread_text
 from jobs.silver.rows import rows_of
 from schemas.group_types import GroupType
@@ -125,8 +134,10 @@ def find_owners(tables: ClusterTables, *, topic: str, partition: int, at_ms: int
         for holding in known
         for it in holding
     )
-    # without an owner, what is missing of the logs of those that ever owned it matters
-    caveats = caveats_of(newest, {it.row.group_id: it.log_partition for it in owners or ever}, with_offsets=False)
+    # what is missing may hide an owner, also in a group that is not known to have read the topic
+    places = {it.row.group_id: it.log_partition for it in ever}
+    caveats = caveats_of(newest, places, with_offsets=False)
+    caveats += of_other_groups(newest if lives else everybody.at(None), places, is_history=not lives)
     if several:
         caveats.append(twice(newest, several))
     unread = unread_groups(everybody, *((everybody.holds(),) if ever else ()), topic=topic)

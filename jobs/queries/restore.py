@@ -23,6 +23,7 @@ from jobs.errors import ArgumentError, JobError, NoSuchGroupError
 from jobs.queries.as_of import GROUPS_LOG, SilverAt
 from jobs.queries.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, moved, notes_by_group, twice, with_notes
 from jobs.queries.group_model import CommittedOffset, Group, TopicPartition
+from jobs.queries.holes import where_absent
 from schemas.group_types import GroupType
 from schemas.tables.silver import TOPICS
 
@@ -148,10 +149,12 @@ def _log_partition(offsets: Offsets, default: int) -> int:
 
 def _reservation(then: SilverAt, present: Mapping[str, Group], group_id: str) -> str:
     """Caveats to append to an answer without offsets."""
-    if group_id not in present:
-        return ""
-    said = caveats_of(then, {group_id: present[group_id].log_partition}, with_offsets=True)
-    return "".join(f"; {caveat.text}" for caveat in said)
+    if group_id in present:
+        said = caveats_of(then, {group_id: present[group_id].log_partition}, with_offsets=True)
+        texts = [caveat.text for caveat in said]
+    else:
+        texts = where_absent(then, [group_id])
+    return "".join(f"; {text}" for text in texts)
 
 
 Passage = tuple[int | None, Offsets]
