@@ -29,13 +29,15 @@ row has that time (Kafka 4.4, KIP-1191); becoming ARCHIVED later adds no row.
 | ASSUMED_LIMIT | below an assumed limit, and no range with that count was ever returned | REJECT_OR_GAP, GUESS |
 | DELIVERY_COUNT | count against L alone | CERTAIN if the log tells L, else LIKELY |
 | COMPLETE_COUNT | at least as many unseen offsets were complete as were passed | UNSEEN, LIKELY |
-| START_OFFSET_JUMP | the start offset moved further than the complete count | START_OFFSET_MOVED, LIKELY |
+| START_OFFSET_JUMP | the start offset moved further than the complete count | START_OFFSET_MOVED, LIKELY or GUESS |
 | START_OFFSET_PASSED | neither is clear | GUESS |
 
 The marker that ends a transaction takes an offset of its topic. No client sees it: a share consumer acknowledges it as
 a gap, and the coordinator stores it as archived at count 1, like a record that was rejected at once. Under
 read_committed the records of an aborted transaction are counted complete and not stored, and its marker is right behind
-them. Elsewhere clients may as well have rejected a record, however many transactions the topic has.
+them. Elsewhere clients may as well have rejected a record, however many transactions the topic has. Where no log has
+the isolation level, offsets without a state that the start offset passed may be those of an aborted transaction, too:
+START_OFFSET_JUMP is a GUESS.
 """
 
 from dataclasses import dataclass
@@ -236,11 +238,14 @@ def _rules_of_passed(log: ShareLog, configs: Configs, is_passed: BoolArray, with
     is_moved = is_passed & ~within & (hidden <= 0)
     # without a count, a hole may also be a range that the group skips for a reason that no log shows
     is_moved &= (states.delivery_complete_count[before] != NONE) | ~had_none
+    # where the isolation level is not known, a hole may be an aborted transaction
+    is_level_known = configs.is_shown(ISOLATION_LEVEL, keys.group_ids, keys.group[states.key[row]], states.at_ms[row])
+    moved = np.where(had_none & ~is_level_known, GUESS, LIKELY)
     return (
         (is_hidden & is_committed & had_none & ~is_compacted, "COMPLETE_COUNT", "ABORTED_TRANSACTION", LIKELY),
         (is_hidden, "COMPLETE_COUNT", None, LIKELY),
-        (is_moved & is_record, "START_OFFSET_JUMP", "AGED_OUT", LIKELY),
-        (is_moved, "START_OFFSET_JUMP", None, LIKELY),
+        (is_moved & is_record, "START_OFFSET_JUMP", "AGED_OUT", moved),
+        (is_moved, "START_OFFSET_JUMP", None, moved),
         (is_passed, "START_OFFSET_PASSED", None, GUESS),
     )
 

@@ -105,12 +105,8 @@ class Configs:
         for row in rows:
             if row.value is not None:
                 intervals.setdefault((row.resource_type, row.resource_name, row.name), []).append(row)
-        self._has_metadata_log = any(
-            row.from_log_offset is not None
-            for (resource_type, _, _), found in intervals.items()
-            if resource_type != FEATURE
-            for row in found
-        )
+        self._logged = {place[0] for place, found in intervals.items() if any(_is_logged(row) for row in found)}
+        """Types of resources that the metadata log tells something about; none: it was not captured."""
         self._timelines = {key: _timeline(found) for key, found in intervals.items()}
         self._of_single_brokers = {
             name for resource_type, resource_name, name in intervals if resource_type == BROKER and resource_name
@@ -192,6 +188,15 @@ class Configs:
             found[rows] |= (times < 0) & (value in timeline.values)
         return found
 
+    def is_shown(self, name: str, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
+        """For each row, whether a group's own config, which `equals` looks up, is known: by the metadata log, in which
+        a config that was never set has no row, or by a report of that time.
+        """
+        found = np.full(len(group), bool(self._logged), np.bool_)
+        for timeline, rows in self._of_groups(name, groups, group):
+            found[rows] |= timeline.at(at_ms[rows]) >= 0
+        return found
+
     def is_set(self, name: str, groups: Sequence[str], group: I64, at_ms: I64) -> BoolArray:
         """For each row, whether a group's own config has a non-empty value, `SETTLING_MS` before and after it too."""
         found = np.zeros(len(group), np.bool_)
@@ -206,7 +211,7 @@ class Configs:
         enabled for groups, or has a name without the brokers' prefix. False if the metadata log does not show it.
         """
         found = np.zeros(len(group), np.bool_)
-        if not self._has_metadata_log:
+        if self._logged <= {FEATURE}:
             return found
         for timeline, rows in self._of_groups(DEAD_LETTER_TOPIC, groups, group):
             times = at_ms[rows]
@@ -262,7 +267,7 @@ class Configs:
         single = sorted(self._of_single_brokers & {f"group.{name}" for name in names})
         levels = (self._timelines.get((GROUP, group_id, ISOLATION_LEVEL)) for group_id in group_ids)
         were_committed = [level is not None and READ_COMMITTED in level.values for level in levels]
-        return [intervals, single, self.was_compacted(topics).tolist(), were_committed]
+        return [intervals, single, self.was_compacted(topics).tolist(), were_committed, bool(self._logged)]
 
     def _of_groups(self, name: str, groups: Sequence[str], group: I64) -> Iterable[tuple[_Timeline, I64]]:
         """Timelines of the groups that have one, each with the group's rows."""
@@ -277,6 +282,10 @@ class Configs:
 
 NO_CONFIGS: Final = Configs()
 """No metadata log was captured."""
+
+
+def _is_logged(row: ConfigRow) -> bool:
+    return row.from_log_offset is not None
 
 
 def _timeline(rows: list[ConfigRow]) -> _Timeline:

@@ -279,6 +279,18 @@ CASES = (
         COMMITTED,
     ),
     Case(
+        "rule G: so it may where no log has the isolation level",
+        (SNAPSHOT, complete(5, seen=5), passed(7, Change(5, 6, None, None))),
+        (5, 6, -1, 5, "START_OFFSET_MOVED", "AGED_OUT", "START_OFFSET_JUMP", "GUESS"),
+        NO_CONFIGS,
+    ),
+    Case(
+        "rule G: a record that was handed back is in no aborted transaction, whatever the isolation level",
+        (SNAPSHOT, *returned((None, AV1)), complete(0, seen=0), passed(7, Change(0, 6, AV1, None))),
+        (0, 6, 1, 5, "START_OFFSET_MOVED", "AGED_OUT", "START_OFFSET_JUMP", "LIKELY"),
+        NO_CONFIGS,
+    ),
+    Case(
         "rule G: in a compacted topic it may be a hole",
         (SNAPSHOT, complete(5, seen=5), passed(7, Change(5, 6, None, None))),
         (5, 6, -1, 5, "START_OFFSET_MOVED", None, "START_OFFSET_JUMP", "LIKELY"),

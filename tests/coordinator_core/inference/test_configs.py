@@ -137,3 +137,14 @@ def test_what_a_group_had_without_a_time() -> None:
     )
     assert found.tolist() == [True, False, True]
     assert configs.of_share_groups(["g"], [], 40_000) != Configs().of_share_groups(["g"], [], 40_000)
+
+
+def test_where_a_group_without_a_config_has_none() -> None:
+    """The metadata log has each config that is set; an Admin snapshot tells its own time, and none before."""
+    level = set_to("read_uncommitted", 50_000, name=ISOLATION_LEVEL, resource=("GROUP", "g"))
+    of_any = set_to("7", 0, name="metadata.version", resource=("FEATURE", ""))
+    found = [
+        Configs(rows).is_shown(ISOLATION_LEVEL, ["g"], np.zeros(3, np.int64), np.array([-1, 40_000, 60_000])).tolist()
+        for rows in ([], [of_any], [level._replace(from_log_offset=None)])
+    ]
+    assert found == [[False] * 3, [True] * 3, [False, False, True]]
