@@ -130,8 +130,8 @@ class GenerationStart(NamedTuple):
     again.
     """
     may_have_expired: bool = False
-    """Whether the session of a static member of a classic group may have expired, which made the others join again,
-    before it came back."""
+    """Whether the session of a static member of a classic group may have expired before it came back, which makes the
+    others join again."""
     least_release: KafkaVersion | None = None
     """The oldest release that may have written it, if the metadata log shows one."""
     previous_least_release: KafkaVersion | None = None
@@ -188,7 +188,7 @@ def find_causes(step: GenerationStart, before: Sequence[Cause]) -> list[Cause]:
     elif not causes and _follows_conversion(step, before):
         causes.append(Cause(CONVERTED, CONVERSION_FOLLOW_UP, LIKELY))
     else:
-        causes.extend(_by_assignment(step))
+        causes.extend(_weaker_by_replacement(step, cause) for cause in _by_assignment(step))
     if not causes:
         causes.append(_by_default(step, before))
     if not step.row.is_contiguous or step.is_timeless or step.has_gap or step.may_be_recreated:
@@ -404,6 +404,14 @@ def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
     elif protocols == {COOPERATIVE_STICKY} and reassignment.went and not reassignment.came and not step.has_revoked:
         # this assignor moves nothing between unchanged members; Kafka Streams does, when a task has caught up
         yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", LIKELY)
+
+
+def _weaker_by_replacement(step: GenerationStart, cause: Cause) -> Cause:
+    """A static member that came back may have made the others join again, and does so where its session had expired.
+    Then it was only then that the leader assigned what had changed before."""
+    if not step.has("STATIC_MEMBER_REPLACED"):
+        return cause
+    return cause._replace(confidence=GUESS) if step.may_have_expired else weaker(cause)
 
 
 def _while_waited(step: GenerationStart) -> Iterable[Cause]:

@@ -27,7 +27,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 
 from coordinator_core.errors import PastTooShort
-from coordinator_core.history.rows import LEFT_OR_EXPIRED, GenerationRow
+from coordinator_core.history.rows import LEFT_OR_EXPIRED, REPLACED_STATIC, GenerationRow
 from coordinator_core.inference.audit_watermark import AuditWatermark, require_watermark
 from coordinator_core.inference.columns import numbered_pairs
 from coordinator_core.inference.commit_anomalies import (
@@ -266,10 +266,10 @@ def group_facts(
 
 
 def _ended(life: GroupLife) -> dict[int, list[Membership]]:
-    """Members that left or expired, by `to_log_offset`."""
+    """Members that left, expired or were replaced, by `to_log_offset`."""
     ended: dict[int, list[Membership]] = {}
     for member in life.members:
-        if member.to_log_offset is not None and member.ended_by == LEFT_OR_EXPIRED:
+        if member.to_log_offset is not None and member.ended_by in (LEFT_OR_EXPIRED, REPLACED_STATIC):
             ended.setdefault(member.to_log_offset, []).append(membership_of(member))
     return ended
 

@@ -31,7 +31,7 @@ from coordinator_core.inference.group_past import GroupBefore, GroupFacts, group
 from coordinator_core.inference.hosts import HostsNow, Moved
 from coordinator_core.inference.join_phases import JoinPhases
 from coordinator_core.inference.last_commit_times import Membership, Times, last_commit_times
-from coordinator_core.inference.leave_reasons import LeaveReasons, find_leave_reasons
+from coordinator_core.inference.leave_reasons import LeaveReasons, find_leave_reasons, find_replaced
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners, unread_places
 from coordinator_core.inference.rebalances import find_rebalances
@@ -125,7 +125,8 @@ def judge_group(
     commit_times = last_commit_times(life.commits, owners, life.members, commit_times_before, place)
     join_phases = JoinPhases(life, owners, commit_times_before)
     leave_reasons = find_leave_reasons(life, commit_times, join_phases, settings, configs, departed_before)
-    rebalances = find_rebalances(life, owners, leave_reasons, settings, *unowned_before(came_from), configs)
+    replaced = find_replaced(life, commit_times, departed_before)
+    rebalances = find_rebalances(life, owners, leave_reasons, settings, *unowned_before(came_from), configs, replaced)
     owners = [
         row if row.unowned_partition_ms == ms else row._replace(unowned_partition_ms=ms)
         for row, ms in zip(owners, rebalances.unowned.by_owner, strict=True)
@@ -137,7 +138,7 @@ def judge_group(
     del applied  # it is as large as the commits
     anomalies = find_anomalies(life, owners, settings, is_new, stays, removed)
     watermark = None if life.timeless else newest_watermark(life, owners, rebalances, settings, came_from)
-    past = group_facts(life, leave_reasons, rebalances.rows, settings, before, watermark)
+    past = group_facts(life, leave_reasons | replaced, rebalances.rows, settings, before, watermark)
     types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
     committed = commit_days(life.commits, is_new)
     settled_day, late = NO_DAY, dict[int, DayCounts]()

@@ -26,7 +26,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
-from coordinator_core.history.rows import LEFT_OR_EXPIRED, EventRow, GenerationRow, MemberRow
+from coordinator_core.history.rows import LEFT_OR_EXPIRED, REPLACED_STATIC, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.join_phases import RHYTHMS_MISSED_MAX, SILENT_FACTOR, JoinPhases, rhythm_ms
 from coordinator_core.inference.last_commit_times import Membership, Times
@@ -113,6 +113,60 @@ def find_leave_reasons(
             found[membership] = known[membership] if membership in known else leave_reasons.why(member, previous, row)
         before = row
     return found
+
+
+ALIVE: Final = LeaveReason("STATIC_MEMBER_REPLACED", "SEEN_WITHIN_SESSION", LIKELY)
+"""A static member whose session cannot have expired before it came back."""
+SILENT: Final = LeaveReason("STATIC_MEMBER_REPLACED", "SILENT_FOR_SESSION", GUESS)
+"""A static member whose session may have expired just before it came back."""
+
+
+def find_replaced(
+    life: GroupLife, last_seen: Mapping[Membership, Times], known_reasons: LeaveReasons
+) -> dict[Membership, LeaveReason]:
+    """For each static member that came back under another id as a generation began: ALIVE or SILENT. Arguments as of
+    `find_leave_reasons`.
+    """
+    replaced: dict[int, list[MemberRow]] = {}
+    for member in life.members:
+        if member.ended_by == REPLACED_STATIC and member.to_log_offset is not None:
+            replaced.setdefault(member.to_log_offset, []).append(member)
+    found: dict[Membership, LeaveReason] = {}
+    before: GenerationRow | None = None
+    for row in life.generations if replaced else ():
+        previous = before if before is not None and before.incarnation == row.incarnation else None
+        for member in replaced.get(row.from_log_offset, ()):
+            membership = membership_of(member)
+            if membership in known_reasons:
+                found[membership] = known_reasons[membership]
+            else:
+                is_alive = _is_within_session(life, member, previous, row, last_seen.get(membership, ()))
+                found[membership] = ALIVE if is_alive else SILENT
+        before = row
+    return found
+
+
+def _is_within_session(
+    life: GroupLife, member: MemberRow, previous: GenerationRow | None, row: GenerationRow, commit_times: Times
+) -> bool:
+    """Whether less than a member's session timeout passed between its last sign of life and the join phase of a
+    classic generation: a join phase that it took part in, or a commit to a partition of its."""
+    if row.group_type != GroupType.CLASSIC:
+        return True  # others do not wait for each other: an expiry has an epoch of its own
+    places = [it.from_log_offset for it in (previous, row) if it is not None]
+    if member.session_timeout_ms is None or not life.timeless.isdisjoint(places):
+        return False
+    if life.has_clock_step(-1 if previous is None else previous.from_log_offset, row.from_log_offset):
+        return False
+    seen_ms = list(commit_times[-1:])
+    if previous is not None and previous.group_type == GroupType.CLASSIC:
+        seen_ms.append(_joined_ms(previous))
+    return bool(seen_ms) and _joined_ms(row) - max(seen_ms) < member.session_timeout_ms
+
+
+def _joined_ms(row: GenerationRow) -> int:
+    """When the join phase of a classic generation ended."""
+    return row.valid_from if row.current_state_at is None else row.current_state_at
 
 
 def membership_of(member: MemberRow) -> Membership:

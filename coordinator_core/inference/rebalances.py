@@ -21,7 +21,7 @@ from coordinator_core.inference.causes import (
 )
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.last_commit_times import Membership
-from coordinator_core.inference.leave_reasons import REBALANCE_TIMEOUT, LeaveReasons, membership_of
+from coordinator_core.inference.leave_reasons import ALIVE, REBALANCE_TIMEOUT, LeaveReasons, membership_of
 from coordinator_core.inference.life import NONE_MS, GroupLife
 from coordinator_core.inference.owners import OwnerPlace
 from coordinator_core.inference.reassignment import EAGER_PROTOCOLS, Lost, Plans, identity_of, sync_phase_ms
@@ -63,6 +63,9 @@ class Rebalances(NamedTuple):
         return self._replace(rows=self.rows[first:], log_offsets=self.log_offsets[first:], windows=self.windows[first:])
 
 
+NONE_REPLACED: Final[LeaveReasons] = {}
+
+
 def find_rebalances(
     life: GroupLife,
     owners: Sequence[OwnerRow],
@@ -71,9 +74,10 @@ def find_rebalances(
     unowned_before: Mapping[OwnerPlace, int] | None = None,
     settled_to: int = -1,
     configs: Configs = NO_CONFIGS,
+    replaced: LeaveReasons = NONE_REPLACED,
 ) -> Rebalances:
-    """All rebalances of one group. `leave_reasons`: the result of `find_leave_reasons`. `unowned_before` and
-    `settled_to`: `past` and `past_end` of `unowned_time`."""
+    """All rebalances of one group. `leave_reasons`: the result of `find_leave_reasons`; `replaced`: of `find_replaced`.
+    `unowned_before` and `settled_to`: `past` and `past_end` of `unowned_time`."""
     placed = set[Membership]()
     rollouts = [
         rollout
@@ -87,7 +91,7 @@ def find_rebalances(
     log_offsets: list[int] = []
     windows: list[Window] = []
     causes: list[Cause] = []
-    for step, left in _steps(life, leave_reasons, configs):
+    for step, left in _steps(life, leave_reasons, configs, replaced):
         if is_unwritten(step.row):
             continue
         causes = find_causes(step, causes)
@@ -112,7 +116,7 @@ def find_rebalances(
 
 
 def _steps(
-    life: GroupLife, leave_reasons: LeaveReasons, configs: Configs
+    life: GroupLife, leave_reasons: LeaveReasons, configs: Configs, replaced: LeaveReasons
 ) -> Iterator[tuple[GenerationStart, list[MemberRow]]]:
     """Each generation with its context, and the members that departed."""
     plans = Plans(life)
@@ -167,8 +171,7 @@ def _steps(
                 has_revoked=has_revoked,
                 is_late=has_times and bool(reassignment.came_back or has_revoked) and _is_late(life, previous, row),
                 may_have_expired=any(
-                    member.ended_by == REPLACED_STATIC
-                    and not (has_times and _is_within_session(life, member, previous, row))
+                    member.ended_by == REPLACED_STATIC and replaced.get(membership_of(member)) != ALIVE
                     for member in ended
                 ),
                 least_release=configs.least_release(row.valid_from) if has_times else None,
@@ -221,18 +224,6 @@ def _is_soon(life: GroupLife, previous: GenerationRow | None, row: GenerationRow
         return False
     began_ms = row.valid_from if row.current_state_at is None else row.current_state_at
     return began_ms - previous.valid_from <= LATE_METADATA_MS
-
-
-def _is_within_session(life: GroupLife, member: MemberRow, previous: GenerationRow | None, row: GenerationRow) -> bool:
-    """Whether less than a member's session timeout passed between the join phases of two classic generations."""
-    if row.group_type != GroupType.CLASSIC:
-        return True  # others do not wait for each other: an expiry has an epoch of its own
-    if previous is None or previous.group_type != GroupType.CLASSIC or member.session_timeout_ms is None:
-        return False
-    if life.has_clock_step(previous.from_log_offset, row.from_log_offset):
-        return False
-    joined_ms = [it.valid_from if it.current_state_at is None else it.current_state_at for it in (previous, row)]
-    return joined_ms[1] - joined_ms[0] < member.session_timeout_ms
 
 
 def _is_late(life: GroupLife, previous: GenerationRow | None, row: GenerationRow) -> bool:

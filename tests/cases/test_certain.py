@@ -10,6 +10,7 @@ from schemas import cluster_metadata as metadata
 from schemas.consumer_offsets import RecordType
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SESSION_MS, SmallLog
+from tests.cases.test_times import gold
 from tests.coordinator_core.group_records import T1
 from tests.jobs.builders import batch, write_segment
 
@@ -211,6 +212,36 @@ def test_a_static_member_that_comes_back(ledger: Ledger, tmp_path: Path, away_ms
     log.generation("g", 2, {"a": (0,), "b2": (1,)}, NOON_MS + away_ms, instances={"b2": "i"})
     ledger.night(log.write(tmp_path / "logs"))
     assert last_rebalance(ledger) == ("STATIC_MEMBER_REPLACED", confidence)
+
+
+@pytest.mark.parametrize(
+    ("silent_ms", "causes"),
+    [
+        (SESSION_MS - 1, {"PARTITIONS_CHANGED": "LIKELY", "STATIC_MEMBER_REPLACED": "LIKELY"}),
+        (SESSION_MS, {"PARTITIONS_CHANGED": "GUESS", "STATIC_MEMBER_REPLACED": "GUESS"}),
+    ],
+)
+def test_a_static_member_that_committed_before_it_came_back(
+    tmp_path: Path, silent_ms: int, causes: dict[str, str]
+) -> None:
+    """Its commits show how long it had been silent: its session cannot have expired sooner. Where it may have, that
+    made the others join again, and not the partition that was there by then. So it is however the nights are cut."""
+    nights, at_once, log = Ledger(tmp_path / "nights"), Ledger(tmp_path / "once"), SmallLog()
+    log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS, instances={"b": "i"})
+    log.commit("g", 1, 5, NOON_MS + MINUTE_MS)
+    log.commit("g", 1, 9, NOON_MS + 5 * MINUTE_MS)
+    nights.night(log.write(tmp_path / "1"), number=1)
+    back_ms = NOON_MS + 5 * MINUTE_MS + silent_ms
+    log.generation("g", 2, {"a": (0, 2), "b2": (1,)}, back_ms, instances={"b2": "i"})
+    nights.night(log.write(tmp_path / "2"), number=2)
+    log.commit("g", 1, 10, back_ms + MINUTE_MS)
+    log.generation("g", 3, {"a": (0, 2), "b2": (1,), "c": ()}, back_ms + 2 * MINUTE_MS, instances={"b2": "i"})
+    nights.night(log.write(tmp_path / "3"), number=3)
+    at_once.night(tmp_path / "3")
+    for ledger in (nights, at_once):
+        (row,) = (row for row in ledger.rows("gold.rebalances") if row["to_generation"] == 2)
+        assert dict(zip(row["causes"], row["cause_confidences"], strict=True)) == causes
+    assert gold(nights) == gold(at_once)
 
 
 @pytest.mark.parametrize(
