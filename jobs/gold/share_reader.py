@@ -81,7 +81,7 @@ TRANSITION_COLUMNS: Final = (
     "kind",
 )
 TRANSITION_TEXTS: Final = ("from_state", "to_state", "kind")
-MEMBER_COLUMNS: Final = ("group_id", "group_type", "valid_from", "valid_to")
+MEMBER_COLUMNS: Final = ("group_id", "group_type", "valid_from", "valid_to", "to_log_offset")
 
 
 LAST_PERSISTED: Final = "last_persisted"
@@ -232,9 +232,14 @@ def _transitions(files: SilverFiles, log_partition: int, from_log_offset: int, t
 
 
 def share_members(files: SilverFiles) -> ShareMembers:
-    """Membership intervals of all share groups."""
+    """Membership intervals of all share groups, except those of which a member came or went at an unknown time."""
     rows = files.scan(GROUP_MEMBERS, MEMBER_COLUMNS)
     rows = rows.filter(pc.equal(rows["group_type"], GroupType.SHARE))
+    lacks_time = pc.or_(
+        pc.is_null(rows["valid_from"]), pc.and_(pc.is_null(rows["valid_to"]), pc.is_valid(rows["to_log_offset"]))
+    )
+    untimed = rows["group_id"].filter(lacks_time).combine_chunks()
+    rows = rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=untimed)))
     group, group_ids = codes_of(rows["group_id"])
     order = np.argsort(group, kind="stable")
     bounds = np.searchsorted(group[order], np.arange(len(group_ids) + 1))

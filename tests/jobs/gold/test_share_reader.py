@@ -2,6 +2,7 @@
 
 import tracemalloc
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from itertools import pairwise
 from typing import Any
 
@@ -16,9 +17,9 @@ from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.gold import share_reader
-from jobs.gold.share_reader import StateRows, evenly_cut, share_states
+from jobs.gold.share_reader import StateRows, evenly_cut, share_members, share_states
 from jobs.silver.reader import SilverFiles
-from schemas.tables.silver import SHARE_PARTITION_STATES
+from schemas.tables.silver import GROUP_MEMBERS, SHARE_PARTITION_STATES
 
 CLUSTER = "c"
 LOG_PARTITION = 3
@@ -75,6 +76,26 @@ def test_no_states(warehouse: Warehouse) -> None:
     warehouse.ensure(SHARE_PARTITION_STATES)
     found = share_states(SilverFiles.of(ClusterTables(warehouse, CLUSTER), [SHARE_PARTITION_STATES]), LOG_PARTITION)
     assert (len(found.key), len(found.keys.partition)) == (0, 0)
+
+
+def test_who_came_or_went_at_an_unknown_time(warehouse: Warehouse) -> None:
+    """Nobody knows who was in a group then, so that nothing is concluded from its members."""
+    schema = arrow_schema(GROUP_MEMBERS)
+    came, went = datetime(2026, 1, 5, 8, tzinfo=UTC), datetime(2026, 1, 5, 9, tzinfo=UTC)
+    rows = [
+        {"group_id": "stays", "valid_from": came},
+        {"group_id": "left", "valid_from": came},
+        {"group_id": "left", "valid_from": came, "valid_to": went, "to_log_offset": 7},
+        {"group_id": "came sometime"},
+        {"group_id": "came sometime", "valid_from": came},
+        {"group_id": "went sometime", "valid_from": came, "to_log_offset": 7},
+    ]
+    common = dict.fromkeys(schema.names) | {"cluster_id": CLUSTER, "group_type": "SHARE"}
+    table = pa.Table.from_pylist([common | row for row in rows], schema=schema)
+    warehouse.ensure(GROUP_MEMBERS)
+    warehouse.write(GROUP_MEMBERS, table, app_id="a", version=0, mode="overwrite")
+    found = share_members(SilverFiles.of(ClusterTables(warehouse, CLUSTER), [GROUP_MEMBERS]))
+    assert {group: len(stays.joined_ms) for group, stays in found.items()} == {"left": 2, "stays": 1}
 
 
 @pytest.mark.parametrize("steps_max", [1, 3, 1 << 16])
