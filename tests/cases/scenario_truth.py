@@ -35,6 +35,11 @@ ARCHIVED_AS: Final = {
     "DELIVERY_LIMIT": "DELIVERY_LIMIT",
     "GAP": "GAP",
 }
+GIVEN_UP_BY: Final[Mapping[str, frozenset[str]]] = {
+    "REJECT_OR_GAP": frozenset({"REJECTED", "GAP", "RETENTION"}),
+    "START_OFFSET_MOVED": frozenset({"RETENTION"}),
+}
+"""What gold has as the cause -> why the records were truly given up. Any other cause is open."""
 HAND_BACKS: Final = {
     "ACKNOWLEDGE": "RELEASED",
     "LOCK_TIMEOUT": "LOCK_TIMEOUT",
@@ -59,6 +64,16 @@ def distance(one_ms: int, other_ms: int) -> int:
 def places(facts: Mapping[str, Any], group: str) -> Iterator[Place]:
     for offset in range(facts["first_offset"], facts["last_offset"] + 1):
         yield group, facts["topic"], facts["partition"], offset
+
+
+def claimed_end(row: Mapping[str, Any], place: Place, why: str) -> "Iterator[Claim]":
+    """What gold says about a record that was given up."""
+    claim = row["method"], row["confidence"], place
+    if row["cause"] in GIVEN_UP_BY:
+        yield Claim(row["cause"], *claim, why in GIVEN_UP_BY[row["cause"]])
+    if row["likely_cause"] is not None:
+        names = {ARCHIVED_AS.get(why, why)} | ({"TRANSACTION_MARKER"} if why == "GAP" else set())
+        yield Claim(row["likely_cause"], *claim, row["likely_cause"] in names)
 
 
 def true_owners(judged: Scenario) -> set[tuple[str, str, int, str, int]]:

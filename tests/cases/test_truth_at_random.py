@@ -13,7 +13,6 @@ import pytest
 from jobs.operations.simulate import simulate
 from tests.cases.random_clusters import scenario_text
 from tests.cases.scenario_truth import (
-    ARCHIVED_AS,
     COUNT_LOST,
     FOLLOW_UP,
     NO_CLAIM,
@@ -24,6 +23,7 @@ from tests.cases.scenario_truth import (
     Place,
     allowed_causes,
     assert_right,
+    claimed_end,
     distance,
     found_owners,
     lock_timeouts,
@@ -81,11 +81,8 @@ def claimed_ends(life: Scenario) -> Iterator[Claim]:
         for place in places(row, row["group_id"]):
             found.add(place)
             assert place in why or row["cause"] in UNWRITTEN, (place, row)
-            if row["likely_cause"] is not None and place in why:
-                names = {ARCHIVED_AS.get(why[place], why[place])}
-                if why[place] == "GAP":
-                    names.add("TRANSACTION_MARKER")
-                yield Claim(row["likely_cause"], row["method"], row["confidence"], place, row["likely_cause"] in names)
+            if place in why:
+                yield from claimed_end(row, place, why[place])
     unwritten = {place for place, reason in why.items() if reason == "RETENTION" and place[3] >= written[place[:3]]}
     assert why.keys() - found == unwritten - found
 

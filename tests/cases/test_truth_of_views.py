@@ -20,7 +20,6 @@ from tests.cases.harness import Ledger
 from tests.cases.log_views import KINDS, View, read_logs, view_of
 from tests.cases.random_clusters import scenario_text
 from tests.cases.scenario_truth import (
-    ARCHIVED_AS,
     COUNT_LOST,
     FOLLOW_UP,
     NO_CLAIM,
@@ -30,6 +29,7 @@ from tests.cases.scenario_truth import (
     Claim,
     allowed_causes,
     assert_right,
+    claimed_end,
     distance,
     lock_timeouts,
     ms,
@@ -138,15 +138,12 @@ class Judge:
             if state == "ACKNOWLEDGED"
         }
         for row in self._rows("gold.archived_records"):
-            cause = row["likely_cause"]
             for place in places(row, row["group_id"]):
-                if place not in why:
+                if place in why:
+                    yield from claimed_end(row, place, why[place])
+                else:
                     is_true = row["cause"] in UNWRITTEN and place not in done
                     yield Claim(row["cause"], row["method"], row["confidence"], place, is_true)
-                elif cause is not None:
-                    names = {ARCHIVED_AS.get(why[place], why[place])}
-                    names |= {"TRANSACTION_MARKER"} if why[place] == "GAP" else set()
-                    yield Claim(cause, row["method"], row["confidence"], place, cause in names)
 
     def _hand_backs(self) -> Iterator[Claim]:
         times, timeouts = redelivery_times(true_redeliveries(self._life)), lock_timeouts(self._life)
