@@ -82,7 +82,7 @@ def test_who_came_or_went_at_an_unknown_time(warehouse: Warehouse) -> None:
     """Nobody knows who was in a group then, so that nothing is concluded from its members."""
     schema = arrow_schema(GROUP_MEMBERS)
     came, went = datetime(2026, 1, 5, 8, tzinfo=UTC), datetime(2026, 1, 5, 9, tzinfo=UTC)
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"group_id": "stays", "valid_from": came},
         {"group_id": "left", "valid_from": came},
         {"group_id": "left", "valid_from": came, "valid_to": went, "to_log_offset": 7},
