@@ -281,8 +281,7 @@ class _InForce:
         index = bisect_left(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1
         if index < 0 or commits.change[rows[index]] == DELETE:
             return None
-        # from its record on: others of its transaction take effect at the same marker
-        if self._life.has_hole(int(commits.log_offset[rows[index]]), int(commits.log_offset[row])):
+        if self._life.may_lack_commit(int(rows[index]), int(commits.log_offset[row])):
             return None  # compaction, too: the one found may be of an earlier capture
         return int(commits.committed_offset[rows[index]])
 
@@ -420,10 +419,9 @@ def _rewinds(life: GroupLife) -> dict[int, Verdict]:
         return found
     before = _before(commits)
     for row in rows:
-        last = int(before[row])
-        begin = -1 if last < 0 else int(commits.log_offset[last])
+        last, place = int(before[row]), int(commits.applied_log_offset[row])
         is_doubtful = may_be_aborted[row] or (last >= 0 and may_be_aborted[last])
-        if is_doubtful or life.has_hole(begin, int(commits.applied_log_offset[row])):
+        if is_doubtful or (life.has_hole(-1, place) if last < 0 else life.may_lack_commit(last, place)):
             found[row] = found[row]._replace(confidence=LIKELY)
     return found
 

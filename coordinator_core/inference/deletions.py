@@ -246,6 +246,7 @@ class Deletions:
             commits.log_offset[tombstones].tolist(),
             commits.recorded_at_ms[tombstones].tolist(),
             is_known.tolist(),
+            base.tolist(),
             commits.log_offset[base].tolist(),
             commits.recorded_at_ms[base].tolist(),
             commits.applied_at_ms[base].tolist(),
@@ -262,7 +263,7 @@ class Deletions:
         if not taken.is_known:
             return _Deleted(None, None, True, None, True, True)
         between = taken.base_log_offset, taken.log_offset
-        is_behind = self._life.may_have_gap(*between), self._life.has_hole(*between)
+        is_behind = self._life.may_have_gap(*between), self._life.may_lack_commit(taken.base_row, taken.log_offset)
         at_ms, base_ms = taken.at_ms, taken.base_ms
         if base_ms == NONE_MS:
             # a record without a timestamp still has its commit time
@@ -388,6 +389,7 @@ class _Taken(NamedTuple):
     at_ms: int
     is_known: bool
     """False: the log does not show the commit; the fields below have no meaning."""
+    base_row: int
     base_log_offset: int
     base_ms: int
     base_applied_ms: int

@@ -25,6 +25,8 @@ HEARTBEAT_MS: Final = 3_000
 again."""
 NO_EXPIRY: Final = 0
 """A missing `expire_at_ms`. It is nearly always missing, and a column of zeros takes no memory."""
+OPEN_MS_MAX: Final = 86_400_000
+"""No transaction is open for longer: brokers allow 15 minutes unless transaction.max.timeout.ms is set."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,6 +174,19 @@ class GroupLife(NamedTuple):
             return True
         between = slice(bisect_right(self.holes, from_log_offset), bisect_right(self.holes, to_log_offset))
         return any(end_ms == NONE_MS or end_ms > since_ms for end_ms in self.hole_ends[between])
+
+    def may_lack_commit(self, row: int, to_log_offset: int) -> bool:
+        """Whether a commit that took effect between one of `commits` and a later place may be missing.
+
+        A transaction's commits take effect at its end: from the record on, others may follow it in its transaction, and
+        where transactions are used another one may have begun before and ended later.
+        """
+        log_offset = int(self.commits.log_offset[row])
+        if self.has_hole(log_offset, to_log_offset):
+            return True
+        if not self.holes or not self.commits.is_transactional[row]:
+            return False
+        return self.has_hole_since(-1, log_offset, int(self.commits.applied_at_ms[row]) - OPEN_MS_MAX)
 
     def has_clock_step(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Whether the time went back after the first place and up to the second. Then their difference is not a

@@ -522,7 +522,7 @@ def _orphaned_offsets(life: GroupLife, events: Iterable[EventRow]) -> Iterator[L
                 # no offset was in force at the next commit: the tombstone is there, in the same operation
                 continue
             row = mine[last]
-            if life.has_hole(int(commits.applied_log_offset[row]), event.log_offset):
+            if life.may_lack_commit(int(row), event.log_offset):
                 continue  # its tombstone may be missing
             details = f"offset {int(commits.committed_offset[row])} of log offset {int(commits.log_offset[row])}"
             of_group = _of_event(life, event, OFFSETS_OUTLIVE_GROUP, details, "NO_TOMBSTONE", LIKELY)

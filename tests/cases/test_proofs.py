@@ -123,18 +123,28 @@ def test_whether_a_group_had_members_behind_a_gap_is_not_known(ledger: Ledger, t
 
 def test_an_offset_whose_successor_is_of_its_transaction(ledger: Ledger, tmp_path: Path) -> None:
     """A commit of 100 is there, one of 50 is missing, and the marker of both is there: nobody knows the offset that
-    was in force when it was deleted. That of a transaction that ended before the missing part is known."""
+    was in force when it was deleted, or whether 70 is less. That of a transaction that ended before the missing part is
+    known. And 100 in a transaction behind it may have been followed by the end of another one, which began there."""
     first, second = SmallLog(), SmallLog()
     first.commit("known", 0, 7, NOON_MS, producer_id=8)
     first.marker(NOON_MS, 8)
     first.commit("known", 0, None, NOON_MS + SECOND_MS)
     first.commit("g", 0, 100, NOON_MS, producer_id=7)
     second.next_offset = first.next_offset + 1
-    second.marker(NOON_MS + MINUTE_MS, 7)
+    second.commit("behind", 0, 100, NOON_MS + MINUTE_MS, producer_id=9)
+    for producer_id in (7, 9, 10):
+        second.marker(NOON_MS + MINUTE_MS, producer_id)
     second.commit("g", 0, None, NOON_MS + 2 * MINUTE_MS)
+    second.commit("behind", 0, 70, NOON_MS + 2 * MINUTE_MS)
+    second.commit("behind", 0, 60, NOON_MS + 2 * MINUTE_MS)
     with_gap(ledger, tmp_path, first, second)
-    found = {row["group_id"]: (row["kind"], row["from_offset"]) for row in ledger.rows("gold.commit_anomalies")}
-    assert found == {"known": ("DELETED", 7), "g": ("DELETED", None)}
+    rows = sorted(ledger.rows("gold.commit_anomalies"), key=lambda row: int(row["log_offset"]))
+    assert [(row["group_id"], row["kind"], row["from_offset"], row["confidence"]) for row in rows] == [
+        ("known", "DELETED", 7, "CERTAIN"),
+        ("g", "DELETED", None, "CERTAIN"),
+        ("behind", "REWIND", 100, "LIKELY"),
+        ("behind", "REWIND", 70, "CERTAIN"),
+    ]
 
 
 @pytest.mark.parametrize(("missing", "was_empty"), [(0, True), (40, None)])
