@@ -32,10 +32,11 @@ from jobs.delta.core_tables import rows_table
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.spark_schemas import described, spark_schema
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES
-from schemas.tables.silver import CONFIGS, PARTITION_COUNTS, TOPICS
+from schemas.tables.silver import CONFIGS, PARTITION_COUNTS, SHARE_PARTITION_STATES, TOPICS
 
 Silver = GroupReplay | ShareReplay | Mapping[str, DataFrame]
 """The result of a replay, or DataFrames by full table name, such as `silver.group_members`."""
@@ -136,6 +137,10 @@ class SilverFrames:
             rows = ends_of_coverage(self._frames[COVERAGE.full_name].where(F.col("topic") == F.lit(self._topic)))
         elif self._log is not None:
             rows = ends_of_records(self._log.data(), self._log.cluster())
+        elif self._topic == SHARE_TOPIC:  # every record of that log is a state, and none of them is compacted
+            states = self._frames[SHARE_PARTITION_STATES.full_name]
+            states = states.withColumn("timestamp_ms", F.unix_millis("valid_from"))
+            rows = ends_of_records(states, F.col("cluster_id"))
         else:
             return None
         return {

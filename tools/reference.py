@@ -62,7 +62,8 @@ def tables_page() -> str:
         "Every table is a Delta table in the folder `warehouse/<layer>/<table>`, and has these comments itself: "
         "`describe table silver.offset_commits`. The **key** columns are unique together. **Personal** columns "
         "may name a person or a machine; Delta's log has no statistics of them.",
-        "Times are UTC. Intervals are half open; an open interval has null in `valid_to` and `to_log_offset`. "
+        "Times are UTC. Intervals are half open; an open interval has null in `valid_to` and `to_log_offset`; "
+        "one that a record without a timestamp ended has null in `valid_to` alone. "
         "The tables of the layers `bronze`, `silver` and `gold`, their columns, and the views and functions are "
         "the public interface: columns may be added, never renamed or dropped.",
         *views(),

@@ -55,7 +55,7 @@ GENERATION_COLUMNS: Final = (
     "state",
     "member_count",
     "valid_from",
-    "valid_to",
+    "to_log_offset",
     "log_partition",
 )
 ANOMALY_COLUMNS: Final = ("group_id", "topic", "partition", "log_offset", "kind", "to_offset", "at")
@@ -101,7 +101,7 @@ def group_verdicts(
     id, ignoring case.
     """
     newest = WholeRun.newest(tables).read(GROUP_GENERATIONS, GENERATION_COLUMNS)
-    newest = newest.filter(newest["valid_to"].is_null())
+    newest = newest.filter(newest["to_log_offset"].is_null())
     since_ms = from_ms if from_ms is not None else newest_record_ms(tables) - DAY_MS
     gold = WholeAudit.newest(tables)
     seen = _seen_since(gold, since_ms)

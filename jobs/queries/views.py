@@ -4,7 +4,8 @@ Definitions are constants: no id, path or time is put into their text. Arguments
 call. Intervals are half-open, so each moment belongs to one row; an event at the requested millisecond counts as done.
 
 Functions of a time have an additional column `is_moment_repeated`: true where a leader's clock went back, so that the
-log passes the time twice. The row is then one of two answers; `describe`, `owner` and `restore` return both.
+log passes the time twice, and for an interval that a record without a timestamp ended, perhaps before the time. The row
+is then one of several answers; `describe`, `owner` and `restore` go by log position.
 
 In Spark's in-memory catalogue they are temporary and end with the session; with a metastore they are persistent like
 the tables, and visible to other sessions.
@@ -92,9 +93,12 @@ def _clocks(alias: str, topic: str) -> str:
         ON {alias}.cluster_id = k.cluster_id AND k.log_topic = '{topic}' AND {alias}.log_partition = k.log_partition"""
 
 
-def _is_repeated(time: str) -> str:
-    """The last column of functions of a time."""
-    return f"coalesce(exists(k.steps, s -> {time} BETWEEN s.from_time AND s.to_time), false) AS is_moment_repeated"
+def _is_repeated(time: str, of_interval: str | None = None) -> str:
+    """The last column of functions of a time. `of_interval`: the alias of rows that are intervals."""
+    is_twice = f"coalesce(exists(k.steps, s -> {time} BETWEEN s.from_time AND s.to_time), false)"
+    if of_interval is not None:
+        is_twice += f" OR ({of_interval}.valid_to IS NULL AND {of_interval}.to_log_offset IS NOT NULL)"
+    return f"{is_twice} AS is_moment_repeated"
 
 
 GROUP_COLUMNS: Final = """
@@ -115,7 +119,8 @@ SHARE_COLUMNS: Final = """
     s.acknowledged_count, s.archived_count, s.is_complete, s.valid_from, s.valid_to, s.log_partition, s.log_offset,
     s.archiving_count
 """
-NEWEST: Final = "valid_to IS NULL"
+NEWEST: Final = "to_log_offset IS NULL"
+"""Where a record without a timestamp ended an interval, `valid_to` is null as in an open one."""
 
 
 def _holds_at(time: str, prefix: str = "") -> str:
@@ -152,7 +157,7 @@ def _is_there(alias: str, time: str | None) -> str:
 
 def _groups(condition: str, time: str | None) -> str:
     """Groups whose generations satisfy a condition, each in the log partition that Kafka uses for it."""
-    repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time)}", _clocks("g", OFFSETS_TOPIC))
+    repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time, 'g')}", _clocks("g", OFFSETS_TOPIC))
     return f"""
         SELECT {_prefixed(GROUP_COLUMNS, "g")}{repeated} FROM silver.group_generations AS g
         {_places("g", OFFSETS_TOPIC)}
@@ -187,7 +192,7 @@ def _offsets(condition: str, time: str | None) -> str:
 def _share_partitions(condition: str, batches_condition: str, time: str | None) -> str:
     """Share partitions with their batches in flight, in offset order, each in the log partition that Kafka uses for
     it."""
-    repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time)}", _clocks("s", SHARE_TOPIC))
+    repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time, 's')}", _clocks("s", SHARE_TOPIC))
     return f"""
         SELECT {SHARE_COLUMNS}, coalesce(b.batches, array()) AS batches{repeated}
         FROM silver.share_partition_states AS s LEFT JOIN (
@@ -227,7 +232,7 @@ CURRENT_SHARE_PARTITIONS: Final = Definition(
     "Every share partition that has a state, with its batches in flight.",
     "",
     (SHARE_PARTITION_STATES, SHARE_STATE_BATCHES),
-    _share_partitions("s.valid_to IS NULL", NEWEST, None),
+    _share_partitions(f"s.{NEWEST}", NEWEST, None),
 )
 
 GROUP_AT: Final = Definition(
@@ -246,7 +251,7 @@ OWNER_AT: Final = Definition(
     "(topic STRING, partition INT, time TIMESTAMP)",
     (PARTITION_OWNERS,),
     f"""
-    SELECT {_prefixed(OWNER_COLUMNS, "o")}, {_is_repeated("owner_at.time")} FROM gold.partition_owners AS o
+    SELECT {_prefixed(OWNER_COLUMNS, "o")}, {_is_repeated("owner_at.time", "o")} FROM gold.partition_owners AS o
     {_places("o", OFFSETS_TOPIC)}
     {_clocks("o", OFFSETS_TOPIC)}
     WHERE {_is_there("o", "owner_at.time")} AND owner_at.topic IN (o.topic, o.topic_id)

@@ -262,3 +262,16 @@ def test_the_audit_is_never_surer_than_nightly(spark: SparkSession, tmp_path: Pa
         row.group_id: (row.cause, row.confidence) for row in by_records.rebalances.where("to_generation = 2").collect()
     }
     assert last["h"] == ("MEMBER_LEFT", "LIKELY")
+
+
+def test_states_show_what_their_log_lacks(spark: SparkSession, tmp_path: Path) -> None:
+    """Without coverage, too: what a start offset passed may have been acknowledged in what is missing."""
+    ledger, log = Ledger(tmp_path / "warehouse"), SmallLog(0, SHARES)
+    log.snapshot("s", NOON_MS, (), snapshot_epoch=0)
+    log.skip(3)
+    log.update("s", NOON_MS + 1_000, ((50, 50, 0, 1),))
+    log.update("s", NOON_MS + 7_200_000, ((60, 60, 2, 1),), 50)
+    ledger.night(log.write(tmp_path / "logs"))
+    audit = groupledger.audit_share_partitions(of_warehouse(spark, ledger, SHARE_COLUMNS))
+    assert not audit.archived_records.count()
+    assert_same(audit.redeliveries, ledger, "gold.redeliveries", left_out=("is_settled",))

@@ -28,7 +28,8 @@ def at(minute: int) -> datetime:
 
 def between(first: int, last: int | None) -> dict[str, Any]:
     """Columns of an interval, in minutes."""
-    return {"valid_from": at(first), "valid_to": None if last is None else at(last), "from_log_offset": first}
+    valid_to = None if last is None else at(last)
+    return {"valid_from": at(first), "valid_to": valid_to, "from_log_offset": first, "to_log_offset": last}
 
 
 def commit(group: str, minute: int, offset: int | None, **more: Any) -> dict[str, Any]:
@@ -87,12 +88,13 @@ DATA: dict[str, list[dict[str, Any]]] = {
             "record_kind": kind,
             "start_offset": start,
             "valid_from": at(minute),
-            "valid_to": until,
+            "valid_to": None if until is None else at(until),
+            "to_log_offset": until,
         }
         for minute, kind, start, until in (
-            (0, "SNAPSHOT", 0, at(10)),
-            (10, "UPDATE", 5, at(20)),
-            (20, "TOMBSTONE", None, at(30)),
+            (0, "SNAPSHOT", 0, 10),
+            (10, "UPDATE", 5, 20),
+            (20, "TOMBSTONE", None, 30),
             (30, "SNAPSHOT", 7, None),
         )
     ],
