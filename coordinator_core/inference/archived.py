@@ -156,16 +156,16 @@ def _dead_letter(log: ShareLog, evidence: Evidence, configs: Configs) -> I8:
 
 
 def _is_behind_unstored(log: ShareLog, chosen: I64) -> BoolArray:
-    """Whether right before some of the transitions there are offsets that no record has stored, while the record of the
-    transition counts at least as many of them as complete.
+    """Whether right before some of the transitions, each of a single offset, there are offsets that no record has
+    stored, while the record of the transition counts at least as many of them as complete.
     """
     changes, states, row = log.transitions, log.states, log.state_of_transition[chosen]
     unstored = (states.delivery_complete_count - states.terminal_count)[row]
-    is_known = states.is_complete & ~log.unlisted()  # otherwise a record that is missing may have stored them
-    found = (unstored > 0) & is_known[row]
-    candidates = np.flatnonzero(found)
-    if not len(candidates):
+    found = (unstored > 0) & (changes.first_offset[chosen] == changes.last_offset[chosen])
+    if not found.any():
         return found
+    found &= (states.is_complete & ~log.unlisted())[row]  # otherwise a record that is missing may have stored them
+    candidates = np.flatnonzero(found)
     chosen, row = chosen[candidates], row[candidates]
     # the range before, in the same record or in any earlier one
     is_same_record = (chosen > 0) & (log.state_of_transition[chosen - 1] == row)
