@@ -161,7 +161,7 @@ def _is_behind_unstored(log: ShareLog, chosen: I64) -> BoolArray:
     """
     changes, states, row = log.transitions, log.states, log.state_of_transition[chosen]
     unstored = (states.delivery_complete_count - states.terminal_count)[row]
-    found = (unstored > 0) & (changes.first_offset[chosen] == changes.last_offset[chosen])
+    found: BoolArray = (unstored > 0) & (changes.first_offset[chosen] == changes.last_offset[chosen])
     if not found.any():
         return found
     found &= (states.is_complete & ~log.unlisted())[row]  # otherwise a record that is missing may have stored them
