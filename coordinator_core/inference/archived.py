@@ -188,17 +188,18 @@ def _rules_of_archived(
     is_alone &= changes.first_offset == changes.last_offset
     is_behind_aborted = is_behind_unstored & ~configs.was_compacted(log.keys.topics)[states.key[row]]
     below, at_limit = is_archived & evidence.is_below_limit, is_archived & ~evidence.is_below_limit
-    is_first_seen = changes.kind == FIRST_SEEN
-    # what the first snapshot shows has an unknown time, so the limit of that time is unknown too
-    by_count = np.where(evidence.limit.is_known & ~is_first_seen, CERTAIN, LIKELY)
-    seen = at_limit & ~is_first_seen
+    # what a snapshot is the first to show has an unknown time, so the limit of that time is unknown too
+    by_count = np.where(evidence.limit.is_known & ~evidence.is_first_shown, CERTAIN, LIKELY)
+    seen = at_limit & ~evidence.is_first_shown
     had_last_try = (changes.from_state == AVAILABLE) & (changes.from_delivery_count == evidence.limit.values - 1)
     returned = records.has_returned & ~records.may_have_rejected & ~records.has_acknowledged
     # brokers copy records that a client rejected or that reached the delivery limit; what no client saw, such as a
     # marker, is ARCHIVED at once
     is_copied = below & (changes.to_state == ARCHIVING)
     is_alone &= changes.to_state != ARCHIVING
-    is_uncopied = (changes.to_state == ARCHIVED) & ~is_first_seen & records.is_update & ~evidence.is_behind_hole
+    is_uncopied = (
+        (changes.to_state == ARCHIVED) & ~evidence.is_first_shown & ~evidence.is_behind_hole & records.is_update
+    )
     is_uncopied &= configs.is_set(
         DEAD_LETTER_TOPIC, log.keys.group_ids, log.keys.group[states.key[row]], states.at_ms[row]
     )

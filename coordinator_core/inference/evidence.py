@@ -95,6 +95,8 @@ class Evidence:
     """The delivery limit in force."""
     is_behind_hole: BoolArray
     """Records of the share partition may be missing before this one."""
+    is_first_shown: BoolArray
+    """By a snapshot that shows what earlier records wrote, at unknown times: they were not captured, or are missing."""
     is_below_limit: BoolArray
     is_limit_shown: BoolArray
     """Where the delivery count is below the limit, whether that is proven: by a known limit, or because the group
@@ -162,6 +164,7 @@ class Evidence:
         return cls(
             limit=limit,
             is_behind_hole=is_behind_hole,
+            is_first_shown=(changes.kind == FIRST_SEEN) | (is_behind_hole & ~records.is_update),
             is_below_limit=is_below_limit,
             is_limit_shown=limit.is_known | (changes.to_delivery_count <= np.maximum(highest, 1)[group][row]),
             records=records,

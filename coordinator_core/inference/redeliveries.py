@@ -19,7 +19,7 @@ first rule that holds gives the `method`:
 | NOBODY_LEFT | no lock can have ended, and no member left while its session could expire | RELEASED, LIKELY |
 | NOBODY_LEFT_FOR_CONFIGURED_SESSION | the same, by the session timeout of the metadata log | RELEASED, LIKELY |
 | DELIVERY_COUNT | the state and count alone | nothing but the cause, CERTAIN |
-| FIRST_SNAPSHOT | the first captured record shows it; `at` is the latest possible time | as above |
+| FIRST_SNAPSHOT | the first snapshot, also behind missing records; `at` is the latest possible time | as above |
 | LEADER_RELOAD | rule L | COUNT_LOST, LIKELY |
 """
 
@@ -32,7 +32,7 @@ import numpy as np
 from coordinator_core.confidence import CONFIDENCES
 from coordinator_core.inference.columns import code_of, first_that_holds
 from coordinator_core.inference.evidence import PASSED, RESET, Evidence, given_up
-from coordinator_core.inference.share_log import ACKNOWLEDGED, AVAILABLE, FIRST_SEEN, NONE, ShareLog, ShareTransitions
+from coordinator_core.inference.share_log import ACKNOWLEDGED, AVAILABLE, NONE, ShareLog, ShareTransitions
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Columns
 
 CAUSES: Final = ("HANDED_BACK", "RETRIED", "COUNT_LOST")
@@ -87,7 +87,7 @@ def redeliveries(log: ShareLog, evidence: Evidence) -> RedeliveryColumns:
     floor = np.where(is_available, from_count, np.maximum(from_count, np.int32(1)))
     is_retried = tells & ~is_handed_back & (changes.to_delivery_count > floor)
     is_lost = tells & ~is_handed_back & ~is_retried & (changes.to_state == ACKNOWLEDGED)
-    is_lost &= evidence.lost_to >= changes.first_offset
+    is_lost &= (evidence.lost_to >= changes.first_offset) & ~evidence.is_first_shown
     cause = code_of((*range(len(CAUSES)), NONE), first_that_holds((is_handed_back, is_retried, is_lost)))
     method, likely_cause, confidence = _how(changes, evidence, is_lost)
     chosen = np.flatnonzero(cause >= 0)
@@ -112,17 +112,17 @@ def redeliveries(log: ShareLog, evidence: Evidence) -> RedeliveryColumns:
 def _how(changes: ShareTransitions, evidence: Evidence, is_lost: BoolArray) -> tuple[I8, I8, I8]:
     """Method, likely cause and confidence, by the table in this module's docstring."""
     records = evidence.records
-    is_first_seen = changes.kind == FIRST_SEEN
-    is_returned = (changes.to_state == AVAILABLE) & ~is_first_seen
+    is_first_shown = evidence.is_first_shown
+    is_returned = (changes.to_state == AVAILABLE) & ~is_first_shown
     is_alone = is_returned & ~records.is_request
-    has_timed_out = given_up(changes) & ~is_first_seen & (changes.to_delivery_count >= evidence.limit.values)
+    has_timed_out = given_up(changes) & ~is_first_shown & (changes.to_delivery_count >= evidence.limit.values)
     has_timed_out &= ~records.has_acknowledged & ~records.may_have_rejected
     has_timed_out |= is_alone
     is_early = is_alone & evidence.is_too_soon_for_lock
     is_in_session = is_early & evidence.is_settled
     rules = (
         (is_lost, "LEADER_RELOAD", None, LIKELY),
-        (is_first_seen, "FIRST_SNAPSHOT", None, CERTAIN),
+        (is_first_shown, "FIRST_SNAPSHOT", None, CERTAIN),
         (is_returned & records.is_request & records.is_update, "ACKNOWLEDGED_TOGETHER", "RELEASED", CERTAIN),
         (is_returned & records.is_request, "ACKNOWLEDGED_TOGETHER", "RELEASED", LIKELY),
         (has_timed_out & evidence.is_lock_timeout, "LOCK_DURATION", "LOCK_TIMEOUT", LIKELY),

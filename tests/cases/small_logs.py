@@ -172,7 +172,7 @@ class SmallLog:
         """A ShareSnapshot of partition 0 of a topic: first offset, last offset, delivery state and count of each."""
         fields = {
             "snapshot_epoch": how.pop("snapshot_epoch", 0),
-            "leader_epoch": 0,
+            "leader_epoch": how.pop("leader_epoch", 0),
             "start_offset": how.pop("start_offset", 0),
             "create_timestamp": -1 if at_ms is None else at_ms,
             "write_timestamp": -1 if at_ms is None else at_ms,

@@ -71,6 +71,33 @@ def test_the_first_snapshot_behind_updates_shows_what_was_before(ledger: Ledger,
 
 
 @pytest.mark.parametrize(
+    ("missing", "methods"),
+    [
+        (0, {0: "LEADER_RELOAD", 5: "ACKNOWLEDGED_TOGETHER", 10: "DELIVERY_COUNT"}),
+        (3, dict.fromkeys((5, 10), "FIRST_SNAPSHOT")),
+    ],
+)
+def test_a_snapshot_behind_a_hole_shows_what_was_in_it(
+    ledger: Ledger, tmp_path: Path, missing: int, methods: dict[int, str]
+) -> None:
+    """It has batches of records that are missing: they became so at some time since the record before, in one request
+    or in many, and under either leader."""
+    log = SmallLog(0, SHARE_TOPIC)
+    log.snapshot("share", NOON_MS, ((10, 10, 0, 1),), snapshot_epoch=0)
+    log.skip(missing)
+    log.snapshot(
+        "share",
+        NOON_MS + HOUR_MS,
+        ((0, 4, 2, 1), (5, 9, 0, 1), (10, 10, 2, 2)),
+        snapshot_epoch=1 + missing,
+        leader_epoch=1,
+    )
+    ledger.night(log.write(tmp_path / "logs"))
+    rows = ledger.rows("gold.redeliveries")
+    assert {row["first_offset"]: row["method"] for row in rows if row["log_offset"]} == methods
+
+
+@pytest.mark.parametrize(
     ("missing", "has_snapshot", "is_given_up"), [(0, False, True), (3, False, False), (3, True, True)]
 )
 def test_what_a_start_offset_passes_until_a_snapshot_lists_all(
