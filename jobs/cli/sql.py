@@ -56,6 +56,7 @@ def sql(
     from jobs.queries.sql import ddl as statements
     from jobs.queries.sql_duckdb import DuckDb
     from jobs.queries.sql_engines import Engines
+    from jobs.queries.sql_remarks import sql_remarks
     from jobs.spark.settings import own_sql_settings
 
     tables = Warehouse(settings.warehouse)
@@ -81,6 +82,7 @@ def sql(
         shell(engines, output_format)
     else:
         run_query(engines, execute, output_format)
+        say(*sql_remarks(tables, cluster_id))
     return DONE
 
 

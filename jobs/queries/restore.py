@@ -137,7 +137,13 @@ def restoration(
     said = caveats_of(passages[-1], caveats, with_offsets=True)
     # the current offsets are of now, and so is the place where Kafka takes the file
     places = {group_id: _log_partition(now.get(group_id, {}), then) for group_id, then in caveats.items()}
-    said += (caveat for caveat in moved(newest, places) if caveat not in said)
+    said += (it for it in moved(newest, places) if it not in said)
+    texts = {text for _, text in said}
+    said += (
+        Caveat(group_ids, f"of the current offsets: {text}")
+        for group_ids, text in caveats_of(newest, places, with_offsets=True)
+        if text not in texts
+    )
     if ambiguous:
         said.append(twice(passages[-1], ambiguous))
     return Restoration(tuple(rows), busy, tuple(sorted(doubtful)), tuple(said), tuple(ambiguous))

@@ -162,3 +162,18 @@ def test_a_log_partition_that_ends_before_the_time_is_said(
         assert "not read up to" not in answer(capsys, ledger, *words)[1]
     assert f"1 log partition of {topic} (0) was not read up to" in answer(capsys, ledger, "describe", *late)[1]
     assert f"of {topic}" not in answer(capsys, ledger, "describe", *early)[1]
+
+
+def test_queries_say_what_no_table_has(ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """After the rows: missing ranges and log partitions, of the asked cluster or of each; nothing of a whole log."""
+    whole = Ledger(Path(ledger.root), cluster_id="whole")
+    log = SmallLog(0)
+    log.commit("g", 0, 1, NOON_MS)
+    whole.night(log.write(tmp_path / "whole"), partitions=(f"{OFFSETS}=1",))
+    ledger.night(begun_late(tmp_path / "late"), number=2, partitions=(f"{OFFSETS}=3",))
+    said = f"note: not read of cluster case: 1 range of offsets and log partitions 2 of {OFFSETS}. No table has"
+    query = ["sql", "-e", "select group_id from current_offsets", "--engine", "duckdb"]
+    assert said in answer(capsys, ledger, *query)[1]
+    assert "not read" not in answer(capsys, whole, *query)[1]
+    cli.main([*query, "--warehouse", str(ledger.root)])
+    assert said in capsys.readouterr().err
