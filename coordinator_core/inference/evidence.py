@@ -164,7 +164,7 @@ class Evidence:
         return cls(
             limit=limit,
             is_behind_hole=is_behind_hole,
-            is_first_shown=(changes.kind == FIRST_SEEN) | (is_behind_hole & ~records.is_update),
+            is_first_shown=(changes.kind == FIRST_SEEN) | (log.unlisted()[row] & ~records.is_update),
             is_below_limit=is_below_limit,
             is_limit_shown=limit.is_known | (changes.to_delivery_count <= np.maximum(highest, 1)[group][row]),
             records=records,

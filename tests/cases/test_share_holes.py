@@ -70,6 +70,7 @@ def test_the_first_snapshot_behind_updates_shows_what_was_before(ledger: Ledger,
     ]
 
 
+@pytest.mark.parametrize("has_update", [False, True])
 @pytest.mark.parametrize(
     ("missing", "methods"),
     [
@@ -77,21 +78,18 @@ def test_the_first_snapshot_behind_updates_shows_what_was_before(ledger: Ledger,
         (3, dict.fromkeys((5, 10), "FIRST_SNAPSHOT")),
     ],
 )
-def test_a_snapshot_behind_a_hole_shows_what_was_in_it(
-    ledger: Ledger, tmp_path: Path, missing: int, methods: dict[int, str]
+def test_the_first_snapshot_behind_a_hole_shows_what_was_in_it(
+    ledger: Ledger, tmp_path: Path, missing: int, methods: dict[int, str], has_update: bool
 ) -> None:
     """It has batches of records that are missing: they became so at some time since the record before, in one request
-    or in many, and under either leader."""
+    or in many, and under either leader. The next update lists its own batches only."""
     log = SmallLog(0, SHARE_TOPIC)
     log.snapshot("share", NOON_MS, ((10, 10, 0, 1),), snapshot_epoch=0)
     log.skip(missing)
-    log.snapshot(
-        "share",
-        NOON_MS + HOUR_MS,
-        ((0, 4, 2, 1), (5, 9, 0, 1), (10, 10, 2, 2)),
-        snapshot_epoch=1 + missing,
-        leader_epoch=1,
-    )
+    if has_update:
+        log.update("share", NOON_MS + 1_000, ((20, 20, 2, 1),))
+    batches = (0, 4, 2, 1), (5, 9, 0, 1), (10, 10, 2, 2), *([(20, 20, 2, 1)] if has_update else ())
+    log.snapshot("share", NOON_MS + HOUR_MS, batches, snapshot_epoch=1 + missing, leader_epoch=1)
     ledger.night(log.write(tmp_path / "logs"))
     rows = ledger.rows("gold.redeliveries")
     assert {row["first_offset"]: row["method"] for row in rows if row["log_offset"]} == methods
