@@ -24,7 +24,7 @@ from typing import Final, NamedTuple
 from coordinator_core.confidence import CERTAIN, CONFIDENCES, GUESS, LIKELY
 from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, EventRow, GenerationRow
 from coordinator_core.history.views import COMMITTED_BEFORE, TOPICS_AFTER, TOPICS_BEFORE
-from coordinator_core.inference.leave_reasons import REBALANCE_TIMEOUT, LeaveReason
+from coordinator_core.inference.leave_reasons import ALIVE, REBALANCE_TIMEOUT, SILENT, UNSEEN, LeaveReason
 from coordinator_core.inference.reassignment import EAGER_PROTOCOLS, Reassignment
 from coordinator_core.kafka_versions import KafkaVersion, Since
 from schemas.group_types import GroupType
@@ -129,9 +129,9 @@ class GenerationStart(NamedTuple):
     """Whether its join phase ended after each member of the previous generation had its full rebalance timeout to join
     again.
     """
-    may_have_expired: bool = False
-    """Whether the session of a static member of a classic group may have expired before it came back, which makes the
-    others join again."""
+    before_return: frozenset[LeaveReason] = frozenset()
+    """What is known of static members before they came back (`find_replaced`). In a classic group a session may
+    have expired before, which makes the others join again."""
     least_release: KafkaVersion | None = None
     """The oldest release that may have written it, if the metadata log shows one."""
     previous_least_release: KafkaVersion | None = None
@@ -270,8 +270,11 @@ def _by_events(step: GenerationStart) -> Iterable[Cause]:
             is_doubtful |= event_type == "MEMBER_JOINED" and _may_have_joined_before(step)
             yield Cause(event_type, "IN_LOG", LIKELY if is_doubtful else CERTAIN)
     if step.has("STATIC_MEMBER_REPLACED") and step.row.group_type in REPLACEMENT_COUNTS:
-        is_guess = bool(step.leave_reasons) or step.may_have_expired
-        yield Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS if is_guess else LIKELY)
+        if SILENT in step.before_return:
+            yield Cause(*SILENT)
+        else:
+            is_guess = bool(step.leave_reasons) or UNSEEN in step.before_return
+            yield Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS if is_guess else LIKELY)
     for event in step.events:
         if event.event_type == ASSIGNMENT_CONFIGS_CHANGED:
             # releases before 4.3 wrote no configs: the first ones after an upgrade differ, even if nothing changed
@@ -411,7 +414,7 @@ def _weaker_by_replacement(step: GenerationStart, cause: Cause) -> Cause:
     Then it was only then that the leader assigned what had changed before."""
     if not step.has("STATIC_MEMBER_REPLACED"):
         return cause
-    return cause._replace(confidence=GUESS) if step.may_have_expired else weaker(cause)
+    return weaker(cause) if step.before_return <= {ALIVE} else cause._replace(confidence=GUESS)
 
 
 def _while_waited(step: GenerationStart) -> Iterable[Cause]:

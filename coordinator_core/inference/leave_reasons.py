@@ -117,15 +117,17 @@ def find_leave_reasons(
 
 ALIVE: Final = LeaveReason("STATIC_MEMBER_REPLACED", "SEEN_WITHIN_SESSION", LIKELY)
 """A static member whose session cannot have expired before it came back."""
-SILENT: Final = LeaveReason("STATIC_MEMBER_REPLACED", "SILENT_FOR_SESSION", GUESS)
-"""A static member whose session may have expired just before it came back."""
+UNSEEN: Final = LeaveReason("STATIC_MEMBER_REPLACED", "NOT_SEEN_WITHIN_SESSION", GUESS)
+"""A static member whose session may have expired before it came back."""
+SILENT: Final = LeaveReason(EXPIRED, "SILENT_FOR_SESSION", GUESS)
+"""One that had committed regularly, and then not for its session timeout."""
 
 
 def find_replaced(
     life: GroupLife, last_seen: Mapping[Membership, Times], known_reasons: LeaveReasons
 ) -> dict[Membership, LeaveReason]:
-    """For each static member that came back under another id as a generation began: ALIVE or SILENT. Arguments as of
-    `find_leave_reasons`.
+    """For each static member that came back under another id as a generation began: ALIVE, UNSEEN or SILENT.
+    Arguments as of `find_leave_reasons`.
     """
     replaced: dict[int, list[MemberRow]] = {}
     for member in life.members:
@@ -140,28 +142,29 @@ def find_replaced(
             if membership in known_reasons:
                 found[membership] = known_reasons[membership]
             else:
-                is_alive = _is_within_session(life, member, previous, row, last_seen.get(membership, ()))
-                found[membership] = ALIVE if is_alive else SILENT
+                found[membership] = _before_return(life, member, previous, row, last_seen.get(membership, ()))
         before = row
     return found
 
 
-def _is_within_session(
+def _before_return(
     life: GroupLife, member: MemberRow, previous: GenerationRow | None, row: GenerationRow, commit_times: Times
-) -> bool:
+) -> LeaveReason:
     """Whether less than a member's session timeout passed between its last sign of life and the join phase of a
     classic generation: a join phase that it took part in, or a commit to a partition of its."""
     if row.group_type != GroupType.CLASSIC:
-        return True  # others do not wait for each other: an expiry has an epoch of its own
+        return ALIVE  # others do not wait for each other: an expiry has an epoch of its own
     places = [it.from_log_offset for it in (previous, row) if it is not None]
     if member.session_timeout_ms is None or not life.timeless.isdisjoint(places):
-        return False
+        return UNSEEN
     if life.has_clock_step(-1 if previous is None else previous.from_log_offset, row.from_log_offset):
-        return False
+        return UNSEEN
     seen_ms = list(commit_times[-1:])
     if previous is not None and previous.group_type == GroupType.CLASSIC:
         seen_ms.append(_joined_ms(previous))
-    return bool(seen_ms) and _joined_ms(row) - max(seen_ms) < member.session_timeout_ms
+    if seen_ms and _joined_ms(row) - max(seen_ms) < member.session_timeout_ms:
+        return ALIVE
+    return UNSEEN if rhythm_ms(commit_times) is None else SILENT
 
 
 def _joined_ms(row: GenerationRow) -> int:

@@ -21,7 +21,7 @@ from coordinator_core.inference.causes import (
 )
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.last_commit_times import Membership
-from coordinator_core.inference.leave_reasons import ALIVE, REBALANCE_TIMEOUT, LeaveReasons, membership_of
+from coordinator_core.inference.leave_reasons import REBALANCE_TIMEOUT, UNSEEN, LeaveReasons, membership_of
 from coordinator_core.inference.life import NONE_MS, GroupLife
 from coordinator_core.inference.owners import OwnerPlace
 from coordinator_core.inference.reassignment import EAGER_PROTOCOLS, Lost, Plans, identity_of, sync_phase_ms
@@ -170,9 +170,10 @@ def _steps(
                 and _has_vanished(life.members, reassignment.lost, gone, row),
                 has_revoked=has_revoked,
                 is_late=has_times and bool(reassignment.came_back or has_revoked) and _is_late(life, previous, row),
-                may_have_expired=any(
-                    member.ended_by == REPLACED_STATIC and replaced.get(membership_of(member)) != ALIVE
+                before_return=frozenset(
+                    replaced.get(membership_of(member), UNSEEN)
                     for member in ended
+                    if member.ended_by == REPLACED_STATIC
                 ),
                 least_release=configs.least_release(row.valid_from) if has_times else None,
                 previous_least_release=configs.least_release(previous.valid_from) if has_times and previous else None,
