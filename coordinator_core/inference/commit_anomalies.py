@@ -72,39 +72,36 @@ def find_anomalies(
     owners: Iterable[OwnerRow],
     settings: InferenceSettings,
     is_new: BoolArray | None = None,
-    stays: Sequence[int] | None = None,
     removed: Removed = NOTHING_REMOVED,
+    applied: ByPartition | None = None,
 ) -> list[AnomalyRow]:
     """Commit anomalies of one group, in log order. `owners`: `owners.partition_owners(life)`.
 
     `is_new`: which of the commits to judge; of earlier ones, only those needed for that are present (`group_past`).
-    `stays`: the result of `stalled`, if known. `removed`: topics that were removed according to the metadata log.
+    `removed`: topics that were removed according to the metadata log. `applied`: the result of `applied_by_partition`,
+    if known.
     """
     commits = life.commits
     if not len(commits) or not (is_new is None or is_new.any()):
         return []
     groups = GenerationsAt(life.generations, life.events, life.unread_from)
     verdicts: dict[int, Verdict] = {}
+    applied = applied_by_partition(commits) if applied is None else applied
     # later updates override earlier ones, so the more significant kinds come last
-    stays = stalled(commits, applied_by_partition(commits), settings) if stays is None else stays
-    verdicts |= dict.fromkeys(stays, Verdict("STALLED", "REPEATED_COMMITS", GUESS))
+    verdicts |= dict.fromkeys(stalled(commits, applied, settings), Verdict("STALLED", "REPEATED_COMMITS", GUESS))
     verdicts |= _skips(commits, settings)
-    verdicts |= _rewinds(life)
+    verdicts |= _rewinds(life, applied)
     verdicts |= _resets(life, groups)
     if is_new is None:
         verdicts |= _set_once(commits, groups, life.whole_to)
     verdicts |= dict.fromkeys(_rows(commits.outcome == ABORTED), Verdict("ABORTED", "ABORT_MARKER", CERTAIN))
-    verdicts |= _deleted(life, groups, settings, removed)
+    verdicts |= _deleted(life, groups, settings, removed, applied)
     if is_new is not None:
         verdicts = {row: verdict for row, verdict in verdicts.items() if is_new[row]}
     if not verdicts:
         return []
-    owned, doubts = OwnersAt(owners), _Doubts(life)
-    in_force = _InForce(life)
-    return [
-        _anomaly(life, commit, verdicts[commit.row], groups, owned, doubts, in_force)
-        for commit in _commits_of(commits, sorted(verdicts))
-    ]
+    anomalies = _Anomalies(life, groups, OwnersAt(owners), _InForce(life, applied))
+    return [anomalies.row(commit, verdicts[commit.row]) for commit in _commits_of(commits, sorted(verdicts))]
 
 
 class Moment(NamedTuple):
@@ -260,12 +257,13 @@ def _begin(owner: OwnerRow) -> tuple[int, str]:
 
 
 class _InForce:
-    """The committed offset in force at a log offset. Commits are sorted at the first call."""
+    """The committed offset in force at a log offset."""
 
-    def __init__(self, life: GroupLife) -> None:
+    def __init__(self, life: GroupLife, applied: ByPartition) -> None:
         self._life = life
         self._commits = life.commits
         self.has_holes = bool(life.holes)
+        self._by_partition = applied
         self._applied: dict[tuple[int, int], I32] | None = None
         """Topic and partition -> the rows that took effect, in the order of taking effect."""
 
@@ -274,7 +272,7 @@ class _InForce:
         have been committed in a missing part of the log."""
         commits = self._commits
         if self._applied is None:
-            rows, starts = applied_by_partition(commits)
+            rows, starts = self._by_partition
             slices = [rows[first:end] for first, end in pairwise(starts.tolist())]
             self._applied = {(int(commits.topic[of[0]]), int(commits.partition[of[0]])): of for of in slices}
         rows = self._applied.get((int(commits.topic[row]), int(commits.partition[row])), _NO_ROWS)
@@ -320,52 +318,64 @@ def _commits_of(commits: GroupCommits, rows: Sequence[int]) -> Iterator[_Commit]
     return map(_Commit, rows, topics, *(column.tolist() for column in columns))
 
 
-def _anomaly(
-    life: GroupLife,
-    commit: _Commit,
-    verdict: Verdict,
-    groups: GenerationsAt,
-    owners: OwnersAt,
-    doubts: "_Doubts",
-    in_force: _InForce,
-) -> AnomalyRow:
-    owner = owners.at(commit.topic, commit.partition, commit.log_offset)
-    generation, group_type, _, begin, is_empty, are_missing_behind = groups.at(commit.log_offset)
-    if generation is not None and not generation.generation and not generation.incarnation:
-        begin = -1  # the first commit that was read made the group: its own records may be in any part before
-    is_compacted = are_missing_behind and life.has_hole(begin, commit.log_offset)
-    is_owner_known = life.unread_from > commit.log_offset and not (generation and generation.unread_members)
-    if is_compacted or life.has_gap(begin, commit.log_offset):
-        # members may have come, or gone, in the missing part
-        owner = is_empty = None
-    elif doubtful := doubts.at(commit.log_offset):
-        is_empty = None if is_empty is False and doubts.are_all(doubtful, commit.log_offset) else is_empty
-        owner = None if owner is not None and owner.member_id in doubtful else owner
-        is_owner_known = is_owner_known and owner is not None
-    before, after = _offsets_of(commit, in_force)
-    method = verdict.method
-    may_be_renamed = owner is None and is_empty is False and is_owner_known
-    if may_be_renamed and method in _NON_OWNER_METHODS and not commit.is_transactional:
-        # it was accepted, so it came from a member; the partition had no owner, so not from its owner
-        method = "COMMIT_BY_NON_OWNER"
-    return AnomalyRow(
-        group_id=life.group_id,
-        group_type=group_type,
-        topic=commit.topic,
-        partition=commit.partition,
-        log_offset=commit.log_offset,
-        at=commit.at_ms,
-        kind=verdict.kind,
-        from_offset=before,
-        to_offset=after,
-        delta=None if commit.change < 0 else _difference(before, after),
-        owner_member_id=owner.member_id if owner else None,
-        owner_client_host=owner.client_host if owner else None,
-        was_group_empty=is_empty,
-        likely_cause=verdict.likely_cause,
-        method=method,
-        confidence=verdict.confidence,
-    )
+class _Anomalies:
+    """Rows of the anomalies of one group."""
+
+    def __init__(self, life: GroupLife, groups: GenerationsAt, owners: OwnersAt, in_force: _InForce) -> None:
+        self._life = life
+        self._is_whole = life.is_whole
+        self._groups = groups
+        self._owners = owners
+        self._doubts = _Doubts(life)
+        self._in_force = in_force
+
+    def row(self, commit: _Commit, verdict: Verdict) -> AnomalyRow:
+        log_offset = commit.log_offset
+        owner = self._owners.at(commit.topic, commit.partition, log_offset)
+        moment = self._groups.at(log_offset)
+        is_empty, generation = moment.is_empty, moment.generation
+        is_owner_known = self._life.unread_from > log_offset and not (generation and generation.unread_members)
+        if self._is_whole:
+            pass
+        elif self._may_lack_members(moment, log_offset):
+            owner = is_empty = None
+        elif doubtful := self._doubts.at(log_offset):
+            is_empty = None if is_empty is False and self._doubts.are_all(doubtful, log_offset) else is_empty
+            owner = None if owner is not None and owner.member_id in doubtful else owner
+            is_owner_known = is_owner_known and owner is not None
+        before, after = _offsets_of(commit, self._in_force)
+        method = verdict.method
+        may_be_renamed = owner is None and is_empty is False and is_owner_known
+        if may_be_renamed and method in _NON_OWNER_METHODS and not commit.is_transactional:
+            # it was accepted, so it came from a member; the partition had no owner, so not from its owner
+            method = "COMMIT_BY_NON_OWNER"
+        # positional arguments: keywords for so many fields take twice the time
+        return AnomalyRow(
+            self._life.group_id,
+            moment.group_type,
+            commit.topic,
+            commit.partition,
+            log_offset,
+            commit.at_ms,
+            verdict.kind,
+            before,
+            after,
+            None if commit.change < 0 else _difference(before, after),
+            owner.member_id if owner else None,
+            owner.client_host if owner else None,
+            is_empty,
+            verdict.likely_cause,
+            method,
+            verdict.confidence,
+        )
+
+    def _may_lack_members(self, moment: Moment, log_offset: int) -> bool:
+        """Whether members may have come, or gone, in a missing part of the log."""
+        generation, begin = moment.generation, moment.begin
+        if generation is not None and not generation.generation and not generation.incarnation:
+            begin = -1  # the first commit that was read made the group: its own records may be in any part before
+        is_compacted = moment.are_missing_behind and self._life.has_hole(begin, log_offset)
+        return is_compacted or self._life.has_gap(begin, log_offset)
 
 
 class _Doubts:
@@ -405,7 +415,7 @@ class _Doubts:
 _NON_OWNER_METHODS: Final = frozenset({"OFFSET_WENT_BACK", "BEYOND_USUAL_RATE"})
 
 
-def _rewinds(life: GroupLife) -> dict[int, Verdict]:
+def _rewinds(life: GroupLife, applied: ByPartition) -> dict[int, Verdict]:
     """Commits of less than the one before.
 
     The offset may have gone back in another record, or not at all, where records between the two may be missing, or
@@ -417,7 +427,7 @@ def _rewinds(life: GroupLife) -> dict[int, Verdict]:
     may_be_aborted = commits.may_be_transactional
     if not rows or not (life.holes or life.whole_to < WHOLE or may_be_aborted.any()):
         return found
-    before = _before(commits)
+    before = _before(commits, applied)
     for row in rows:
         last, place = int(before[row]), int(commits.applied_log_offset[row])
         is_doubtful = may_be_aborted[row] or (last >= 0 and may_be_aborted[last])
@@ -426,14 +436,14 @@ def _rewinds(life: GroupLife) -> dict[int, Verdict]:
     return found
 
 
-def _before(commits: GroupCommits) -> I64:
+def _before(commits: GroupCommits, applied: ByPartition) -> I64:
     """For each commit that took effect, the one in force before it, tombstones included; -1 if there is none."""
-    applied, starts = applied_by_partition(commits)
+    rows, starts = applied
     before = np.full(len(commits), -1, np.int64)
-    has_earlier = np.ones(len(applied), np.bool_)
+    has_earlier = np.ones(len(rows), np.bool_)
     has_earlier[starts[:-1]] = False
     later = np.flatnonzero(has_earlier)
-    before[applied[later]] = applied[later - 1]
+    before[rows[later]] = rows[later - 1]
     return before
 
 
@@ -502,13 +512,13 @@ def _are_plain_first(outcome: I8, change: I8, is_transactional: BoolArray) -> bo
 
 
 def _deleted(
-    life: GroupLife, groups: GenerationsAt, settings: InferenceSettings, removed: Removed
+    life: GroupLife, groups: GenerationsAt, settings: InferenceSettings, removed: Removed, applied: ByPartition
 ) -> dict[int, Verdict]:
     commits = life.commits
     rows = _rows(commits.change == DELETE)
     if not rows:
         return {}
-    causes = Deletions(life, settings, removed)
+    causes = Deletions(life, settings, removed, applied)
     return {
         row: Verdict("DELETED", why.method, why.confidence, why.likely_cause)
         for row, why in causes.of(rows, lambda log_offset: groups.at(log_offset).generation).items()

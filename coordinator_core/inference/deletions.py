@@ -34,9 +34,9 @@ from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.history.views import TOPICS_BEFORE
 from coordinator_core.inference.life import NO_EXPIRY, NONE_MS, GroupCommits, GroupLife
-from coordinator_core.inference.partitions import by_partition
+from coordinator_core.inference.partitions import ByPartition, by_partition
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.log.chunk import I32, I64
+from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.log.kernels import compiled
 from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
 from schemas.group_types import GroupType
@@ -59,6 +59,11 @@ CLOCKS_MS: Final = 1_000
 TOGETHER_MS: Final = 10_000
 """A broker with ZooKeeper receives the deletion of a topic in several requests, all within this time."""
 
+NOT_EMPTY_MS: Final = 2**62
+"""Later than all times."""
+NO_AGE_MS: Final = 2**62
+"""Greater than all ages."""
+
 _APPLIED: Final = OUTCOMES.index("APPLIED")
 _DELETE: Final = CHANGES.index("DELETE")
 
@@ -76,7 +81,10 @@ UNKNOWN: Final = Why(None, "TOMBSTONE", CERTAIN)
 
 
 class _RemovedTogether(NamedTuple):
-    rows: tuple[int, ...]
+    first: int
+    """Index of its first tombstone among all."""
+    row: int
+    """That tombstone's row."""
     at_ms: int
     last_log_offset: int
 
@@ -89,7 +97,14 @@ NOTHING_REMOVED: Final[Removed] = {}
 class Deletions:
     """The deletions of one group. `removed`: topics that were removed according to the metadata log."""
 
-    def __init__(self, life: GroupLife, settings: InferenceSettings, removed: Removed = NOTHING_REMOVED) -> None:
+    def __init__(
+        self,
+        life: GroupLife,
+        settings: InferenceSettings,
+        removed: Removed = NOTHING_REMOVED,
+        applied: ByPartition | None = None,
+    ) -> None:
+        """`applied`: the group's commits that took effect, by partition, if known."""
         self._life = life
         self._settings = settings
         self._removed = removed
@@ -99,30 +114,40 @@ class Deletions:
             for event in life.events
             if event.event_type == "GROUP_DELETED" and event.log_offset not in life.timeless
         }
-        self._applied = _Applied.of(life.commits)
+        commits = life.commits
+        self._applied = _Applied.of(
+            commits, by_partition(commits, commits.outcome == _APPLIED) if applied is None else applied
+        )
 
     def of(self, rows: Sequence[int], generation_at: Callable[[int], GenerationRow | None]) -> Mapping[int, Why]:
-        """The cause of each tombstone. `rows`: the commits with a DELETE."""
-        causes: dict[int, Why] = {}
+        """The cause of each tombstone. `rows`: the commits with a DELETE, in log order."""
         tombstones = np.array(rows)
-        steps, taken = self._steps(tombstones), self._taken(tombstones)
-        others = self._others(steps, tombstones)
-        for step in steps:
-            generation = generation_at(int(self._life.commits.log_offset[step.rows[0]]))
-            offsets = {row: self._deleted(taken[row], generation) for row in step.rows}
-            removals = self._removals(step, offsets, taken)
-            may_have_expired = all(offset.may_have_expired for offset in offsets.values())
-            age_ms = min((offset.age_ms for offset in offsets.values() if offset.age_ms is not None), default=None)
-            # within one operation and topic, only the values themselves make a difference
-            alike: dict[tuple[int, int | None, bool, str | None], Why] = {}
-            for row in step.rows:
-                topic, offset, removal = taken[row].topic, offsets[row], removals[row]
-                kind = topic, offset.expire_at_ms, offset.is_behind_hole, removal
-                if kind not in alike:
-                    expired = self._expired(offset, age_ms, step.at_ms) if may_have_expired else None
-                    of_others = others[step.last_log_offset, topic]
-                    alike[kind] = self._why(row, step, expired, may_have_expired, generation, removal, of_others)
-                causes[row] = alike[kind]
+        steps = self._steps(tombstones)
+        firsts = np.array([step.first for step in steps])
+        step_of_row = np.repeat(np.arange(len(steps)), np.diff(np.append(firsts, len(rows))))
+        log_offset = self._life.commits.log_offset
+        generations = [generation_at(place) for place in log_offset[tombstones[firsts]].tolist()]
+        deleted = self._deleted(tombstones, [self._empty_since(row) for row in generations], step_of_row)
+        may_have_expired = np.logical_and.reduceat(deleted.may_have_expired, firsts).tolist()
+        age_ms = np.minimum.reduceat(deleted.age_ms, firsts).tolist()
+        others, pair_of_row = self._others(firsts, tombstones)
+        step_numbers = step_of_row.tolist()
+        removals = self._removals(steps, step_numbers, tombstones, deleted)
+        # within one operation and topic, only the values themselves make a difference
+        kinds = zip(
+            pair_of_row.tolist(), deleted.expire_at_ms.tolist(), deleted.is_behind_hole.tolist(), removals, strict=True
+        )
+        alike: dict[tuple[int, int, bool, str | None], Why] = {}
+        causes: dict[int, Why] = {}
+        for row, number, kind in zip(rows, step_numbers, kinds, strict=True):
+            why = alike.get(kind)
+            if why is None:
+                pair, expire_at_ms, is_behind_hole, removal = kind
+                step, may_have = steps[number], may_have_expired[number]
+                expired = self._expired(expire_at_ms, is_behind_hole, age_ms[number], step.at_ms) if may_have else None
+                why = self._why(row, step, expired, may_have, generations[number], removal, others[pair])
+                alike[kind] = why
+            causes[row] = why
         return causes
 
     def _why(
@@ -170,37 +195,49 @@ class Deletions:
         # from the end of the join phase until the generation's record, its subscriptions are not in the log yet
         return Why(OFFSETS_DELETED, "SOME_PARTITIONS_OF_A_TOPIC", GUESS)
 
-    def _expired(self, offset: "_Deleted", age_ms: int | None, at_ms: int) -> Why | None:
+    def _expired(self, expire_at_ms: int, is_behind_hole: bool, age_ms: int, at_ms: int) -> Why | None:
         """The verdict that an offset expired, where its expiry or its age at the operation shows it."""
         settings = self._settings
         check_ms = 2 * settings.offsets_retention_check_interval_ms
-        if offset.expire_at_ms is not None:
-            is_at_check = at_ms <= offset.expire_at_ms + check_ms
-            return Why(EXPIRED, EXPIRE_TIME, CERTAIN if is_at_check and not offset.is_behind_hole else LIKELY)
-        if age_ms is None:
-            return None
+        if expire_at_ms != NO_EXPIRY:
+            is_at_check = at_ms <= expire_at_ms + check_ms
+            return Why(EXPIRED, EXPIRE_TIME, CERTAIN if is_at_check and not is_behind_hole else LIKELY)
         is_at_check = settings.offsets_retention_ms <= age_ms <= settings.offsets_retention_ms + check_ms
         return Why(EXPIRED, "AGE_AT_RETENTION", LIKELY) if is_at_check else None
 
     def _removals(
-        self, step: _RemovedTogether, offsets: Mapping[int, "_Deleted"], taken: Mapping[int, "_Taken"]
-    ) -> Mapping[int, str | None]:
-        """For each row of an operation, whether its topic was removed then, according to the metadata log.
+        self, steps: Sequence[_RemovedTogether], step_of_row: Sequence[int], tombstones: I64, deleted: "_Deleted"
+    ) -> Sequence[str | None]:
+        """For each tombstone, whether its topic was removed at its operation, according to the metadata log.
 
         An operation that deleted an offset of a topic that was not removed was not caused by the removal of another
         topic.
         """
         if not self._removed:
-            return dict.fromkeys(step.rows)
-        found = {row: self._removal_before(taken[row], step.at_ms, offsets[row]) for row in step.rows}
-        if None not in found.values():
-            return found
-        return {row: None if removal is None else LIKELY for row, removal in found.items()}
+            return [None] * len(tombstones)
+        found = [
+            self._removal_before(row, steps[number].at_ms, None if committed_ms == NONE_MS else committed_ms, *place)
+            for row, number, committed_ms, *place in zip(
+                tombstones.tolist(),
+                step_of_row,
+                deleted.committed_ms.tolist(),
+                deleted.base_log_offset.tolist(),
+                deleted.is_behind_gap.tolist(),
+                strict=True,
+            )
+        ]
+        is_other = {number for number, removal in zip(step_of_row, found, strict=True) if removal is None}
+        return [
+            LIKELY if removal is not None and number in is_other else removal
+            for number, removal in zip(step_of_row, found, strict=True)
+        ]
 
-    def _removal_before(self, taken: "_Taken", at_ms: int, offset: "_Deleted") -> str | None:
+    def _removal_before(
+        self, row: int, at_ms: int, committed_ms: int | None, base_log_offset: int, is_behind_gap: bool
+    ) -> str | None:
         """CERTAIN: the topic was removed just before, and nothing was committed in between; LIKELY: about that time."""
-        times = self._removed.get(self._life.commits.topics[taken.topic], ())
-        committed_ms = offset.committed_ms
+        commits = self._life.commits
+        times = self._removed.get(commits.topics[commits.topic[row]], ())
         before = [
             removed_ms
             for removed_ms in times
@@ -208,10 +245,10 @@ class Deletions:
         ]
         if before:
             # where it is not known what was committed last, it may have been of a topic that was created again
-            if committed_ms is None or offset.is_behind_gap:
+            if committed_ms is None or is_behind_gap:
                 return LIKELY
             since_ms = before[-1] - CLOCKS_MS
-            has_hole = self._life.has_hole_since(taken.base_log_offset, taken.log_offset, since_ms)
+            has_hole = self._life.has_hole_since(base_log_offset, int(commits.log_offset[row]), since_ms)
             return LIKELY if has_hole else CERTAIN
         is_near = any(
             -CLOCKS_MS <= at_ms - removed_ms <= REMOVAL_MS
@@ -225,135 +262,101 @@ class Deletions:
         log_offset, at_ms = self._life.commits.log_offset[tombstones], self._life.commits.recorded_at_ms[tombstones]
         goes_on = (log_offset[1:] == log_offset[:-1] + 1) & (at_ms[1:] == at_ms[:-1])
         ends = np.append(np.flatnonzero(~goes_on) + 1, len(tombstones))
-        last = ends - 1
-        rows: list[int] = tombstones.tolist()
-        steps = []
-        begin = 0
-        for end, step_ms, offset in zip(ends.tolist(), at_ms[last].tolist(), log_offset[last].tolist(), strict=True):
-            steps.append(_RemovedTogether(tuple(rows[begin:end]), step_ms, offset))
-            begin = end
-        return steps
+        firsts = np.append(0, ends[:-1])
+        columns = firsts, tombstones[firsts], at_ms[ends - 1], log_offset[ends - 1]
+        return list(map(_RemovedTogether, *(column.tolist() for column in columns)))
 
-    def _taken(self, tombstones: I64) -> Mapping[int, "_Taken"]:
-        """For each tombstone, the commit whose offset it deleted."""
-        commits, applied = self._life.commits, self._applied
+    def _empty_since(self, generation: GenerationRow | None) -> int:
+        """Since when (ms) a classic group has had no members; `NOT_EMPTY_MS` if it has some, NONE_MS if the log does
+        not show it."""
+        if generation is None or generation.group_type != GroupType.CLASSIC or generation.member_count:
+            return NOT_EMPTY_MS
+        return NONE_MS if generation.from_log_offset in self._life.timeless else generation.valid_from
+
+    def _deleted(self, tombstones: I64, empty_since_ms: Sequence[int], step_of_row: I64) -> "_Deleted":
+        """The offsets that the tombstones deleted. `empty_since_ms`: by operation."""
+        life, commits, applied = self._life, self._life.commits, self._applied
         places = applied.last_before(applied.partition_of_row[tombstones], commits.log_offset[tombstones])
         base = applied.rows[places]
         is_known = (places >= 0) & (commits.change[base] != _DELETE)
-        columns = (
-            tombstones.tolist(),
-            commits.topic[tombstones].tolist(),
-            commits.log_offset[tombstones].tolist(),
-            commits.recorded_at_ms[tombstones].tolist(),
-            is_known.tolist(),
-            base.tolist(),
-            commits.log_offset[base].tolist(),
-            commits.recorded_at_ms[base].tolist(),
-            commits.applied_at_ms[base].tolist(),
-            commits.expire_at_ms[base].tolist(),
+        at_ms, base_ms = commits.recorded_at_ms[tombstones], commits.recorded_at_ms[base]
+        # a record without a timestamp still has its commit time
+        base_ms = np.where(base_ms == NONE_MS, commits.applied_at_ms[base], base_ms)
+        base_ms = np.where(is_known, base_ms, NONE_MS)
+        has_times = (at_ms != NONE_MS) & (base_ms != NONE_MS)
+        # the leader that wrote the tombstone used its own clock, whatever the clock of the previous leader
+        expire_at_ms = np.where(has_times, commits.expire_at_ms[base], NO_EXPIRY)
+        has_expiry = expire_at_ms != NO_EXPIRY
+        since_ms = np.array(empty_since_ms)[step_of_row]
+        has_age = has_times & ~has_expiry & (since_ms != NONE_MS)
+        places_of = commits.log_offset[base], commits.log_offset[tombstones]
+        if life.clock_steps:
+            before, behind = (np.searchsorted(life.clock_steps, places, "right") for places in places_of)
+            has_age &= before == behind
+        age_ms = at_ms - np.minimum(base_ms, since_ms)
+        is_behind_gap = is_behind_hole = ~is_known
+        if not life.is_whole:
+            between = list(zip(base.tolist(), *(places.tolist() for places in places_of), strict=True))
+            is_behind_gap = is_behind_gap | [life.may_have_gap(begin, end) for _, begin, end in between]
+            is_behind_hole = is_behind_hole | [life.may_lack_commit(row, end) for row, _, end in between]
+        return _Deleted(
+            np.where(has_age, age_ms, NO_AGE_MS),
+            expire_at_ms,
+            np.where(has_expiry, at_ms >= expire_at_ms, ~has_age | (age_ms >= RETENTION_MIN_MS)),
+            base_ms,
+            places_of[0],
+            is_behind_gap,
+            is_behind_hole,
         )
-        return {row: _Taken(*fields) for row, *fields in zip(*columns, strict=True)}
 
-    def _deleted(self, taken: "_Taken", generation: GenerationRow | None) -> "_Deleted":
-        """The offset that a tombstone deleted.
-
-        Its age, for the retention check, counts from the commit; in a classic group without members, from when the
-        group became empty.
-        """
-        if not taken.is_known:
-            return _Deleted(None, None, True, None, True, True)
-        between = taken.base_log_offset, taken.log_offset
-        is_behind = self._life.may_have_gap(*between), self._life.may_lack_commit(taken.base_row, taken.log_offset)
-        at_ms, base_ms = taken.at_ms, taken.base_ms
-        if base_ms == NONE_MS:
-            # a record without a timestamp still has its commit time
-            base_ms = taken.base_applied_ms
-        committed_ms = None if base_ms == NONE_MS else base_ms
-        if at_ms == NONE_MS or committed_ms is None:
-            return _Deleted(None, None, True, committed_ms, *is_behind)
-        if taken.expire_at_ms != NO_EXPIRY:
-            # the leader that wrote the tombstone used its own clock, whatever the clock of the previous leader
-            return _Deleted(None, taken.expire_at_ms, at_ms >= taken.expire_at_ms, committed_ms, *is_behind)
-        if self._life.has_clock_step(taken.base_log_offset, taken.log_offset):
-            return _Deleted(None, None, True, committed_ms, *is_behind)
-        if generation is not None and generation.group_type == GroupType.CLASSIC and generation.member_count == 0:
-            if generation.from_log_offset in self._life.timeless:
-                return _Deleted(None, None, True, committed_ms, *is_behind)
-            base_ms = min(base_ms, generation.valid_from)
-        return _Deleted(at_ms - base_ms, None, at_ms - base_ms >= RETENTION_MIN_MS, committed_ms, *is_behind)
-
-    def _others(self, steps: Sequence[_RemovedTogether], tombstones: I64) -> Mapping[tuple[int, int], "_Others"]:
-        """For each operation and topic that lost an offset in it, what happened to the topic's other partitions. An
-        operation is identified by its last log offset."""
+    def _others(self, firsts: I64, tombstones: I64) -> tuple[Sequence["_Others"], I64]:
+        """For each operation and topic that lost an offset in it, what happened to the topic's other partitions; and
+        of each tombstone, the index of its own. `firsts`: index of each operation's first tombstone."""
         commits, applied = self._life.commits, self._applied
-        step_of_row = np.repeat(np.arange(len(steps)), [len(step.rows) for step in steps])
-        _, first, pair_of_row = np.unique(
-            step_of_row * len(commits.topics) + commits.topic[tombstones], return_index=True, return_inverse=True
+        pair_of_row = np.empty(len(tombstones), np.int64)
+        found = np.zeros((len(tombstones), len(_Others._fields)), np.bool_)
+        count = _find_others(
+            *applied,
+            commits.topic,
+            commits.log_offset,
+            commits.recorded_at_ms,
+            commits.change,
+            commits.applied_at_ms,
+            commits.expire_at_ms,
+            tombstones,
+            np.append(firsts, len(tombstones)),
+            np.array(self._life.clock_steps, np.int64),
+            pair_of_row,
+            found,
         )
-        step_of_pair, topic_of_pair = step_of_row[first], commits.topic[tombstones[first]]
-        begins, counts = applied.first_of_topic[topic_of_pair], applied.count_of_topic[topic_of_pair]
-        starts = np.cumsum(counts) - counts
-        pair = np.repeat(np.arange(len(first)), counts)
-        partition = (np.arange(len(pair)) - np.repeat(starts - begins, counts)).astype(np.int32)
-        is_deleted = np.zeros(len(pair), np.bool_)
-        is_deleted[(starts - begins)[pair_of_row] + applied.partition_of_row[tombstones]] = True
-        places = applied.last_before(partition, commits.log_offset[tombstones[first]][pair])
-        base = applied.rows[places]
-        has_offset = ~is_deleted & (places >= 0) & (commits.change[base] != _DELETE)
-        at_ms = np.array([step.at_ms for step in steps])[step_of_pair][pair]
-        last_log_offset = np.array([step.last_log_offset for step in steps])[step_of_pair]
-        # is the next change of the partition the deletion of its offset, soon after?
-        has_next = places + 1 < applied.bounds[partition + 1]
-        following = applied.rows[np.where(has_next, places + 1, 0)]
-        is_soon = has_next & (commits.change[following] == _DELETE)
-        is_soon &= commits.applied_at_ms[following] <= at_ms + TOGETHER_MS
-        if self._life.clock_steps:
-            clock_steps = np.array(self._life.clock_steps)
-            is_soon &= np.searchsorted(clock_steps, last_log_offset[pair], "right") >= np.searchsorted(
-                clock_steps, commits.log_offset[following], "right"
-            )
-        is_kept = has_offset & ~is_soon
-        went_apart = has_offset & is_soon & (commits.applied_at_ms[following] != at_ms)
-        expire_at_ms = commits.expire_at_ms[base]
-        outlived = is_kept & (expire_at_ms != NO_EXPIRY) & (expire_at_ms < at_ms)
-        found = zip(
-            last_log_offset.tolist(),
-            topic_of_pair.tolist(),
-            np.logical_or.reduceat(is_kept, starts).tolist(),
-            np.logical_or.reduceat(went_apart, starts).tolist(),
-            np.logical_or.reduceat(outlived, starts).tolist(),
-            strict=True,
-        )
-        return {(offset, topic): _Others(*of_others) for offset, topic, *of_others in found}
+        return [_Others(*of_pair) for of_pair in found[:count].tolist()], pair_of_row
 
 
 class _Applied(NamedTuple):
-    """Applied commits of the topics that lost an offset, by partition, in the order in which they were applied."""
+    """The commits that took effect, by partition, in that order."""
 
     rows: I32
     bounds: I64
     """Where the rows of each partition begin, plus the end. A partition is identified by its index here; those of one
     topic are consecutive."""
-    log_offset: I64
-    """For each row, the log offset where it was applied."""
+    applied_log_offset: I64
+    """For each commit, the log offset where it took effect."""
     first_of_topic: I64
     """By topic, its first partition."""
     count_of_topic: I64
     partition_of_row: I32
-    """For each commit, its partition; 0 for other commits."""
+    """For each deletion, its partition; 0 for other commits."""
 
     @classmethod
-    def of(cls, commits: GroupCommits) -> "_Applied":
-        has_lost = np.zeros(len(commits.topics), np.bool_)
-        has_lost[commits.topic[commits.change == _DELETE]] = True
-        rows, bounds = by_partition(commits, (commits.outcome == _APPLIED) & has_lost[commits.topic])
+    def of(cls, commits: GroupCommits, applied: ByPartition) -> "_Applied":
+        rows, bounds = applied
         count_of_topic = np.bincount(commits.topic[rows[bounds[:-1]]], minlength=len(commits.topics))
         partition_of_row = np.zeros(len(commits), np.int32)
-        partition_of_row[rows] = np.repeat(np.arange(len(bounds) - 1, dtype=np.int32), np.diff(bounds))
+        _number_deletions(rows, bounds, commits.change, partition_of_row)
         return cls(
             rows,
             bounds,
-            commits.applied_log_offset[rows],
+            commits.applied_log_offset,
             np.cumsum(count_of_topic) - count_of_topic,
             count_of_topic,
             partition_of_row,
@@ -363,54 +366,111 @@ class _Applied(NamedTuple):
         """For each partition and log offset, the index in `rows` of the last commit in force then; -1 if there is
         none."""
         places = np.empty(len(partitions), np.int64)
-        _find_last_before(self.log_offset, self.bounds, partitions, log_offsets, places)
+        _find_last_before(self.rows, self.bounds, self.applied_log_offset, partitions, log_offsets, places)
         return places
 
 
 @compiled
-def _find_last_before(applied: I64, bounds: I64, partitions: I32, log_offsets: I64, places: I64) -> None:
+def _number_deletions(rows: I32, bounds: I64, change: I8, partition: I32) -> None:
+    for number in range(len(bounds) - 1):
+        for place in range(bounds[number], bounds[number + 1]):
+            if change[rows[place]] == _DELETE:
+                partition[rows[place]] = number
+
+
+@compiled
+def _last_before(rows: I32, bounds: I64, applied_log_offset: I64, partition: int, log_offset: int) -> int:
+    first = bounds[partition]
+    low, high = first, bounds[partition + 1]
+    while low < high:
+        middle = (low + high) // 2
+        if applied_log_offset[rows[middle]] < log_offset:
+            low = middle + 1
+        else:
+            high = middle
+    return low - 1 if low > first else -1
+
+
+@compiled
+def _find_last_before(
+    rows: I32, bounds: I64, applied_log_offset: I64, partitions: I32, log_offsets: I64, places: I64
+) -> None:
     for index in range(len(partitions)):
-        first = bounds[partitions[index]]
-        low, high = first, bounds[partitions[index] + 1]
-        while low < high:
-            middle = (low + high) // 2
-            if applied[middle] < log_offsets[index]:
-                low = middle + 1
-            else:
-                high = middle
-        places[index] = low - 1 if low > first else -1
+        places[index] = _last_before(rows, bounds, applied_log_offset, partitions[index], log_offsets[index])
 
 
-class _Taken(NamedTuple):
-    """A tombstone, and the commit in force before it."""
-
-    topic: int
-    log_offset: int
-    at_ms: int
-    is_known: bool
-    """False: the log does not show the commit; the fields below have no meaning."""
-    base_row: int
-    base_log_offset: int
-    base_ms: int
-    base_applied_ms: int
-    expire_at_ms: int
+@compiled
+def _find_others(
+    rows: I32,
+    bounds: I64,
+    applied_log_offset: I64,
+    first_of_topic: I64,
+    count_of_topic: I64,
+    partition_of_row: I32,
+    topic: I32,
+    log_offset: I64,
+    recorded_at_ms: I64,
+    change: I8,
+    applied_at_ms: I64,
+    expire_at_ms: I64,
+    tombstones: I64,
+    firsts: I64,
+    clock_steps: I64,
+    pair_of_row: I64,
+    found: BoolArray,
+) -> int:
+    """Find the `_Others` of each operation and topic. Returns how many there are."""
+    count = 0
+    step_of_partition = np.full(len(bounds) - 1, -1, np.int64)
+    pair_of_topic = np.full(len(first_of_topic), -1, np.int64)
+    for step in range(len(firsts) - 1):
+        last = tombstones[firsts[step + 1] - 1]
+        at_ms, clock_step = recorded_at_ms[last], np.searchsorted(clock_steps, log_offset[last], side="right")
+        for index in range(firsts[step], firsts[step + 1]):
+            step_of_partition[partition_of_row[tombstones[index]]] = step
+        begin = count
+        for index in range(firsts[step], firsts[step + 1]):
+            row = tombstones[index]
+            lost = topic[row]
+            if pair_of_topic[lost] >= begin:
+                pair_of_row[index] = pair_of_topic[lost]
+                continue
+            pair_of_row[index] = pair_of_topic[lost] = count
+            for partition in range(first_of_topic[lost], first_of_topic[lost] + count_of_topic[lost]):
+                place = _last_before(rows, bounds, applied_log_offset, partition, log_offset[row])
+                if step_of_partition[partition] == step or place < 0 or change[rows[place]] == _DELETE:
+                    continue
+                # is the next change of the partition the deletion of its offset, soon after?
+                is_soon = False
+                if place + 1 < bounds[partition + 1]:
+                    following = rows[place + 1]
+                    is_soon = change[following] == _DELETE and applied_at_ms[following] <= at_ms + TOGETHER_MS
+                    if is_soon and np.searchsorted(clock_steps, log_offset[following], side="right") > clock_step:
+                        is_soon = False
+                    found[count, 1] |= is_soon and applied_at_ms[following] != at_ms
+                found[count, 0] |= not is_soon
+                expiry_ms = expire_at_ms[rows[place]]
+                found[count, 2] |= not is_soon and expiry_ms != NO_EXPIRY and expiry_ms < at_ms
+            count += 1
+    return count
 
 
 class _Deleted(NamedTuple):
-    """An offset at the time of its deletion."""
+    """Offsets at the time of their deletion, as columns."""
 
-    age_ms: int | None
-    """Its greatest possible age for the retention check; None if retention does not apply, or the log does not show
-    it.
-    """
-    expire_at_ms: int | None
-    """The expiry in its own value."""
-    may_have_expired: bool
-    committed_ms: int | None
-    """When it was committed; None if the log does not show it."""
-    is_behind_gap: bool
+    age_ms: I64
+    """The greatest possible age for the retention check, which counts from the commit; in a classic group without
+    members, from when the group became empty. NO_AGE_MS if retention does not apply, or the log does not show it."""
+    expire_at_ms: I64
+    """The expiry in the value of the commit."""
+    may_have_expired: BoolArray
+    committed_ms: I64
+    """When it was committed; NONE_MS if the log does not show it."""
+    base_log_offset: I64
+    """The log offset of that commit, if the log shows it."""
+    is_behind_gap: BoolArray
     """A later commit may be in a part of the log that was not read."""
-    is_behind_hole: bool
+    is_behind_hole: BoolArray
     """The same, or compaction may have removed a later commit between two captures."""
 
 

@@ -15,7 +15,7 @@ from coordinator_core.inference.audit_watermark import (
     with_past,
 )
 from coordinator_core.inference.clock import shown_at, with_times
-from coordinator_core.inference.commit_anomalies import applied_by_partition, find_anomalies, stalled
+from coordinator_core.inference.commit_anomalies import applied_by_partition, find_anomalies
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.days import (
     NO_DAY,
@@ -122,7 +122,8 @@ def judge_group(
     owners = partition_owners(life)
     if came_from is not None:
         owners, moved = with_past(owners, came_from, unread_places(life)), moved_members(life, came_from)
-    commit_times = last_commit_times(life.commits, owners, life.members, commit_times_before, place)
+    applied = applied_by_partition(life.commits)
+    commit_times = last_commit_times(life.commits, owners, life.members, commit_times_before, place, applied)
     join_phases = JoinPhases(life, owners, commit_times_before)
     leave_reasons = find_leave_reasons(life, commit_times, join_phases, settings, configs, departed_before)
     replaced = find_replaced(life, commit_times, departed_before)
@@ -133,10 +134,9 @@ def judge_group(
     ]
     if came_from is not None:
         rebalances = rebalances.after(came_from.generation_at)
-    applied = applied_by_partition(life.commits)
-    stays, kept = stalled(life.commits, applied, settings), kept_commits(life.commits, applied)
-    del applied  # it is as large as the commits
-    anomalies = find_anomalies(life, owners, settings, is_new, stays, removed)
+    anomalies = find_anomalies(life, owners, settings, is_new, removed, applied)
+    kept = kept_commits(life.commits, applied)
+    del applied  # one number for each commit
     watermark = None if life.timeless else newest_watermark(life, owners, rebalances, settings, came_from)
     past = group_facts(life, leave_reasons | replaced, rebalances.rows, settings, before, watermark)
     types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}

@@ -12,8 +12,8 @@ from typing import Final
 import numpy as np
 
 from coordinator_core.history.rows import MemberRow
-from coordinator_core.inference.life import GroupCommits
-from coordinator_core.inference.partitions import by_partition
+from coordinator_core.inference.life import NONE_MS, GroupCommits
+from coordinator_core.inference.partitions import ByPartition, by_partition
 from coordinator_core.inference.rows import OwnerRow
 from coordinator_core.log.chunk import I32, I64
 from coordinator_core.log.kernels import compiled
@@ -34,10 +34,12 @@ def last_commit_times(
     members: Iterable[MemberRow],
     before: Mapping[Membership, Times],
     from_log_offset: int = 0,
+    applied: ByPartition | None = None,
 ) -> dict[Membership, Times]:
     """The commit times of each member of one group; members without any are left out.
 
-    `before`: the times up to `from_log_offset`; `commits` need not include earlier commits.
+    `before`: the times up to `from_log_offset`; `commits` need not include earlier commits. `applied`: those that took
+    effect, by partition, if known.
     """
     numbers = _numbers_of(commits.topics)
     memberships: dict[str, list[MemberRow]] = {}
@@ -62,7 +64,10 @@ def last_commit_times(
     if not owned:
         return commit_times
     latest = latest_of([before.get(membership, ()) for membership in places])
-    rows, starts = by_partition(commits, ~commits.is_tombstone, is_in_log_order=True)
+    if applied is not None and len(applied[0]) == len(commits) and not commits.is_transactional.any():
+        rows, starts = applied  # in log order
+    else:
+        rows, starts = by_partition(commits, np.ones(len(commits), np.bool_), is_in_log_order=True)
     if len(rows):
         topics, partitions, begins, ends, member_of = np.array(owned, np.int64).T
         width = 1 + max(int(commits.partition.max()), int(partitions.max()))
@@ -72,7 +77,7 @@ def last_commit_times(
         found = np.minimum(np.searchsorted(committed, wanted), len(committed) - 1)
         is_there = committed[found] == wanted
         add_commit_times(
-            commits.sign_of_life_ms,
+            np.where(commits.is_tombstone, NONE_MS, commits.sign_of_life_ms),
             commits.log_offset,
             rows,
             starts,

@@ -135,6 +135,11 @@ class GroupLife(NamedTuple):
     partition_counts: PartitionCounts = NO_PARTITION_COUNTS
     """The partition counts of topics, as far as they are known."""
 
+    @property
+    def is_whole(self) -> bool:
+        """Whether no part of its log is missing, for any reason: no place is behind a gap or a hole."""
+        return not (self.gaps or self.holes) and self.whole_to >= 0 and self.unread_from == WHOLE
+
     def has_leader_change(self, from_log_offset: int, to_log_offset: int) -> bool:
         """Whether different leaders wrote the two places. Then their times may be of different clocks."""
         return is_any_between(self.leader_changes, from_log_offset, to_log_offset)

@@ -122,34 +122,37 @@ class Plans:
         lost: set[PlanKey] = set()
         arrived: set[PlanKey] = set()
         back: set[PlanKey] = set()
-        more: Counter[str] = Counter()
-        identities: dict[str, str] = {}
+        identities: dict[str, frozenset[str]] = {}
         """Member id -> identity, for the members that own partitions then."""
         for key in self._touched:
             holders = self._holders.get(key)
-            if holders is not None and key not in self._planned:
-                arrived.add(key)
-            more[key[0]] += (holders is not None) - (key in self._planned)
             if holders is None:
                 if key in self._planned:
                     lost.add(key)
-                self._planned.discard(key)
                 continue
             returned += key in self._lost
-            self._planned.add(key)
-            for member_id in holders - identities.keys():
-                identities[member_id] = self._identity(member_id, planned_at)
-            owners = frozenset(map(identities.__getitem__, holders))
+            for member_id in holders:
+                if member_id not in identities:
+                    identities[member_id] = frozenset((self._identity(member_id, planned_at),))
+            is_one = len(holders) == 1
+            owners = identities[member_id] if is_one else frozenset().union(*map(identities.__getitem__, holders))
             before = self._owners.get(key)
-            new += before is None
-            if key in arrived and before is not None:
-                back.add(key)
-            if before is None and self._topics[key[0]] > 0:
-                grown.add(key[0])
-            moved += before is not None and before != owners
+            if key not in self._planned:
+                arrived.add(key)
+                if before is not None:
+                    back.add(key)
+            if before is None:
+                new += 1
+                if self._topics.get(key[0], 0) > 0:
+                    grown.add(key[0])
+            elif before != owners:
+                moved += 1
             self._owners[key] = owners
+        self._planned -= lost
+        self._planned |= arrived
         self._touched.clear()
-        self._topics.update(more)
+        self._topics.update(topic for topic, _ in arrived)
+        self._topics.subtract(topic for topic, _ in lost)
         self._lost = lost
         return Reassignment(
             total=len(self._holders),

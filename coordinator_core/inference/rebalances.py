@@ -304,7 +304,7 @@ def _row(
     started_at = row.valid_from
     if row.group_type == GroupType.CLASSIC and row.current_state_at is not None:
         started_at = min(row.valid_from, row.current_state_at)
-    joined = (event.member_id for event in step.events if event.event_type == "MEMBER_JOINED")
+    joined = [event.member_id for event in step.events if event.event_type == "MEMBER_JOINED" and event.member_id]
     return RebalanceRow(
         group_id=row.group_id,
         group_type=row.group_type,
@@ -318,7 +318,7 @@ def _row(
         causes=tuple(cause.cause for cause in causes),
         method=causes[0].method,
         confidence=causes[0].confidence,
-        members_joined=() if is_first_seen(step) else tuple(sorted(member_id for member_id in joined if member_id)),
+        members_joined=() if joined and is_first_seen(step) else tuple(sorted(joined)),
         members_left=tuple(sorted(member.member_id for member in left)),
         member_count=step.member_count,
         partitions_total=None if row.unread_members else reassignment.total,

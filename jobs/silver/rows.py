@@ -8,6 +8,7 @@ import pyarrow as pa
 
 from coordinator_core.inference.columns import distinct
 from coordinator_core.log.chunk import I64, BoolArray
+from coordinator_core.named_tuples import maker_of
 from jobs.delta.arrow_columns import CODED, codes_of, numbers_of, ordered_codes, values_of
 from jobs.delta.part_files import LOG_PARTITION
 
@@ -34,7 +35,7 @@ def rows_of(rows: pa.Table, row_class: type[Row], order: I64 | None = None) -> I
     `order`: indices of the rows, in the order wanted.
     """
     columns = [values_of(rows[name], order) for name in row_class._fields]
-    return map(row_class._make, zip(*columns, strict=True))
+    return map(maker_of(row_class), zip(*columns, strict=True))
 
 
 def only_groups(parts: Iterable[pa.Table], only: Set[str] | None) -> Iterator[pa.Table]:
