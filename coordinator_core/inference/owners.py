@@ -51,13 +51,14 @@ def partition_owners(life: GroupLife) -> list[OwnerRow]:
     """Ownership intervals of one group, in the order of topic, partition and log offset."""
     members = MembersAt(life.members)
     topologies = _Topologies(life.events)
-    rows = [
-        owner
-        for interval in _intervals(life.assignments)
-        for owner in _owners(
-            interval, members.at(interval.member_id, interval.from_log_offset), topologies, life.partition_counts
-        )
-    ]
+    rows = []
+    for interval in _intervals(life.assignments):
+        member = members.at(interval.member_id, interval.from_log_offset)
+        if interval.group_type == GroupType.STREAMS:
+            topics = _topics_of_task(interval, topologies, life.partition_counts)
+            rows += [_owner(interval, topic, member) for topic in topics]
+        else:
+            rows.append(_owner(interval, interval.topic, member))
     rows.sort(key=lambda row: (row.topic or "", row.topic_id or "", row.partition, row.from_log_offset, row.member_id))
     return _with_handovers(rows, life)
 
@@ -90,7 +91,7 @@ def _with_handovers(rows: Sequence[OwnerRow], life: GroupLife) -> list[OwnerRow]
     marked = list(rows)
     latest: dict[tuple[str, int], int] = {}
     """Partition -> the interval so far with the latest end."""
-    for index in sorted(range(len(rows)), key=lambda index: (rows[index].from_log_offset, index)):
+    for index in sorted(range(len(rows)), key=[row.from_log_offset for row in rows].__getitem__):
         row = rows[index]
         key = partition_of(row)
         before = latest.get(key)
@@ -248,32 +249,31 @@ def _has_partition(counts: Sequence[tuple[int, int]], interval: AssignmentRow) -
     return most is None or interval.partition < most
 
 
-def _owners(
-    interval: AssignmentRow, member: MemberRow | None, topologies: _Topologies, counts: PartitionCounts
-) -> Iterator[OwnerRow]:
-    topics: Iterable[str | None] = (interval.topic,)
-    if interval.group_type == GroupType.STREAMS:
-        read = topologies.topics_of(interval.topic or "", interval.from_log_offset)
-        # a single topic has as many partitions as there are tasks
-        topics = read if len(read) == 1 else [it for it in read if _has_partition(counts.get(it, ()), interval)]
-    for topic in topics:
-        # positional arguments: keywords for so many fields take twice the time
-        yield OwnerRow(
-            interval.group_id,
-            interval.group_type,
-            topic,
-            interval.topic_id,
-            interval.partition,
-            interval.from_log_offset,
-            interval.member_id,
-            member.instance_id if member else None,
-            member.client_id if member else None,
-            member.client_host if member else None,
-            interval.from_generation,
-            interval.to_generation,
-            interval.to_log_offset,
-            interval.valid_from,
-            interval.valid_to,
-            gap_before_ms=None,
-            is_double=False,
-        )
+def _topics_of_task(interval: AssignmentRow, topologies: _Topologies, counts: PartitionCounts) -> Sequence[str]:
+    """The topics of which a task of a streams group reads a partition."""
+    read = topologies.topics_of(interval.topic or "", interval.from_log_offset)
+    # a single topic has as many partitions as there are tasks
+    return read if len(read) == 1 else [it for it in read if _has_partition(counts.get(it, ()), interval)]
+
+
+def _owner(interval: AssignmentRow, topic: str | None, member: MemberRow | None) -> OwnerRow:
+    # positional arguments: keywords for so many fields take twice the time
+    return OwnerRow(
+        interval.group_id,
+        interval.group_type,
+        topic,
+        interval.topic_id,
+        interval.partition,
+        interval.from_log_offset,
+        interval.member_id,
+        member.instance_id if member else None,
+        member.client_id if member else None,
+        member.client_host if member else None,
+        interval.from_generation,
+        interval.to_generation,
+        interval.to_log_offset,
+        interval.valid_from,
+        interval.valid_to,
+        None,
+        False,
+    )

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import ACTIVE, MembersAt, partition_of
+from coordinator_core.named_tuples import maker_of
 from schemas.group_types import GroupType
 
 CURRENT: Final = "CURRENT"
@@ -220,9 +221,12 @@ def planned_rows(assignments: Iterable[AssignmentRow]) -> Iterator[tuple[PlanKey
 
 def _changes(assignments: Iterable[AssignmentRow]) -> Iterable[_Change]:
     for key, row in planned_rows(assignments):
-        yield _Change(row.from_log_offset, row.valid_from, True, key, row.member_id)
+        yield _make_change((row.from_log_offset, row.valid_from, True, key, row.member_id))
         if row.to_log_offset is not None and row.valid_to is not None:
-            yield _Change(row.to_log_offset, row.valid_to, False, key, row.member_id)
+            yield _make_change((row.to_log_offset, row.valid_to, False, key, row.member_id))
+
+
+_make_change: Final = maker_of(_Change)
 
 
 def sync_phase_ms(row: GenerationRow) -> int:

@@ -151,7 +151,7 @@ def _steps(
             GenerationStart(
                 row=row,
                 previous=previous,
-                events=tuple(event for event in between if _is_of(event, row, is_timeless=is_timeless)),
+                events=tuple(_of_operation(between, row, is_timeless=is_timeless)),
                 since_previous=life.events[since : bisect_right(offsets, row.from_log_offset)],
                 leave_reasons=reasons,
                 member_count=present.count,
@@ -183,15 +183,15 @@ def _steps(
         before = row
 
 
-def _is_of(event: EventRow, row: GenerationRow, *, is_timeless: bool) -> bool:
-    """Whether an event since the previous generation is of the operation that began a generation.
+def _of_operation(events: Iterable[EventRow], row: GenerationRow, *, is_timeless: bool) -> list[EventRow]:
+    """Of the events since the previous generation, those of the operation that began a generation.
 
     Without times nothing shows which records are of one operation. Those of members come before that of the epoch,
     those of its target behind it.
     """
     if not is_timeless:
-        return event.at == row.valid_from
-    return event.event_type != "TARGET_COMPUTED" or event.log_offset == row.from_log_offset
+        return [event for event in events if event.at == row.valid_from]
+    return [it for it in events if it.event_type != "TARGET_COMPUTED" or it.log_offset == row.from_log_offset]
 
 
 def _has_grown(life: GroupLife, topics: Iterable[str], previous: GenerationRow | None, row: GenerationRow) -> bool:
