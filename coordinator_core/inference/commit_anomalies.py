@@ -371,7 +371,7 @@ class _Anomalies:
 
     def _may_lack_members(self, moment: Moment, log_offset: int) -> bool:
         """Whether members may have come, or gone, in a missing part of the log."""
-        generation, begin = moment.generation, moment.begin
+        generation, begin = moment.generation, moment.members_since
         if generation is not None and not generation.generation and not generation.incarnation:
             begin = -1  # the first commit that was read made the group: its own records may be in any part before
         is_compacted = moment.are_missing_behind and self._life.has_hole(begin, log_offset)
