@@ -83,8 +83,6 @@ UNKNOWN: Final = Why(None, "TOMBSTONE", CERTAIN)
 class _RemovedTogether(NamedTuple):
     first: int
     """Index of its first tombstone among all."""
-    row: int
-    """That tombstone's row."""
     at_ms: int
     last_log_offset: int
 
@@ -263,7 +261,7 @@ class Deletions:
         goes_on = (log_offset[1:] == log_offset[:-1] + 1) & (at_ms[1:] == at_ms[:-1])
         ends = np.append(np.flatnonzero(~goes_on) + 1, len(tombstones))
         firsts = np.append(0, ends[:-1])
-        columns = firsts, tombstones[firsts], at_ms[ends - 1], log_offset[ends - 1]
+        columns = firsts, at_ms[ends - 1], log_offset[ends - 1]
         return list(map(_RemovedTogether, *(column.tolist() for column in columns)))
 
     def _empty_since(self, generation: GenerationRow | None) -> int:
