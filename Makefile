@@ -9,8 +9,8 @@ unexport PYTHONDONTWRITEBYTECODE
 test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
 
-test: test-env ## The whole suite, in four processes (some often wait for a broker or a JVM), in the order in which it is written (`make check` shuffles).
-	PYTHONPATH=. $(PYTHON) -m pytest -q -n 4 --dist loadfile --no-loadscope-reorder -p no:randomly
+test: test-env ## The whole suite, in three processes (one often waits for a broker or a JVM), in the order in which it is written (`make check` shuffles).
+	PYTHONPATH=. $(PYTHON) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -p no:randomly
 
 test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (LIVE_MINUTES), three brokers, a Spark cluster, HDFS, S3, whole nights over odd logs.
 	LIVE_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live tests/cluster tests/stores tests/groupledger tests/jobs tests/cases tests/conformance tests/test_spark_submit.py
