@@ -52,6 +52,7 @@ from tests.cases.harness import CASES, FIRST_NIGHT, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_answers import described, owned, restored
 from tests.cases.test_caveats import audited
+from tests.conftest import IS_TEST_LIVE
 from tests.coordinator_core.group_records import T1
 from tests.jobs.in_process import in_process
 from tests.jobs.queries.test_verify import FakeAdmin
@@ -480,6 +481,7 @@ def test_the_table_stays_what_one_run_makes(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
+@pytest.mark.skipif(HISTORIES == 1 and not IS_TEST_LIVE, reason="minutes: make test-live and make fuzz run it")
 def test_jobs_and_sql_find_the_same(own_session: SparkSession, tmp_path: Path) -> None:
     """Newest offsets, groups and share partitions, and those of a time, and owners: of random logs that grew."""
     for seed in range(max(1, HISTORIES // 3)):

@@ -64,8 +64,9 @@ def answers(session: SparkSession, warehouse: Warehouse) -> dict[str, Any]:
     return reported
 
 
+@takes_minutes
 @pytest.mark.spark
-@pytest.mark.parametrize("application", ["replay", pytest.param("audit", marks=takes_minutes)])
+@pytest.mark.parametrize("application", ["replay", "audit"])
 def test_a_run_broken_off_between_two_tables_changes_no_answer(
     own_session: SparkSession, no_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, application: str
 ) -> None:
