@@ -518,7 +518,7 @@ def _deleted(
     rows = _rows(commits.change == DELETE)
     if not rows:
         return {}
-    causes = Deletions(life, settings, removed, applied)
+    causes = Deletions(life, settings, applied, removed)
     return {
         row: Verdict("DELETED", why.method, why.confidence, why.likely_cause)
         for row, why in causes.of(rows, lambda log_offset: groups.at(log_offset).generation).items()

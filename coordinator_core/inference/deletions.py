@@ -34,11 +34,11 @@ from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.history.views import TOPICS_BEFORE
 from coordinator_core.inference.life import NO_EXPIRY, NONE_MS, GroupCommits, GroupLife
-from coordinator_core.inference.partitions import ByPartition, by_partition
+from coordinator_core.inference.partitions import ByPartition
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.log.kernels import compiled
-from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
+from coordinator_core.offsets.columnar import CHANGES
 from schemas.group_types import GroupType
 
 TOPIC_DELETED: Final = "TOPIC_DELETED"
@@ -64,7 +64,6 @@ NOT_EMPTY_MS: Final = 2**62
 NO_AGE_MS: Final = 2**62
 """Greater than all ages."""
 
-_APPLIED: Final = OUTCOMES.index("APPLIED")
 _DELETE: Final = CHANGES.index("DELETE")
 
 
@@ -81,8 +80,6 @@ UNKNOWN: Final = Why(None, "TOMBSTONE", CERTAIN)
 
 
 class _RemovedTogether(NamedTuple):
-    first: int
-    """Index of its first tombstone among all."""
     at_ms: int
     last_log_offset: int
 
@@ -99,10 +96,10 @@ class Deletions:
         self,
         life: GroupLife,
         settings: InferenceSettings,
+        applied: ByPartition,
         removed: Removed = NOTHING_REMOVED,
-        applied: ByPartition | None = None,
     ) -> None:
-        """`applied`: the group's commits that took effect, by partition, if known."""
+        """`applied`: the group's commits that took effect, by partition."""
         self._life = life
         self._settings = settings
         self._removed = removed
@@ -112,16 +109,12 @@ class Deletions:
             for event in life.events
             if event.event_type == "GROUP_DELETED" and event.log_offset not in life.timeless
         }
-        commits = life.commits
-        self._applied = _Applied.of(
-            commits, by_partition(commits, commits.outcome == _APPLIED) if applied is None else applied
-        )
+        self._applied = _Applied.of(life.commits, applied)
 
     def of(self, rows: Sequence[int], generation_at: Callable[[int], GenerationRow | None]) -> Mapping[int, Why]:
         """The cause of each tombstone. `rows`: the commits with a DELETE, in log order."""
         tombstones = np.array(rows)
-        steps = self._steps(tombstones)
-        firsts = np.array([step.first for step in steps])
+        firsts, steps = self._steps(tombstones)
         step_of_row = np.repeat(np.arange(len(steps)), np.diff(np.append(firsts, len(rows))))
         log_offset = self._life.commits.log_offset
         generations = [generation_at(place) for place in log_offset[tombstones[firsts]].tolist()]
@@ -255,14 +248,14 @@ class Deletions:
         )
         return LIKELY if is_near else None
 
-    def _steps(self, tombstones: I64) -> Sequence[_RemovedTogether]:
-        """Consecutive tombstones with the same timestamp belong to one operation."""
+    def _steps(self, tombstones: I64) -> tuple[I64, Sequence[_RemovedTogether]]:
+        """Consecutive tombstones with the same timestamp belong to one operation. Also the index of the first one of
+        each."""
         log_offset, at_ms = self._life.commits.log_offset[tombstones], self._life.commits.recorded_at_ms[tombstones]
         goes_on = (log_offset[1:] == log_offset[:-1] + 1) & (at_ms[1:] == at_ms[:-1])
         ends = np.append(np.flatnonzero(~goes_on) + 1, len(tombstones))
-        firsts = np.append(0, ends[:-1])
-        columns = firsts, at_ms[ends - 1], log_offset[ends - 1]
-        return list(map(_RemovedTogether, *(column.tolist() for column in columns)))
+        steps = map(_RemovedTogether, at_ms[ends - 1].tolist(), log_offset[ends - 1].tolist())
+        return np.append(0, ends[:-1]), list(steps)
 
     def _empty_since(self, generation: GenerationRow | None) -> int:
         """Since when (ms) a classic group has had no members; `NOT_EMPTY_MS` if it has some, NONE_MS if the log does
