@@ -61,6 +61,8 @@ from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Columns
 
 CAUSES: Final = ("REJECT_OR_GAP", "LIMIT_OR_REJECT", "UNSEEN", "START_OFFSET_MOVED")
 LIKELY_CAUSES: Final = ("REJECTED", "GAP", "DELIVERY_LIMIT", "AGED_OUT", "ABORTED_TRANSACTION", "TRANSACTION_MARKER")
+NOT_GIVEN_UP: Final = ("GAP", "ABORTED_TRANSACTION", "TRANSACTION_MARKER")
+"""Likely causes of offsets without a record that anybody lost."""
 METHODS: Final = (
     "ARCHIVING_STATE",
     "MARKER_AMONG_ABORTED",
@@ -106,6 +108,11 @@ class ArchivedColumns(Columns):
     confidence: I8
     dead_letter: I8
     """-1: null; the group has no dead letter topic, or the log does not say."""
+
+    def is_record(self) -> BoolArray:
+        """Whether each range counts as records given up."""
+        found: BoolArray = ~np.isin(self.likely_cause, [LIKELY_CAUSES.index(name) for name in NOT_GIVEN_UP])
+        return found
 
 
 def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> ArchivedColumns:

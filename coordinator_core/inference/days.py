@@ -115,13 +115,8 @@ def share_group_days(life: GroupLife, settled_day: int = NO_DAY) -> list[ShareGr
             group_id=life.group_id,
             group_type=GroupType.SHARE,
             day=day,
-            acknowledged_count=0,
-            redelivered_count=0,
-            archived_count=0,
             generation_count=generations[day],
             member_count_max=members.most(day),
-            worst_topic=None,
-            worst_partition=None,
         )
         for day in sorted({*generations, *_days_of(stays, life.timeless)})
         if day > settled_day

@@ -76,6 +76,15 @@ class RedeliveryColumns(Columns):
     confidence: I8
     leader_changed: BoolArray
 
+    def is_first(self) -> BoolArray:
+        """Whether the records of each range are redelivered for the first time: before, the range had no state."""
+        return self.from_delivery_count < 0
+
+    def extra_deliveries(self) -> I64:
+        """How many deliveries each row adds to the first delivery of its records, at least."""
+        counted = self.to_delivery_count.astype(np.int64) - np.maximum(self.from_delivery_count, 1)
+        return np.where(self.cause == CAUSES.index("COUNT_LOST"), 1, np.maximum(counted, 0))
+
 
 def redeliveries(log: ShareLog, evidence: Evidence) -> RedeliveryColumns:
     changes = log.transitions

@@ -106,10 +106,13 @@ class ShareGroupDayRow(NamedTuple):
     group_id: str
     group_type: str
     day: int
-    acknowledged_count: int
-    redelivered_count: int
-    archived_count: int
-    generation_count: int
-    member_count_max: int
-    worst_topic: str | None
-    worst_partition: int | None
+    acknowledged_count: int = 0
+    redelivered_count: int = 0
+    archived_count: int = 0
+    generation_count: int = 0
+    member_count_max: int = 0
+    worst_topic: str | None = None
+    worst_partition: int | None = None
+    records_given_up: int = 0
+    records_redelivered: int = 0
+    extra_deliveries: int = 0

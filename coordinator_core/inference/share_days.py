@@ -32,19 +32,29 @@ _KEY: Final = itemgetter(slice(3))
 """Identifies a share partition."""
 
 
+COUNTED: Final = (
+    "acknowledged_count",
+    "redelivered_count",
+    "records_redelivered",
+    "extra_deliveries",
+    "archived_count",
+    "records_given_up",
+)
+"""The columns of gold.share_group_summary that are sums over share partitions."""
+ARCHIVED: Final = COUNTED.index("archived_count")
+
+
 @dataclass(frozen=True, slots=True)
 class ShareCounts:
-    """Offsets acknowledged, redelivered and archived, by share partition and day: one row for each pair, sorted. No sum
-    exceeds INT64_MAX."""
+    """What `COUNTED` names, by share partition and day: one row for each pair, sorted. No sum exceeds INT64_MAX."""
 
     places: tuple[SharePlace, ...]
     """Sorted."""
     place: I64
     day: I64
     """Days since 1970, in UTC."""
-    acknowledged: I64
-    redelivered: I64
-    archived: I64
+    numbers: I64
+    """A row for each of `COUNTED`, with an element for each pair."""
 
     def __len__(self) -> int:
         return len(self.place)
@@ -60,21 +70,20 @@ class ShareCounts:
         places = tuple(named[key] for key in sorted(named))
         numbers = {_KEY(one): number for number, one in enumerate(places)}
         codes = [np.array([numbers[_KEY(one)] for one in part.places], np.int64)[part.place] for part in parts]
-        days, *counts = (np.concatenate([_NONE, *(getattr(part, name) for part in parts)]) for name in _COLUMNS)
+        days = np.concatenate([_NONE, *(part.day for part in parts)])
         place, day, row = distinct_pairs(np.concatenate([_NONE, *codes]), days)
-        return cls(places, place, day, *(sums(row, numbers, len(place)) for numbers in counts))
+        counts = np.concatenate([NO_COUNTS.numbers, *(part.numbers for part in parts)], axis=1)
+        return cls(places, place, day, np.array([sums(row, of_name, len(place)) for of_name in counts]))
 
     def of_groups(self, group_ids: Set[str]) -> "ShareCounts":
         is_kept = np.array([one.group_id in group_ids for one in self.places], np.bool_)
         number, rows = np.cumsum(is_kept) - 1, is_kept[self.place]
-        columns = (getattr(self, name)[rows] for name in _COLUMNS)
         places = tuple(one for one in self.places if one.group_id in group_ids)
-        return ShareCounts(places, number[self.place[rows]], *columns)
+        return ShareCounts(places, number[self.place[rows]], self.day[rows], self.numbers[:, rows])
 
 
-_COLUMNS: Final = ("day", "acknowledged", "redelivered", "archived")
 _NONE: Final = np.zeros(0, np.int64)
-NO_COUNTS: Final = ShareCounts((), _NONE, _NONE, _NONE, _NONE, _NONE)
+NO_COUNTS: Final = ShareCounts((), _NONE, _NONE, np.zeros((len(COUNTED), 0), np.int64))
 
 
 @compiled
@@ -112,22 +121,15 @@ def _of_share_partitions(counts: ShareCounts) -> list[ShareGroupDayRow]:
     numbers = {group_id: number for number, group_id in enumerate(group_ids)}
     group = np.array([numbers[one.group_id] for one in counts.places], np.int64)[counts.place]
     of_pairs, days, pair = distinct_pairs(group, counts.day)
-    columns = (sums(pair, column, len(days)) for column in (counts.acknowledged, counts.redelivered, counts.archived))
+    columns = (sums(pair, column, len(days)) for column in counts.numbers)
     worst = _worst(counts, pair, len(days))
-    rows = zip(*(column.tolist() for column in (of_pairs, days, *columns, worst)), strict=True)
+    rows = zip(*(column.tolist() for column in (of_pairs, days, worst, *columns)), strict=True)
     return [
         ShareGroupDayRow(
-            group_ids[number],
-            GroupType.SHARE,
-            day * DAY_MS,
-            acknowledged,
-            redelivered,
-            archived,
-            0,
-            0,
-            *_named(counts, place),
-        )
-        for number, day, acknowledged, redelivered, archived, place in rows
+            group_ids[number], GroupType.SHARE, day * DAY_MS, **dict(zip(COUNTED, sums_of_day, strict=True))
+        )._replace(worst_topic=topic, worst_partition=partition)
+        for number, day, place, *sums_of_day in rows
+        for topic, partition in [_named(counts, place)]
     ]
 
 
@@ -137,8 +139,9 @@ def _worst(counts: ShareCounts, pair: I64, pair_count: int) -> I64:
     order = sorted(range(len(names)), key=names.__getitem__)
     rank = np.empty(len(order), np.int64)
     rank[order] = np.arange(len(order))
-    rows = np.flatnonzero(counts.archived)
-    rows = rows[np.lexsort((rank[counts.place[rows]], -counts.archived[rows], pair[rows]))]
+    archived = counts.numbers[ARCHIVED]
+    rows = np.flatnonzero(archived)
+    rows = rows[np.lexsort((rank[counts.place[rows]], -archived[rows], pair[rows]))]
     found = np.full(pair_count, -1, np.int64)
     found[pair[rows[::-1]]] = counts.place[rows[::-1]]
     return found

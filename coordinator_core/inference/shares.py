@@ -19,7 +19,7 @@ from coordinator_core.inference.redeliveries import RedeliveryColumns, redeliver
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_days import INT64_MAX, ShareCounts, SharePlace, sums
 from coordinator_core.inference.share_log import GroupPast, ShareKeys, ShareLog, ShareMembers
-from coordinator_core.log.chunk import I64
+from coordinator_core.log.chunk import I64, BoolArray
 from coordinator_core.share_state.rows import TRANSITION_KINDS
 
 _ACKNOWLEDGED: Final = TRANSITION_KINDS.index("ACKNOWLEDGED")
@@ -73,18 +73,11 @@ class Counted:
         changes, states = log.transitions, log.states
         rows = np.flatnonzero((changes.kind == _ACKNOWLEDGED) & (changes.released < 0))
         state = log.state_of_transition[rows]
-        ranges = [
-            _Ranges.of(
-                states.key[state],
-                states.at_ms[state],
-                changes.log_offset[rows],
-                changes.first_offset[rows],
-                changes.last_offset[rows],
-            ),
-            *(
-                _Ranges.of(rows.key, rows.at_ms, rows.log_offset, rows.first_offset, rows.last_offset)
-                for rows in (given_again, given_up)
-            ),
+        offsets = changes.log_offset[rows], changes.first_offset[rows], changes.last_offset[rows]
+        ranges = [  # the sums are those of `COUNTED`, in its order
+            _Ranges.of(_Acknowledged(states.key[state], states.at_ms[state], *offsets)),
+            _Ranges.of(given_again, given_again.is_first(), given_again.extra_deliveries()),
+            _Ranges.of(given_up, given_up.is_record()),
         ]
         key, day = (np.concatenate([getattr(one, name) for one in ranges]) for name in ("key", "day"))
         key, day, pair = distinct_pairs(key, day)
@@ -95,7 +88,7 @@ class Counted:
         counts = []
         for one, pair in zip(self.ranges, self.pairs, strict=True):
             rows = np.flatnonzero(one.log_offset < to_log_offset)
-            counts.append(sums(pair[rows], one.offset_count[rows], len(self.key)))
+            counts += [sums(pair[rows], numbers[rows], len(self.key)) for numbers in one.numbers]
         rows = np.flatnonzero(np.logical_or.reduce(counts))
         found, place = distinct(self.key[rows])
         keys = self.keys
@@ -104,7 +97,17 @@ class Counted:
             for key in found.tolist()
         )
         # sorted, because the keys are
-        return ShareCounts(tuple(places), place, self.day[rows], *(numbers[rows] for numbers in counts))
+        return ShareCounts(tuple(places), place, self.day[rows], np.array([numbers[rows] for numbers in counts]))
+
+
+class _Acknowledged(NamedTuple):
+    """Ranges as in rows of gold."""
+
+    key: I64
+    at_ms: I64
+    log_offset: I64
+    first_offset: I64
+    last_offset: I64
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,12 +117,16 @@ class _Ranges:
     key: I64
     day: I64
     log_offset: I64
-    offset_count: I64
+    numbers: Sequence[I64]
+    """The number of offsets; and the same, times what each of them counts otherwise."""
 
     @classmethod
-    def of(cls, key: I64, at_ms: I64, log_offset: I64, first_offset: I64, last_offset: I64) -> Self:
-        length = last_offset - first_offset + 1
+    def of(cls, rows: "_Acknowledged | RedeliveryColumns | ArchivedColumns", *times: I64 | BoolArray) -> Self:
+        has_time = np.flatnonzero(rows.at_ms >= 0)
+        length = (rows.last_offset - rows.first_offset + 1)[has_time]
         # the length of a range with all offsets overflows an int64 by one
         offset_count = np.where(length > 0, length, INT64_MAX)
-        columns = cls(key, at_ms // DAY_MS, log_offset, offset_count)
-        return columns if not len(at_ms) or at_ms.min() >= 0 else taken(columns, np.flatnonzero(at_ms >= 0))
+        factors = [one[has_time].astype(np.int64) for one in times]
+        products = (np.minimum(offset_count, INT64_MAX // np.maximum(one, 1)) * one for one in factors)
+        day = rows.at_ms[has_time] // DAY_MS
+        return cls(rows.key[has_time], day, rows.log_offset[has_time], [offset_count, *products])

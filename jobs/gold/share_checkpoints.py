@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.columns import joined, taken
-from coordinator_core.inference.share_days import ShareCounts, SharePlace
+from coordinator_core.inference.share_days import COUNTED, ShareCounts, SharePlace
 from coordinator_core.inference.share_log import GroupPast, SharePast, ShareTransitions
 from coordinator_core.inference.share_past import Kept, Known
 
@@ -24,7 +24,6 @@ TYPES: Final = {
     "kind": np.int8,
     "released": np.int8,
 }
-COUNTS: Final = ("place", "day", "acknowledged", "redelivered", "archived")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class SavedShares:
                 "states": sink.getvalue().to_pybytes(),
                 "transitions": {name: getattr(self.transitions, name).tobytes() for name in TYPES},
                 "places": self.counts.places,
-                "counts": {name: getattr(self.counts, name).tobytes() for name in COUNTS},
+                "counts": np.vstack((self.counts.place, self.counts.day, self.counts.numbers)).tobytes(),
             }
         )
         return packed
@@ -82,6 +81,7 @@ class SavedShares:
             from_log_offset, observed_ms, until_ms = decoded["past"]
             groups = {group_id: GroupPast(*past) for group_id, past in decoded["groups"].items()}
             group_ids, topics, known_until_ms, fingerprint = decoded["known"]
+            place, day, *numbers = np.frombuffer(decoded["counts"], np.int64).reshape(2 + len(COUNTED), -1)
             columns = {name: np.frombuffer(decoded["transitions"][name], type_) for name, type_ in TYPES.items()}
             with pa.ipc.open_stream(decoded["states"]) as reader:
                 states = reader.read_all()
@@ -91,10 +91,7 @@ class SavedShares:
                 decoded["next_offset"],
                 states,
                 ShareTransitions(**columns),
-                ShareCounts(
-                    tuple(SharePlace(*place) for place in decoded["places"]),
-                    **{name: np.frombuffer(decoded["counts"][name], np.int64) for name in COUNTS},
-                ),
+                ShareCounts(tuple(SharePlace(*it) for it in decoded["places"]), place, day, np.array(numbers)),
             )
         except (KeyError, TypeError, ValueError, pa.ArrowInvalid, msgpack.UnpackException) as error:
             raise StateUnreadable(f"what an audit kept of a log partition cannot be read: {error}") from error

@@ -380,6 +380,23 @@ SHARE_GROUP_SUMMARY = gold_table(
         Column("member_count_max", INT, "Highest number of members at one time."),
         Column("worst_topic", STRING, "Topic of the partition with the most offsets given up."),
         Column("worst_partition", INT, "The partition with the most offsets given up."),
+        Column(
+            "records_given_up",
+            BIGINT,
+            "Records given up: archived_count without offsets that are no records (gaps, markers) and records of "
+            "aborted transactions, as far as gold.archived_records.likely_cause tells them.",
+        ),
+        Column(
+            "records_redelivered",
+            BIGINT,
+            "Records of gold.redeliveries, each counted once: on the day of its first row, and again after a reset.",
+        ),
+        Column(
+            "extra_deliveries",
+            BIGINT,
+            "Deliveries beyond each record's first that delivery counts show; a lower bound. A record that was handed "
+            "back and not delivered again has none.",
+        ),
     ),
 )
 

@@ -147,7 +147,6 @@ def audit(records: Sequence[Record], configs: Configs = LOCK_4_S, stays: ShareMe
 
 
 def counts_of(counts: ShareCounts) -> list[tuple[SharePlace, int, list[int]]]:
-    """Row by row: share partition, day, and offsets acknowledged, given again and given up."""
-    columns = (column.tolist() for column in (counts.acknowledged, counts.redelivered, counts.archived))
+    """Row by row: share partition, day, and the sums in the order of `COUNTED`."""
     places = (counts.places[number] for number in counts.place.tolist())
-    return list(zip(places, counts.day.tolist(), map(list, zip(*columns, strict=True)), strict=True))
+    return list(zip(places, counts.day.tolist(), counts.numbers.T.tolist(), strict=True))

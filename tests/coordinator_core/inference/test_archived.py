@@ -10,6 +10,7 @@ from coordinator_core.confidence import CONFIDENCES
 from coordinator_core.inference.archived import CAUSES, LIKELY_CAUSES, METHODS
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.redeliveries import METHODS as METHODS_OF_RETURNS
+from coordinator_core.inference.share_days import merged_days
 from coordinator_core.inference.shares import ShareAudit
 from tests.coordinator_core.inference.share_logs import (
     ACK1,
@@ -406,6 +407,22 @@ def test_archived_of_the_last_record(case: Case) -> None:
     rows = reported(audit(case.records, configs=case.configs))
     last = [row[1:] for row in rows if row[0] == len(case.records) - 1]
     assert last[:1] == ([] if case.expected is None else [case.expected])
+
+
+@pytest.mark.parametrize(
+    ("name", "archived_count", "given_up_count"),
+    [
+        ("rule H: within what was complete, as many as were complete unseen", 5, 5),
+        ("rule H: in a group that reads committed records only", 5, 0),
+        ("right behind offsets that were counted and not stored, as aborted records are, it is likely one", 1, 0),
+    ],
+)
+def test_what_counts_as_given_up(name: str, archived_count: int, given_up_count: int) -> None:
+    """Transaction markers are no records, and those of an aborted transaction were not to be delivered."""
+    (case,) = (case for case in CASES if case.name == name)
+    rows = merged_days([audit(case.records, configs=case.configs).counted.counts()], [])
+    assert sum(row.archived_count for row in rows) == archived_count
+    assert sum(row.records_given_up for row in rows) == given_up_count
 
 
 def config(

@@ -345,6 +345,23 @@ def test_days_count_offsets_by_group_and_day() -> None:
     assert [row.worst_partition for row in rows] == [1, None]
 
 
+def test_days_count_records_once_and_deliveries_beyond_the_first() -> None:
+    """A record that comes back three times is one record redelivered, and each delivery after its first is an extra
+    one."""
+    records = (
+        SNAPSHOT,
+        Record(1, (Change(0, 9, None, AV1), Change(20, 20, None, ACK3))),
+        Record(2, (Change(0, 4, AV1, AV2),)),
+        Record(3, (Change(0, 4, AV2, AV4), Change(5, 9, AV1, ACK2))),
+        Record(4, (Change(0, 4, AV4, AR5), Change(30, 30, None, AR1)), delivery_complete_count=30),
+    )
+    (row,) = merged_days([audit(records).counted.counts()], [])
+    offsets_of_rows = 10 + 1 + 5 + 5 + 5 + 5
+    extra = 5 + 2 + 5 * 2 + 5 + 5
+    assert (row.records_redelivered, row.redelivered_count, row.extra_deliveries) == (11, offsets_of_rows, extra)
+    assert (row.records_given_up, row.archived_count) == (6, 6)
+
+
 def test_a_transition_without_its_record_is_refused() -> None:
     """Silver with a transition whose record is missing is not silver."""
     log = share_log((SNAPSHOT, returned(9_000)))

@@ -1,6 +1,7 @@
 """Days of share groups: columns that say what adding up row by row says."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from hypothesis import given
@@ -8,19 +9,19 @@ from hypothesis import strategies as st
 
 from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.rows import ShareGroupDayRow
-from coordinator_core.inference.share_days import INT64_MAX, ShareCounts, SharePlace, merged_days
+from coordinator_core.inference.share_days import ARCHIVED, COUNTED, INT64_MAX, ShareCounts, SharePlace, merged_days
 from schemas.group_types import GroupType
 from tests.coordinator_core.inference.share_logs import counts_of
 
-Row = tuple[SharePlace, int, tuple[int, int, int]]
-"""A share partition, a day, and offsets acknowledged, given again and given up."""
+Row = tuple[SharePlace, int, tuple[int, ...]]
+"""A share partition, a day, and what `COUNTED` names."""
 
 places = st.builds(
     SharePlace, st.sampled_from("ab"), st.sampled_from("xyz"), st.integers(0, 2), st.sampled_from((None, "s", "t"))
 )
 numbers = st.integers(0, 3) | st.sampled_from((INT64_MAX - 1, INT64_MAX))
 rows_of_a_part = st.lists(
-    st.tuples(places, st.integers(19_000, 19_003), st.tuples(numbers, numbers, numbers)),
+    st.tuples(places, st.integers(19_000, 19_003), st.tuples(*[numbers] * len(COUNTED))),
     max_size=6,
     unique_by=lambda row: (key_of(row[0]), row[1]),
 )
@@ -35,12 +36,12 @@ def columns_of(rows: Sequence[Row]) -> ShareCounts:
     """In any order; a share partition has one name in it."""
     named = {key_of(place): place for place, *_ in rows}
     codes = {key: code for code, key in enumerate(named)}
-    counts = np.array([counts for *_, counts in rows], np.int64).reshape(-1, 3)
+    counts = np.array([counts for *_, counts in rows], np.int64).reshape(-1, len(COUNTED))
     return ShareCounts(
         tuple(named.values()),
         np.array([codes[key_of(place)] for place, *_ in rows], np.int64),
         np.array([day for _, day, _ in rows], np.int64),
-        *(np.ascontiguousarray(column) for column in counts.T),
+        np.ascontiguousarray(counts.T),
     )
 
 
@@ -48,7 +49,7 @@ def added_up(parts: Sequence[Sequence[Row]]) -> dict[tuple[tuple[str, str, int],
     """By share partition and day."""
     found: dict[tuple[tuple[str, str, int], int], list[int]] = {}
     for place, day, counts in (row for part in parts for row in part):
-        sums = found.setdefault((key_of(place), day), [0, 0, 0])
+        sums = found.setdefault((key_of(place), day), [0] * len(COUNTED))
         sums[:] = [min(one + other, INT64_MAX) for one, other in zip(sums, counts, strict=True)]
     return found
 
@@ -80,7 +81,7 @@ def test_parts_together(parts: list[list[Row]]) -> None:
 def test_days_of_groups(parts: list[list[Row]], reported: set[tuple[str, int]]) -> None:
     """All share partitions of a group together, and what the log of groups knows; the worst one is named."""
     group_days = [
-        ShareGroupDayRow(group_id, GroupType.SHARE, day * DAY_MS, 0, 0, 0, 2, 5, None, None)
+        ShareGroupDayRow(group_id, GroupType.SHARE, day * DAY_MS, generation_count=2, member_count_max=5)
         for group_id, day in sorted(reported)
     ]
     named = names(parts)
@@ -88,14 +89,13 @@ def test_days_of_groups(parts: list[list[Row]], reported: set[tuple[str, int]]) 
     counts = added_up(parts)
     for group_id, day in sorted(reported | {(key[0], day) for key, day in counts}):
         of_day = {key: sums for (key, on), sums in counts.items() if (key[0], on) == (group_id, day)}
-        sums = [min(sum(column), INT64_MAX) for column in zip(*of_day.values(), strict=True)] or [0, 0, 0]
-        worst = min(((-sums[2], named[key] or "", key[2]) for key, sums in of_day.items() if sums[2]), default=None)
-        expected[group_id, day] = ShareGroupDayRow(
-            group_id,
-            GroupType.SHARE,
-            day * DAY_MS,
-            *(sums[0], sums[1], sums[2]),
-            *((2, 5) if (group_id, day) in reported else (0, 0)),
-            *((None, None) if worst is None else (worst[1] or None, worst[2])),
-        )
+        sums = [min(sum(column), INT64_MAX) for column in zip(*of_day.values(), strict=True)] or [0] * len(COUNTED)
+        archived = {key: sums[ARCHIVED] for key, sums in of_day.items() if sums[ARCHIVED]}
+        worst = min(((-count, named[key] or "", key[2]) for key, count in archived.items()), default=None)
+        of_day_row: dict[str, Any] = dict(zip(COUNTED, sums, strict=True))
+        if (group_id, day) in reported:
+            of_day_row |= {"generation_count": 2, "member_count_max": 5}
+        if worst is not None:
+            of_day_row |= {"worst_topic": worst[1] or None, "worst_partition": worst[2]}
+        expected[group_id, day] = ShareGroupDayRow(group_id, GroupType.SHARE, day * DAY_MS, **of_day_row)
     assert merged_days(list(map(columns_of, parts)), group_days) == list(expected.values())
