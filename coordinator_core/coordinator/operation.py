@@ -63,6 +63,8 @@ class Fired:
     key: str
     at_ms: int
     first_record: int
+    arguments: tuple[object, ...] = ()
+    """The timer's: timers of a group and of its members have the group id first."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class GroupCoordinator:
         """
         step = OutcomeBuilder()
         while len(step.fired) != timers_max and (timer := self.timers.pop_due(now_ms)) is not None:
-            step.fired.append(Fired(timer.key, timer.deadline_ms, len(step.records)))
+            step.fired.append(Fired(timer.key, timer.deadline_ms, len(step.records), timer.arguments))
             self.now_ms = max(self.now_ms, timer.deadline_ms)
             context = Context(self, self.now_ms, step=step)
             try:

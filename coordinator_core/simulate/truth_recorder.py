@@ -137,16 +137,16 @@ class TruthRecorder:
         self._note_records(machine, outcome.records)
 
     def fired(self, machine: ObservedMachine, outcome: Outcome, now_ms: int) -> None:
-        """A timer may have ended a session: wake the groups that are no longer quiet."""
+        """A timer may have ended a session or a phase: wake the groups that are no longer quiet."""
         for fired in outcome.fired:
             client_id = self._clients.get(fired.key[-UUID_CHARACTERS:])
             process = None if client_id is None else self._process(client_id)
-            if process is not None:
+            for group_id in map(str, fired.arguments[:1]):
                 reason = TIMER_REASONS.get(fired.key.partition("-")[0], "TIMER")
-                self._note_cause(machine, process.group_id, reason, process)
-                self._note_modern_cause(process.group_id, reason, process, outcome)
-                if self.heartbeats is not None and not is_quiet(machine.coordinator, process.group_id):
-                    self.heartbeats.wake(process.group_id)
+                self._note_cause(machine, group_id, reason, process)
+                self._note_modern_cause(group_id, reason, process, outcome)
+                if self.heartbeats is not None and not is_quiet(machine.coordinator, group_id):
+                    self.heartbeats.wake(group_id)
         is_expiry = any(fired.key == EXPIRY_TIMER for fired in outcome.fired)
         self._note_records(machine, outcome.records, "EXPIRED" if is_expiry else None)
 

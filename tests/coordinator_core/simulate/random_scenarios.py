@@ -215,3 +215,48 @@ def random_story(seed: int) -> Scenario:
                 continue
         lines += [f'group = "{group}"', f"member = {draws.randrange(members)}", f'duration = "{draws.randint(5, 40)}s"']
     return parse_scenario("\n".join(lines), f"story-{seed}.toml")
+
+
+def restless_story(seed: int) -> Scenario:
+    """A scenario with small groups of classic and consumer members, some of them static, that pause, stall, crash, stop
+    and change their subscriptions under short timeouts, so that members leave phases of rebalances unfinished."""
+    draws = random.Random(f"restless-{seed}")
+    lines = [
+        f'name = "restless-{seed}"',
+        "start = 2026-01-05T08:00:00Z",
+        'duration = "6m"',
+        f"seed = {seed}",
+        "[cluster]",
+        "brokers = 2",
+        "consumer_offsets_partitions = 2",
+        "[cluster.settings]",
+        f'"group.consumer.session.timeout.ms" = {draws.choice((6000, 45000))}',
+    ]
+    for topic in ("t", "u"):
+        lines += ["[[topic]]", f'name = "{topic}"', f"partitions = {draws.randint(1, 6)}", "rate = 10.0"]
+    for group in ("g0", "g1"):
+        members = draws.randint(2, 4)
+        lines += [
+            "[[group]]",
+            f'name = "{group}"',
+            f'protocol = "{draws.choice(("classic", "classic", "consumer"))}"',
+            f"topics = {draws.sample(('t', 'u'), draws.randint(1, 2))}",
+            f"members = {members}",
+            f"static = {draws.choice(('true', 'false'))}",
+            f'max_poll_interval = "{draws.choice((15, 30, 60))}s"',
+        ]
+        if "classic" in lines[-5]:
+            lines += [
+                f'session_timeout = "{draws.choice((6, 20, 120))}s"',
+                f'assignors = ["{draws.choice(("range", "cooperative-sticky"))}"]',
+            ]
+        for _ in range(draws.randint(2, 5)):
+            kind = draws.choice(("pause", "pause", "crash", "stop", "slow_poll", "subscribe"))
+            lines += ["[[fault]]", f'kind = "{kind}"', f'group = "{group}"', f"member = {draws.randrange(members)}"]
+            # close to each other, so that one meets the rebalance that another one began
+            lines.append(f'at = "{draws.choice((60, 120, 180)) + draws.randint(0, 40)}s"')
+            if kind == "subscribe":
+                lines.append(f"topics = {draws.sample(('t', 'u'), draws.randint(1, 2))}")
+            else:
+                lines.append(f'duration = "{draws.choice((1, 5, 20, 50, 100))}s"')
+    return parse_scenario("\n".join(lines), f"restless-{seed}.toml")

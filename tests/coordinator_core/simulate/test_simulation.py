@@ -5,6 +5,7 @@ import pytest
 from coordinator_core.runtime.machines import GroupMachine
 from coordinator_core.simulate.scenario import FAULT_KEYS
 from coordinator_core.simulate.scenario_file import parse_scenario
+from tests.coordinator_core.simulate.random_scenarios import STORIES, restless_story
 from tests.coordinator_core.simulate.simulations import SCENARIOS, Run, run_file, run_text
 
 SHORT = (
@@ -33,6 +34,48 @@ def test_leaving_out_heartbeats_changes_nothing_but_the_time(name: str, minutes:
     assert (
         skipping.summary.heartbeat_count + skipping.summary.skipped_heartbeat_count == sending.summary.heartbeat_count
     )
+
+
+@pytest.mark.parametrize("seed", range(2 * STORIES))
+def test_leaving_out_heartbeats_changes_nothing_in_restless_groups(seed: int) -> None:
+    """So it is where members pause, crash, stop and subscribe while others rebalance."""
+    skipping, sending = (Run(restless_story(seed), skips_heartbeats=skips) for skips in (True, False))
+    assert skipping.log_bytes() == sending.log_bytes()
+    assert skipping.truth == sending.truth
+
+
+def test_a_member_that_does_not_sync_is_dropped_while_the_others_are_quiet() -> None:
+    """The timer of the sync phase, which is the group's, ends its quiet: the member that stays learns of it with its
+    next heartbeat."""
+    paused = """
+    [[topic]]
+    name = "u"
+    [[group]]
+    name = "g"
+    topics = ["t"]
+    members = 2
+    static = true
+    session_timeout = "2m"
+    max_poll_interval = "30s"
+    [[fault]]
+    kind = "pause"
+    at = "1m"
+    group = "g"
+    member = 0
+    duration = "100s"
+    [[fault]]
+    kind = "subscribe"
+    at = "70s"
+    group = "g"
+    member = 1
+    topics = ["u"]
+    """
+    runs = [run_text(paused, minutes=6, skips_heartbeats=skips) for skips in (True, False)]
+    assert runs[0].log_bytes() == runs[1].log_bytes()
+    for run in runs:
+        assert run.causes("g")[3] == ["SYNC_EXPIRED"]
+        third = run.lines("generations", group="g", generation=3)[0]
+        assert [member["client_id"] for member in third["members"].values()] == ["g-1"]
 
 
 def test_one_seed_gives_the_same_bytes_and_another_one_others() -> None:
