@@ -1,144 +1,92 @@
-"""Subscription patterns, compiled to match topic names.
+"""Subscription patterns: what RE2/J 1.8, which Kafka's coordinator uses, accepts, refuses and matches.
 
-A pattern is a small program of jumps whose alternatives run in parallel (a Pike machine): the run time grows with the
-length of the name, whatever the pattern. In a backtracking matcher, a member's pattern could run forever.
-`pattern_syntax` makes the program.
-
-Topic names are ASCII (Topic.LEGAL_CHARS), so a character class is a set of 128 bits here.
+RE2 itself does the work: its run time grows with the length of the name, whatever the pattern. RE2/J is a port of it
+with a few differences, which are made up for here, and with messages of its own, which clients are shown.
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Final, NamedTuple
+import re
+from functools import lru_cache
+from typing import Any, Final
 
-from coordinator_core.consumer.pattern_classes import WORD, contains
+import re2
 
-PROGRAM_SIZE_MAX: Final = 20_000
-"""Maximum number of instructions of a pattern. RE2/J has no bound, and runs out of memory for nested repetitions."""
+PATTERN_CACHE_SIZE: Final = 1024
+PROGRAM_BYTES_MAX: Final = 8 << 20
+"""Memory of a compiled pattern. RE2/J has no bound, and runs out of memory for nested repetitions."""
 
-
-class TooLarge(ValueError):
-    """A program of more than PROGRAM_SIZE_MAX instructions."""
-
-
-class Char(NamedTuple):
-    """Consume one character of the class."""
-
-    chars: int
-
-
-class Assert(NamedTuple):
-    """Continue only if this holds at the position between two characters."""
-
-    holds: Callable[[str, int], bool]
-
-
-class Jump(NamedTuple):
-    """Continue at each of these relative positions."""
-
-    distances: tuple[int, ...]
-
-
-Code = tuple[Char | Assert | Jump, ...]
-"""Relocatable instructions: jumps are relative, and the program ends by falling through."""
-
-
-def is_text_start(text: str, position: int) -> bool:
-    """`\\A`, and `^` without the flag m."""
-    return position == 0
+REFUSALS: Final = {
+    "bad repetition operator": "invalid nested repetition operator",
+    "invalid character class range": "invalid character class range",
+    "invalid escape sequence": "invalid escape sequence",
+    "invalid named capture group": "invalid named capture",
+    "invalid perl operator": "invalid or unsupported Perl syntax",
+    "missing )": "missing closing )",
+    "missing ]": "missing closing ]",
+    "no argument for repetition operator": "missing argument to repetition operator",
+    "trailing \\": "trailing backslash at end of expression",
+    "unexpected )": "regexp/syntax: internal error",
+}
+"""RE2's messages, and those of com.google.re2j.Parser."""
+TOO_LARGE: Final = "invalid repeat count"
+"""Also RE2/J's message for a count above 1,000."""
+TOKEN: Final = re.compile(
+    r"\\Q.*?(?:\\E|$)"  # quoted
+    r"|\[\^?\]?(?:\[:\^?\w+:\]|\\.|[^\]\\])*\]"  # a class
+    r"|\((?:\?P?<(?P<name>\w+)>)?"
+    r"|\{(?P<repeated_brace>[*+?]|\{\d+(?:,\d*)?\})"
+    r"|\\(?P<escaped>.)",
+    re.DOTALL,
+)
+"""The parts of a pattern in which RE2 and RE2/J differ, and what may hide their like."""
 
 
-def is_text_end(text: str, position: int) -> bool:
-    """`\\z`, and `$` without the flag m."""
-    return position == len(text)
+class InvalidPattern(ValueError):
+    """RE2/J rejects the pattern. `description` is PatternSyntaxException.getDescription."""
+
+    def __init__(self, description: str) -> None:
+        self.description = description
+        super().__init__(description)
 
 
-def is_line_start(text: str, position: int) -> bool:
-    """`^` with the flag m."""
-    return position == 0 or text[position - 1] == "\n"
-
-
-def is_line_end(text: str, position: int) -> bool:
-    """`$` with the flag m."""
-    return position == len(text) or text[position] == "\n"
-
-
-def is_word_boundary(text: str, position: int) -> bool:
-    """`\\b`: between a word character and another one, or the end."""
-    before = position > 0 and contains(WORD, text[position - 1])
-    return before != (position < len(text) and contains(WORD, text[position]))
-
-
-def is_no_word_boundary(text: str, position: int) -> bool:
-    """`\\B`."""
-    return not is_word_boundary(text, position)
-
-
-def repeated(code: Code, count_min: int, count_max: int | None) -> Code:
-    """Repeat the code; `count_max` None: without upper bound. Raises TooLarge."""
-    size = len(code)
-    copies = count_min if count_max is None else count_max
-    if (size + 1) * (copies + 1) > PROGRAM_SIZE_MAX:
-        raise TooLarge
-    if count_max is None:
-        return (*code * count_min, Jump((1, size + 2)), *code, Jump((-size - 1,)))
-    optional_count = count_max - count_min
-    optional: list[Char | Assert | Jump] = []
-    for left in range(optional_count, 0, -1):
-        optional += (Jump((1, left * (size + 1))), *code)
-    return (*code * count_min, *optional)
-
-
-def either(branches: list[Code]) -> Code:
-    """Any of the branches: one jump to all, and one from each to the end. Raises TooLarge."""
-    if len(branches) == 1:
-        return branches[0]
-    distances, code = [], []
-    size = sum(len(branch) + 1 for branch in branches)
-    start = 1
-    for branch in branches:
-        distances.append(start)
-        start += len(branch) + 1
-        code += [*branch, Jump((size - start + 2,))]
-    if len(code) > PROGRAM_SIZE_MAX:
-        raise TooLarge
-    return (Jump(tuple(distances)), *code)
-
-
-@dataclass(frozen=True, slots=True)
 class Pattern:
-    code: Code
+    """A compiled pattern. Topic names are ASCII (Topic.LEGAL_CHARS): another name matches nothing."""
+
+    def __init__(self, compiled: Any) -> None:
+        self._compiled = compiled
 
     def matches(self, name: str) -> bool:
-        """Whether the pattern matches the whole name. No pattern matches a name that is not ASCII."""
-        if not name.isascii():
-            return False
-        places = self._reached({0}, name, 0)
-        for position, char in enumerate(name):
-            bit = 1 << ord(char)
-            taken = {
-                place + 1
-                for place in places
-                if place < len(self.code) and isinstance(step := self.code[place], Char) and step.chars & bit
-            }
-            if not taken:
-                return False
-            places = self._reached(taken, name, position + 1)
-        return len(self.code) in places
+        """Does the whole name match?"""
+        return name.isascii() and self._compiled.fullmatch(name) is not None
 
-    def _reached(self, places: set[int], name: str, position: int) -> set[int]:
-        """All positions in the program that can be reached without consuming a character."""
-        reached = set(places)
-        left = list(places)
-        while left:
-            place = left.pop()
-            step = self.code[place] if place < len(self.code) else None
-            if isinstance(step, Jump):
-                targets = [place + distance for distance in step.distances]
-            elif isinstance(step, Assert) and step.holds(name, position):
-                targets = [place + 1]
-            else:
-                continue
-            left += [target for target in targets if target not in reached]
-            reached.update(targets)
-        return reached
+
+@lru_cache(maxsize=PATTERN_CACHE_SIZE)
+def compile_pattern(regex: str) -> Pattern:
+    """Compile a regular expression. Raises InvalidPattern."""
+    _refuse_what_re2_accepts(regex)
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = PROGRAM_BYTES_MAX
+    try:
+        compiled = re2.compile(_as_re2(regex), options)
+    except re2.error as error:
+        reason = error.args[0].decode(errors="replace").partition(":")[0]
+        raise InvalidPattern(REFUSALS.get(reason, TOO_LARGE)) from None
+    return Pattern(compiled)
+
+
+def _as_re2(regex: str) -> str:
+    """RE2/J takes an escaped character that is not ASCII for itself, RE2 refuses it."""
+    return TOKEN.sub(lambda it: it["escaped"] if (it["escaped"] or "a") > "\x7f" else it[0], regex)
+
+
+def _refuse_what_re2_accepts(regex: str) -> None:
+    names: set[str] = set()
+    for token in TOKEN.finditer(regex):
+        if token["escaped"] == "C":
+            raise InvalidPattern(REFUSALS["invalid escape sequence"])
+        if token["repeated_brace"]:
+            raise InvalidPattern(REFUSALS["bad repetition operator"])
+        if token["name"] in names:
+            raise InvalidPattern("duplicate capture group name")
+        if token["name"]:
+            names.add(token["name"])

@@ -10,7 +10,7 @@ Source: GroupMetadataManager.maybeUpdateRegularExpressions, handleRegularExpress
 from enum import Enum
 from typing import Final
 
-from coordinator_core.consumer.pattern_syntax import InvalidPattern, compile_pattern
+from coordinator_core.consumer.patterns import InvalidPattern, compile_pattern
 from coordinator_core.consumer.records import group_metadata_record, regex_record, regex_tombstone
 from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember, ResolvedRegex
 from coordinator_core.consumer.subscriptions import count_resolved, subscriptions_of

