@@ -109,10 +109,6 @@ class NotSubmittedError(JobError):
     """Spark was started without the settings that the jobs need."""
 
 
-class StreamFailed(JobError):
-    """A continuous capture cannot continue."""
-
-
 class SimulateError(JobError):
     """The simulation cannot run."""
 

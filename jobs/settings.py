@@ -63,10 +63,6 @@ class BrokerAddress:
 class CaptureSettings:
     """Settings of a continuous capture, and of what a capture asks a live cluster besides its logs."""
 
-    trigger_batch_count_max: int
-    trigger_bytes_max: int
-    checkpoint: str
-    """Folder or URI; empty: within the warehouse."""
     end_offsets_every_ms: int
     names_every_ms: int
     lag_every_ms: int

@@ -1,30 +1,19 @@
-"""capture --every: capture a live cluster into bronze, trigger by trigger, until it is stopped.
+"""capture --every: capture a live cluster into bronze, round by round, until it is stopped.
 
-Spark's Structured Streaming decides when and how much: a micro-batch has a few rows that describe the new offsets
-(`kafka_log` with rows=ranges), and the tasks of a capture fetch them, so no byte of a log passes through the JVM. A
-micro-batch that is repeated after a crash finds in bronze what was committed, and adds the rest.
-
-Bronze is authoritative; the checkpoint only saves time. If the checkpoint is missing, bronze's own offsets are used. If
-it claims more than bronze has (a warehouse restored to an older state), a new one begins where bronze ends.
+A round lists the ends of the logs, captures what bronze lacks, and waits. Bronze alone says what that is: a round that
+was interrupted, or ran beside another capture, is followed by one that finds in bronze what was committed.
 """
 
-import json
-import re
 import signal
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import datetime
-from hashlib import sha256
-from time import monotonic, sleep
+from time import monotonic
 from typing import Any, Final
 
-from py4j.protocol import Py4JError
-from pyarrow import fs
-from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming.query import StreamingQuery
+from pyspark.sql import SparkSession
 
 from coordinator_core.coverage import CoverageKind, CoverageRange, subtract, with_times
 from coordinator_core.log_partitions import LogPartition
@@ -40,46 +29,32 @@ from jobs.bronze.snapshot import Bronze
 from jobs.bronze.writer import CaptureRun
 from jobs.console.progress import Steps, size_text
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.delta.filesystems import delete_folder, filesystem_of, spark_uri
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import BrokerError, CaptureConflict, JobError, SourceError, StreamFailed
+from jobs.errors import BrokerError, CaptureConflict, JobError, SourceError
 from jobs.operations.metrics import job_of
 from jobs.operations.run_context import RunContext
 from jobs.queries.sql import one_line
 from jobs.settings import BrokerAddress, Settings
 from jobs.sources.broker import Broker
 from jobs.sources.broker_log import BrokerLog, list_broker_logs
-from jobs.sources.kafka_log import NAME, RANGES, KafkaLogDataSource
-from jobs.sources.log_offsets import Offsets, log_key
+from jobs.sources.log_offsets import log_key
 
 TICK_S: Final = 0.2
 BACK_OFF_S: Final = (1.0, 60.0)
-"""First and maximum wait before an unavailable cluster is tried again."""
+"""First and maximum wait before a round that failed is tried again."""
 CONFLICTS_MAX: Final = 3
 """Number of consecutive lost races against another capture of the cluster."""
 FAILURES_MAX: Final = 5
-"""Number of consecutive failures of the stream while the cluster is available."""
-COMMIT_WAIT_S: Final = 5.0
-"""How long Spark may take to record a completed micro-batch; one that begins meanwhile is still completed."""
+"""Number of consecutive rounds that failed although the cluster is available."""
 WATCH_TIMEOUT_MS: Final = 10_000
 """Maximum wait for a sample, or for the end of a capture that must stop."""
-SLOW_START: Final = "Python worker failed to connect back"
-"""Spark waits ten seconds for a stream's reader to start; on an overloaded machine this is temporary."""
-BATCH_OFFSETS_MAX: Final = 10_000
-"""Coordinators write batches of far fewer records."""
 LOST_LISTED_MAX: Final = 10
 
-LOG_CUT: Final = "LOG_CUT"
-"""BrokerError code: the log ends before the requested offset."""
 PASSING: Final = frozenset(
     {"UNKNOWN_HOST", "CONNECTION_REFUSED", "UNREACHABLE", "NO_ANSWER", "CLOSED", "TIMEOUT", "NO_LEADER", "DONE"}
 )
 """BrokerError codes of a cluster that is temporarily unavailable."""
-
-
-class _Stopping(Exception):
-    """A micro-batch that came after the stop signal: it is left for the next start."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +114,7 @@ def run_continuously(
 
 
 class ContinuousCapture:
-    """One continuous capture. `new_run`: returns the id and start of each trigger's capture."""
+    """One continuous capture. `new_run`: returns the id and start of each round's capture."""
 
     def __init__(
         self,
@@ -164,94 +139,84 @@ class ContinuousCapture:
         self._new_run = new_run
         self._steps = steps
         self._on_progress = on_progress
-        self._checkpoint = _Checkpoint(
-            settings.capture.checkpoint or f"{warehouse.root}/_checkpoints/capture", settings.cluster_id
-        )
         self._stop = threading.Event()
-        self._busy = threading.Lock()
-        """Locked during a micro-batch."""
-        self._is_closing = False
         self._bronze: Bronze | None = None
+        """As the last round left it; None where it must be read again."""
+        self._ends: Mapping[LogPartition, int] = {}
+        """End offsets of the logs in the last round."""
         self._topic_ids: dict[str, str | None] = {}
         """Ids of the topics that bronze has."""
-        self._failure: Exception | None = None
-        self._failure_count = 0
         self._totals = _Totals()
         self._watcher = _Watcher(self)
 
     def stop(self) -> None:
-        """Complete the current micro-batch and end."""
+        """Complete the current round and end."""
         self._stop.set()
 
     def run(self, *, stop_after_ms: int | None = None) -> None:
         """Capture until `stop`, a signal (SIGTERM, SIGINT) or the time limit. Raises JobError."""
-        self._session.dataSource.register(KafkaLogDataSource)
         end = None if stop_after_ms is None else monotonic() + stop_after_ms / 1000
-        query = self._start()  # the address may be mistyped, so an unavailable cluster is an error at the start
         try:
             with self._signals():
-                while True:
-                    while query.isActive and not self._is_over(end):
-                        self._watcher.tick()
-                        self._stop.wait(TICK_S)
-                    if self._is_over(end):
-                        break
-                    self._consider_failure(query)
-                    started = self._start_again(end)
-                    if started is None:
-                        break
-                    query = started
-            self._end(query)
+                wait_s, failure_count, may_pass = 0.0, 0, False
+                while self._waited(wait_s, end):
+                    try:
+                        self._round()
+                    except Exception as error:
+                        self._bronze = None
+                        # the address may be mistyped, so an unavailable cluster is an error at the start
+                        is_passing = isinstance(error, BrokerError) and error.code in PASSING and may_pass
+                        failure_count += not is_passing
+                        if failure_count >= FAILURES_MAX or (isinstance(error, JobError) and not is_passing):
+                            raise
+                        wait_s = min(max(2 * wait_s, BACK_OFF_S[0]), BACK_OFF_S[1])
+                        self._steps.say(f"interrupted: {one_line(error)}; trying again in {wait_s:.0f} s")
+                    else:
+                        wait_s, failure_count, may_pass = self._every_ms / 1000, 0, True
             self._watcher.report()
         finally:
-            self._end(query)
             self._watcher.close()
 
-    def _is_over(self, end: float | None) -> bool:
-        if end is not None and monotonic() >= end:
-            self._stop.set()
-        return self._stop.is_set()
+    def _waited(self, wait_s: float, end: float | None) -> bool:
+        """Wait for the next round; False when it is time to stop."""
+        until = monotonic() + wait_s
+        while not self._stop.is_set() and (end is None or monotonic() < end):
+            self._watcher.tick()
+            if monotonic() >= until:
+                return True
+            self._stop.wait(min(TICK_S, max(until - monotonic(), 0)))
+        return False
 
-    # --- the stream
+    def _round(self) -> None:
+        """Capture what bronze lacks. Raises JobError."""
+        with Broker.connect(self._address, timeout_ms=self._settings.request_timeout_ms) as broker:
+            logs = list_broker_logs(broker, self._settings.topics)
+        self._refuse_other_topics(logs)
+        ends = {(log.topic, log.partition): log.next_offset for log in logs}
+        if any(end < self._ends.get(place, 0) for place, end in ends.items()):
+            self._bronze = None  # a log was cut, as after an unclean leader election
+        self._ends = ends
+        for left in reversed(range(CONFLICTS_MAX)):
+            try:
+                self._capture(logs, self._bronze or self._opened(logs))
+                return
+            except CaptureConflict:
+                self._bronze = None
+                if not left:
+                    raise
+                self._steps.say("another capture of this cluster committed first: reading bronze again")
 
-    def _start(self) -> StreamingQuery:
-        """Start the query where bronze ends. Raises BrokerError where the cluster is not available."""
-        settings, address = self._settings, self._address
-        self._failure = None
-        with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
-            logs = list_broker_logs(broker, settings.topics)
-        bronze = self._bronze = Bronze.load(self._tables)
+    def _opened(self, logs: Sequence[BrokerLog]) -> Bronze:
+        """Bronze, read anew, if it may be of this cluster."""
+        bronze = Bronze.load(self._tables)
         identities = check_sources(self._warehouse, bronze, Sources(live=logs))
         ids = first_topic_ids(self._tables)
         refuse_other_logs(logs, bronze, ids)
         for note in other_names(self._warehouse, bronze, identities):
             self._steps.say(note)
         keep_identities(self._tables, identities, self._new_run().captured_at)
-        bronze = self._bronze = self._follow_cut(logs, bronze)
         self._topic_ids = {log.topic: ids.get(log.topic) or log.topic_id for log in logs}
-        positions = {log_key(log.topic, log.partition): next_offset(log, bronze) for log in logs}
-        folder = self._choose_checkpoint(positions, has_bronze=bool(bronze.known))
-        options = {
-            "bootstrapServers": address.bootstrap_servers,
-            "topics": ",".join(settings.topics),
-            "requestTimeoutMs": str(settings.request_timeout_ms),
-            "fetchBytesMax": str(settings.fetch_bytes_max),
-            "maxBatchesPerTrigger": str(settings.capture.trigger_batch_count_max),
-            "maxBytesPerTrigger": str(settings.capture.trigger_bytes_max),
-            "startingOffsets": json.dumps(positions),
-            "rows": RANGES,
-        }
-        if address.command_config:
-            options["commandConfig"] = address.command_config
-        return (
-            self._session.readStream.format(NAME)
-            .options(**options)
-            .load()
-            .writeStream.foreachBatch(self._on_batch)
-            .option("checkpointLocation", spark_uri(folder))
-            .trigger(processingTime=f"{self._every_ms} milliseconds")
-            .start()
-        )
+        return self._follow_cut(logs, bronze)
 
     def _follow_cut(self, logs: Sequence[BrokerLog], bronze: Bronze) -> Bronze:
         """Compare logs that are shorter than bronze with all of bronze at once: a new leader's epochs decide which
@@ -277,76 +242,20 @@ class ContinuousCapture:
         self._totals.add(summary)
         return after
 
-    def _choose_checkpoint(self, positions: Offsets, *, has_bronze: bool) -> str:
-        done = self._checkpoint.offsets()
-        if done is None:
-            if has_bronze:
-                self._steps.say("this cluster has no checkpoint: the capture continues from the end of bronze")
-            return self._checkpoint.begin()
-        ahead = sorted(place for place, offset in done.items() if positions.get(place, offset) < offset)
-        if ahead:
-            place = max(ahead, key=lambda it: done[it] - positions[it])
-            # a micro-batch may end in the middle of a batch, which is no real difference
-            if done[place] - positions[place] > BATCH_OFFSETS_MAX:
-                self._steps.say(
-                    f"the checkpoint is ahead of bronze in {counted(len(ahead), 'log partition')} ({place}: "
-                    f"offset {done[place]:,}, bronze {positions[place]:,}), as if an older copy of the warehouse was "
-                    "restored: the capture continues from the end of bronze"
-                )
-            return self._checkpoint.begin()
-        return self._checkpoint.folder
-
-    def _on_batch(self, frame: DataFrame, _: int) -> None:
-        """Process one micro-batch. An exception ends the query; `_consider_failure` examines it."""
-        while not self._busy.acquire(timeout=TICK_S):
-            if self._is_closing:
-                raise _Stopping
-        try:
-            self._capture([row.asDict() for row in frame.collect()])
-            self._failure_count = 0
-        except Exception as error:
-            self._failure = error
-            raise
-        finally:
-            self._busy.release()
-
-    def _capture(self, ranges: Sequence[Mapping[str, Any]]) -> None:
-        settings = self._settings
-        logs = [
-            BrokerLog(
-                address=self._address,
-                topic=it["topic"],
-                partition=it["partition"],
-                topic_id=it["topic_id"],
-                log_start_offset=it["log_start_offset"],
-                next_offset=it["to_offset"],
-            )
-            for it in ranges
-        ]
-        self._refuse_other_topics(logs)
-        for left in reversed(range(CONFLICTS_MAX)):
-            bronze = self._bronze or Bronze.load(self._tables)
-            # the last piece may have ended in the middle of a batch: continue where bronze ends
-            starts = {
-                (log.topic, log.partition): min(next_offset(log, bronze), it["from_offset"])
-                for log, it in zip(logs, ranges, strict=True)
-            }
-            sources = Sources(live=logs, pieces_from=starts)
-            try:
-                summary, after = capture_logs(
-                    self._session, self._warehouse, settings, bronze, sources, self._new_run()
-                )
-            except CaptureConflict:
-                self._bronze = None
-                if not left:
-                    raise
-                self._steps.say("another capture of this cluster committed first: reading bronze again")
-                continue
-            self._bronze = after
-            self._totals.add(summary)
-            for line in lost_lines(bronze.coverage, after.coverage):
-                self._steps.say(line)
+    def _capture(self, logs: Sequence[BrokerLog], bronze: Bronze) -> None:
+        starts = {(log.topic, log.partition): next_offset(log, bronze) for log in logs}
+        grown = [log for log in logs if starts[log.topic, log.partition] < log.next_offset]
+        self._bronze = bronze
+        if not grown and self._totals.trigger_count:
             return
+        sources = Sources(
+            live=grown, pieces_from={(it.topic, it.partition): starts[it.topic, it.partition] for it in grown}
+        )
+        summary, after = capture_logs(self._session, self._warehouse, self._settings, bronze, sources, self._new_run())
+        self._bronze = after
+        self._totals.add(summary)
+        for line in lost_lines(bronze.coverage, after.coverage):
+            self._steps.say(line)
 
     def _refuse_other_topics(self, logs: Sequence[BrokerLog]) -> None:
         """Raise SourceError for a topic that was recreated during the capture."""
@@ -358,60 +267,16 @@ class ContinuousCapture:
                     "Capture it with a --cluster-id of its own"
                 )
 
-    # --- failures
-
-    def _consider_failure(self, query: StreamingQuery) -> None:
-        """Raise the error that ended the query, unless it may be temporary."""
-        error = self._failure
-        self._bronze = None
-        if isinstance(error, BrokerError) and error.code in PASSING:
-            self._steps.say(f"interrupted: {error}")
-            return
-        if isinstance(error, BrokerError) and error.code == LOG_CUT:
-            # the topic id is the same, so the capture continues; a restart looks at the log as it is now
-            self._steps.say(f"interrupted: {error}")
-            return
-        if isinstance(error, JobError):
-            raise error
-        said = one_line(error if error is not None else query.exception() or StreamFailed("the stream ended"))
-        self._failure_count += 1
-        self._stop.wait(min(BACK_OFF_S[0] * 2**self._failure_count, BACK_OFF_S[1]))
-        if self._failure_count >= FAILURES_MAX and SLOW_START not in said:
-            raise StreamFailed(
-                f"the stream failed {counted(self._failure_count, 'time')}: {said}. If its checkpoint is damaged, "
-                f"delete {self._checkpoint.base}: the capture then continues from the end of bronze, and loses nothing"
-            ) from None
-        self._steps.say(f"interrupted: {said}")
-
-    def _start_again(self, end: float | None) -> StreamingQuery | None:
-        """Start the query when the cluster is available, however long that takes; None when it is time to stop."""
-        wait_s, longest_s = BACK_OFF_S
-        while True:
-            try:
-                return self._start()
-            except BrokerError as error:
-                if error.code not in PASSING:
-                    raise
-                self._steps.say(f"the cluster is not available: {error}; trying again in {wait_s:.0f} s")
-                until = monotonic() + wait_s
-                while monotonic() < until and not self._is_over(end):
-                    self._stop.wait(TICK_S)
-                if self._stop.is_set():
-                    return None
-                wait_s = min(2 * wait_s, longest_s)
-
-    # --- the end
-
     @contextmanager
     def _signals(self) -> Iterator[None]:
-        """SIGTERM and SIGINT end the run after the current micro-batch; a second signal ends it at once."""
+        """SIGTERM and SIGINT end the run after the current round; a second signal ends it at once."""
         if threading.current_thread() is not threading.main_thread():
             yield
             return
         before = {it: signal.getsignal(it) for it in (signal.SIGTERM, signal.SIGINT)}
 
         def on_signal(number: int, _: Any) -> None:
-            self._steps.say("stopping after the current micro-batch")
+            self._steps.say("stopping after the current round")
             signal.signal(number, before[signal.Signals(number)])
             self._stop.set()
 
@@ -423,21 +288,9 @@ class ContinuousCapture:
             for it, handler in before.items():
                 signal.signal(it, handler)
 
-    def _end(self, query: StreamingQuery) -> None:
-        """Stop the query between two micro-batches, so that Spark records the current one as completed."""
-        until = monotonic() + COMMIT_WAIT_S
-        with suppress(PySparkException, Py4JError):
-            while True:
-                with self._busy:
-                    if not query.isActive or not query.status["isTriggerActive"] or monotonic() > until:
-                        self._is_closing = True
-                        query.stop()
-                        return
-                sleep(TICK_S / 4)
-
 
 class _Watcher:
-    """Work of the driver during the stream: samples of end offsets, names, configs, and the progress line."""
+    """What is due between rounds: samples of end offsets, names, configs, and the progress line."""
 
     def __init__(self, of: ContinuousCapture) -> None:
         self._of = of
@@ -448,7 +301,7 @@ class _Watcher:
         self._printed_triggers = -1
 
     def tick(self) -> None:
-        """Do what is due. An unavailable cluster is left to the stream to report."""
+        """Do what is due. An unavailable cluster is left to the next round to report."""
         capture = self._of._settings.capture
         try:
             if self._is_due("names", capture.names_every_ms):
@@ -520,58 +373,6 @@ class _Watcher:
         if text not in self._said:
             self._said.add(text)
             self._of._steps.say(text)
-
-
-@dataclass(slots=True)
-class _Checkpoint:
-    """Spark's checkpoint for a cluster: folders 0, 1, 2 ..., of which the last one counts."""
-
-    root: str
-    cluster_id: str
-    base: str = field(init=False)
-    folder: str = field(init=False)
-
-    def __post_init__(self) -> None:
-        # a cluster id may contain any characters; the folder name has the safe ones
-        readable = re.sub(r"[^A-Za-z0-9._-]", "_", self.cluster_id)[:64]
-        self.base = f"{self.root.rstrip('/')}/{readable}-{sha256(self.cluster_id.encode()).hexdigest()[:8]}"
-        self.folder = f"{self.base}/{max(self._numbers(), default=0)}"
-
-    def begin(self) -> str:
-        """Begin a new checkpoint, and delete all earlier ones."""
-        old = self._numbers()
-        self.folder = f"{self.base}/{max(old, default=-1) + 1}"
-        for number in old:
-            delete_folder(f"{self.base}/{number}")
-        return self.folder
-
-    def offsets(self) -> Offsets | None:
-        """The offsets of the last completed micro-batch; None where there is none, or it cannot be read."""
-        commits = _numbered(f"{self.folder}/commits")
-        if not commits:
-            return None
-        filesystem, path = filesystem_of(f"{self.folder}/offsets/{max(commits)}")
-        try:
-            with filesystem.open_input_file(path) as source:
-                found = json.loads(source.read().decode().splitlines()[-1])
-        except (OSError, ValueError, IndexError):
-            return None
-        if isinstance(found, str):
-            found = json.loads(found)
-        return {str(place): int(offset) for place, offset in found.items()} if isinstance(found, dict) else None
-
-    def _numbers(self) -> list[int]:
-        return _numbered(self.base)
-
-
-def _numbered(folder: str) -> list[int]:
-    """Numeric names in a folder."""
-    filesystem, path = filesystem_of(folder)
-    try:
-        entries = filesystem.get_file_info(fs.FileSelector(path, recursive=False))
-    except FileNotFoundError:
-        return []
-    return sorted(int(entry.base_name) for entry in entries if entry.base_name.isdigit())
 
 
 def next_offset(log: BrokerLog, bronze: Bronze) -> int:

@@ -14,8 +14,6 @@ Rows are those of bronze.record_batches without the columns that a capture adds.
 - `requestTimeoutMs`, `fetchBytesMax`: time-out of a broker, maximum size of a response.
 - For streams: `maxBatchesPerTrigger` and `maxBytesPerTrigger`; both can be given. For a live cluster the bytes are
   estimated from samples. `startingOffsets`, JSON of `{"<topic>-<partition>": offset}`, for a new checkpoint.
-- `rows`: `batches`, or `ranges`, for streams over a live cluster: one row for each log partition and micro-batch, with
-  the new offsets (schema RANGES), for readers that fetch them themselves. The bytes then do not pass through the JVM.
 
 Log partitions can be selected only with options. Spark 4.2.0 reuses the filters of a relation's last query if its
 reader has `pushFilters`, and then silently returns wrong rows; this reader has none.
@@ -62,24 +60,8 @@ OPTIONS: Final = (
     "maxBatchesPerTrigger",
     "maxBytesPerTrigger",
     "startingOffsets",
-    "rows",
 )
-BATCHES: Final = "batches"
-RANGES: Final = "ranges"
 BYTES_PER_PARTITION: Final = 256 * 1024 * 1024
-
-RANGES_SCHEMA: Final = pa.schema(
-    [
-        pa.field("topic", pa.string(), nullable=False),
-        pa.field("partition", pa.int32(), nullable=False),
-        pa.field("topic_id", pa.string()),
-        pa.field("from_offset", pa.int64(), nullable=False),
-        pa.field("to_offset", pa.int64(), nullable=False),
-        pa.field("log_start_offset", pa.int64(), nullable=False),
-    ]
-)
-"""New offsets of a log partition; `to_offset` is exclusive. Kafka deleted offsets below the log start offset, which
-may exceed `from_offset` or even `to_offset`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +76,6 @@ class Selection:
     fetch_bytes_max: int
     limits: Limits
     starting_offsets: Mapping[str, int]
-    rows: str
 
     def offsets(self) -> SegmentOffsets | BrokerOffsets:
         """The current end offsets of the log partitions, for a stream."""
@@ -116,9 +97,6 @@ def selection(options: Mapping[str, str]) -> Selection:
         raise SourceError(
             f'{NAME} needs either .option("segments", FOLDER) or .option("bootstrapServers", "HOST:PORT")'
         )
-    rows = options.get("rows", BATCHES)
-    if rows not in (BATCHES, RANGES) or (rows == RANGES and not servers):
-        raise SourceError(f"rows is {BATCHES}, or {RANGES} for a stream over a live cluster")
     topics = options.get("topics")
     partitions = options.get("partitions")
     try:
@@ -132,7 +110,6 @@ def selection(options: Mapping[str, str]) -> Selection:
             fetch_bytes_max=_positive(options, "fetchBytesMax") or FETCH_BYTES_MAX,
             limits=Limits(_positive(options, "maxBatchesPerTrigger"), _positive(options, "maxBytesPerTrigger")),
             starting_offsets=_starting_offsets(options.get("startingOffsets")),
-            rows=rows,
         )
     except ValueError as error:
         raise SourceError("partitions, sizes, limits and times are whole numbers above zero") from error
@@ -182,11 +159,6 @@ class BrokerPart(InputPartition):
     fetch_bytes_max: int
 
 
-@dataclass
-class RangesPart(InputPartition):
-    rows: list[dict[str, Any]]
-
-
 class KafkaLogDataSource(DataSource):
     """`kafka_log`, over segment files or a live cluster."""
 
@@ -196,27 +168,16 @@ class KafkaLogDataSource(DataSource):
         return NAME
 
     def schema(self) -> StructType | str:
-        """bronze.record_batches without the columns that a capture adds, or ranges."""
-        if selection(self.options).rows == RANGES:
-            return ", ".join(
-                f"{field.name} {SQL_TYPES[field.type]}{'' if field.nullable else ' NOT NULL'}"
-                for field in RANGES_SCHEMA
-            )
+        """bronze.record_batches without the columns that a capture adds."""
         columns = TABLES["bronze.record_batches"].columns
         return spark_schema(column for column in columns if column.name not in ADDED_BY_CAPTURE)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        chosen = selection(self.options)
-        if chosen.rows == RANGES:
-            raise SourceError(f"rows={RANGES} is for streams")
-        return KafkaLogReader(chosen)
+        return KafkaLogReader(selection(self.options))
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802
         """A reader of all batches, including those appended while the query runs."""
         return KafkaLogStreamReader(selection(self.options))
-
-
-SQL_TYPES: Final = {pa.string(): "STRING", pa.int32(): "INT", pa.int64(): "BIGINT"}
 
 
 class KafkaLogReader(DataSourceReader):
@@ -291,13 +252,7 @@ class KafkaLogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             ]
         assert chosen.address is not None
         found = offsets.between(start, end)
-        if chosen.rows == RANGES:
-            names = RANGES_SCHEMA.names
-            rows = [
-                {name: getattr(log if name == "log_start_offset" else it, name) for name in names} for log, it in found
-            ]
-            return [RangesPart(rows)]
-        return [BrokerPart(chosen.address, it, chosen.timeout_ms, chosen.fetch_bytes_max) for _, it in found]
+        return [BrokerPart(chosen.address, it, chosen.timeout_ms, chosen.fetch_bytes_max) for it in found]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
         """Yield Arrow record batches of one part."""
@@ -312,8 +267,6 @@ def _read(part: InputPartition) -> Iterator[pa.RecordBatch]:
             with Broker.connect(part.address, timeout_ms=part.timeout_ms) as broker:
                 for chosen, read in read_ranges(broker, [part.chosen], fetch_bytes_max=part.fetch_bytes_max):
                     yield from to_record_batches(read, chosen)
-        case RangesPart(rows):
-            yield pa.RecordBatch.from_pylist(rows, schema=RANGES_SCHEMA)
 
 
 def _read_segments(part: LogPart) -> Iterator[pa.RecordBatch]:

@@ -147,7 +147,7 @@ class BrokerOffsets:
         ends = {log_key(it.topic, it.partition): it.from_offset + n for it, n in zip(new, counts, strict=True) if n}
         return dict(start) | ends
 
-    def between(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[tuple[BrokerLog, LogRange]]:
+    def between(self, start: Mapping[str, int], end: Mapping[str, int]) -> list[LogRange]:
         """The ranges between two offsets of the stream, by log partition; empty ones are left out.
 
         A range may begin below the log start offset if Kafka deleted data meanwhile. Raises BrokerError when a log ends
@@ -159,7 +159,7 @@ class BrokerOffsets:
             chosen = log.range(start.get(key, log.log_start_offset), end.get(key, 0))
             if chosen.from_offset < chosen.to_offset:
                 self._check(log, chosen.to_offset)
-                found.append((log, chosen))
+                found.append(chosen)
         return found
 
     def _new(self, start: Mapping[str, int], target: Mapping[str, int] | None) -> list[LogRange]:

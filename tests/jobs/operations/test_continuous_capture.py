@@ -1,13 +1,16 @@
-"""Continuous capture without a cluster: positions, checkpoints, what was lost, how far behind.
+"""Continuous capture without a cluster: positions, rounds that fail, what was lost, how far behind.
 
 What it does with a broker is in tests/live/test_capture_stream.py.
 """
 
-import json
 from collections.abc import Sequence
-from pathlib import Path
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from io import StringIO
 
 import pytest
+from rich.console import Console
 
 from coordinator_core.coverage import CoverageKind, CoverageRange, complete_coverage
 from jobs.bronze.capture import refuse_other_logs
@@ -15,13 +18,20 @@ from jobs.bronze.coverage import COMPACTION, CRC_MISMATCH, HOLE, LOG_START
 from jobs.bronze.plan import Sources, plan
 from jobs.bronze.snapshot import Bronze
 from jobs.bronze.work import SETTLED_READ_MAX, LogWork
+from jobs.bronze.writer import CaptureRun
 from jobs.console.durations import parse_duration
-from jobs.errors import SettingsError, SourceError
-from jobs.operations.continuous_capture import Lag, _Checkpoint, lag_text, lags, lost_lines, next_offset
-from jobs.settings import BrokerAddress
+from jobs.console.progress import Steps
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import BrokerError, SettingsError, SourceError
+from jobs.operations import continuous_capture
+from jobs.operations.continuous_capture import ContinuousCapture, Lag, lag_text, lags, lost_lines, next_offset
+from jobs.settings import BrokerAddress, load_settings
+from jobs.sources.broker import Broker
 from jobs.sources.broker_log import BrokerLog
 from jobs.sources.segments import PartitionLog, Segment
+from jobs.spark.in_driver import in_driver
 
+START = datetime(2026, 1, 1, tzinfo=UTC)
 TOPIC, SHARE = "__consumer_offsets", "__share_group_state"
 CAPTURED, COMPACTED, CORRUPT, MISSING = (
     CoverageKind.CAPTURED,
@@ -167,24 +177,86 @@ def test_what_was_lost_is_reported_once_with_its_times() -> None:
     assert (len(lines), lines[-1]) == (11, "lost: 5 ranges more: see bronze.coverage")
 
 
-def test_a_checkpoint_is_read_as_spark_wrote_it(tmp_path: Path) -> None:
-    """The offsets of the last finished micro-batch; a new one takes the place of all there are; ids never mix."""
-    checkpoint = _Checkpoint(str(tmp_path), "c/1")
-    assert checkpoint.offsets() is None
-    for number, end in ((9, 5), (10, 7), (11, 9)):
-        folder = Path(checkpoint.folder)
-        for name in ("offsets", "commits"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
-        (folder / "offsets" / str(number)).write_text(f"v1\n{{}}\n{json.dumps({'t-0': end})}")
-        if number < 11:
-            (folder / "commits" / str(number)).write_text("v1\n{}")
-    assert checkpoint.offsets() == {"t-0": 7}
-    (Path(checkpoint.folder) / "offsets" / "10").write_text("v1\n{")
-    assert checkpoint.offsets() is None
-    assert _Checkpoint(str(tmp_path), "c_1").base != checkpoint.base
-    before = checkpoint.folder
-    assert checkpoint.begin() != before
-    assert not Path(before).exists()
+@dataclass
+class Rounds:
+    """A continuous capture of which each round does what it is told: fail with an error, or (None) nothing."""
+
+    outcomes: list[Exception | None]
+    text: StringIO = field(default_factory=StringIO)
+
+    def run(self, monkeypatch: pytest.MonkeyPatch, warehouse: Warehouse) -> None:
+        """Run all rounds without waiting, then stop."""
+        settings = load_settings({"bootstrap_servers": "127.0.0.1:1", "cluster_id": "c"}, environment={})
+        steps = Steps(console=Console(file=self.text, width=300))
+        running = ContinuousCapture(
+            in_driver(), warehouse, settings, every_ms=1, new_run=lambda: CaptureRun("c", "r", START), steps=steps
+        )
+
+        def one_round(_: ContinuousCapture) -> None:
+            outcome = self.outcomes.pop(0)
+            if not self.outcomes:
+                running.stop()
+            if outcome is not None:
+                raise outcome
+
+        monkeypatch.setattr(ContinuousCapture, "_round", one_round)
+        monkeypatch.setattr(continuous_capture, "BACK_OFF_S", (0.0, 0.0))
+        monkeypatch.setattr(continuous_capture._Watcher, "tick", lambda _: None)
+        monkeypatch.setattr(continuous_capture._Watcher, "report", lambda _: None)
+        running.run()
+
+
+AWAY = BrokerError("nobody answers", code="CONNECTION_REFUSED")
+
+
+def test_a_round_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch, warehouse: Warehouse) -> None:
+    """An unavailable cluster for as long as it takes, a full disk a few times, each said; a good round counts anew."""
+    rounds = Rounds([None, *[AWAY] * 10, *[OSError("disk full")] * 4, None, *[OSError("disk full")] * 4, None])
+    rounds.run(monkeypatch, warehouse)
+    assert not rounds.outcomes
+    assert rounds.text.getvalue().count("interrupted: nobody answers") == 10
+    assert rounds.text.getvalue().count("interrupted: disk full") == 8
+
+
+@pytest.mark.parametrize(
+    "outcomes",
+    [[AWAY], [None, SourceError("another cluster")], [None, *[OSError("disk full")] * 5]],
+    ids=["away at the start", "not passing", "too often"],
+)
+def test_what_does_not_pass_ends_a_continuous_capture(
+    monkeypatch: pytest.MonkeyPatch, warehouse: Warehouse, outcomes: list[Exception | None]
+) -> None:
+    """The address may be mistyped, another cluster may answer at it, or the disk is full for good."""
+    last = outcomes[-1]
+    with pytest.raises(type(last)) as caught:
+        Rounds([*outcomes, None]).run(monkeypatch, warehouse)
+    assert caught.value is last
+
+
+def test_a_log_that_was_cut_is_compared_with_bronze(monkeypatch: pytest.MonkeyPatch, warehouse: Warehouse) -> None:
+    """A round that finds a log shorter than the one before reads bronze anew and looks at the whole log."""
+    settings = load_settings({"bootstrap_servers": "127.0.0.1:1", "cluster_id": "c"}, environment={})
+    steps = Steps(console=Console(file=StringIO()))
+    running = ContinuousCapture(
+        in_driver(), warehouse, settings, every_ms=1, new_run=lambda: CaptureRun("c", "r", START), steps=steps
+    )
+    opened: list[int] = []
+    ends = iter([50, 60, 60, 40, 45])
+    monkeypatch.setattr(Broker, "connect", lambda *_, **__: nullcontext())
+    monkeypatch.setattr(continuous_capture, "list_broker_logs", lambda *_: [log(0, next(ends))])
+
+    def open_bronze(_: ContinuousCapture, logs: Sequence[BrokerLog]) -> Bronze:
+        opened.append(logs[0].next_offset)
+        return bronze()
+
+    def keep(it: ContinuousCapture, _: Sequence[BrokerLog], known: Bronze) -> None:
+        it._bronze = known
+
+    monkeypatch.setattr(ContinuousCapture, "_opened", open_bronze)
+    monkeypatch.setattr(ContinuousCapture, "_capture", keep)
+    for _ in range(5):
+        running._round()
+    assert opened == [50, 40]
 
 
 @pytest.mark.parametrize(
