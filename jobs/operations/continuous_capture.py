@@ -52,9 +52,12 @@ WATCH_TIMEOUT_MS: Final = 10_000
 LOST_LISTED_MAX: Final = 10
 
 PASSING: Final = frozenset(
-    {"UNKNOWN_HOST", "CONNECTION_REFUSED", "UNREACHABLE", "NO_ANSWER", "CLOSED", "TIMEOUT", "NO_LEADER", "DONE"}
+    {
+        *("UNKNOWN_HOST", "CONNECTION_REFUSED", "UNREACHABLE", "NO_ANSWER", "CLOSED", "TIMEOUT", "NO_LEADER", "DONE"),
+        "LOG_CUT",
+    }
 )
-"""BrokerError codes of a cluster that is temporarily unavailable."""
+"""BrokerError codes of a cluster that is temporarily unavailable, or of a log that was cut during a round."""
 
 
 @dataclass(frozen=True, slots=True)

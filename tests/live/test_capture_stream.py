@@ -204,8 +204,13 @@ def test_a_round_that_failed_half_way_doubles_nothing(stream: Stream, monkeypatc
             raise OSError("the disk was away for a moment")
         return write_coverage(*arguments)
 
+    def more(_: object) -> None:
+        stream.until_captured()
+        stream.commit(1)
+        stream.until_captured()
+
     monkeypatch.setattr(capture_job, "write_coverage", fails_once)
-    stream.while_running(stream.until_captured)
+    stream.while_running(more)
     assert "interrupted: " in stream.text.getvalue()
     assert stream.kinds() == {"CAPTURED"}
 
