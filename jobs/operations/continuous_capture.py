@@ -1,7 +1,7 @@
 """capture --every: capture a live cluster into bronze, round by round, until it is stopped.
 
 A round lists the ends of the logs, captures what bronze lacks, and waits. Bronze alone says what that is: a round that
-was interrupted, or ran beside another capture, is followed by one that finds in bronze what was committed.
+was interrupted, or met another capture, is followed by one that finds in bronze what was committed.
 """
 
 import signal
@@ -210,7 +210,7 @@ class ContinuousCapture:
                 self._steps.say("another capture of this cluster committed first: reading bronze again")
 
     def _opened(self, logs: Sequence[BrokerLog]) -> Bronze:
-        """Bronze, read anew, if it may be of this cluster."""
+        """Bronze, read again, if it may be of this cluster."""
         bronze = Bronze.load(self._tables)
         identities = check_sources(self._warehouse, bronze, Sources(live=logs))
         ids = first_topic_ids(self._tables)

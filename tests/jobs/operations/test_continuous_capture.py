@@ -179,7 +179,7 @@ def test_what_was_lost_is_reported_once_with_its_times() -> None:
 
 @dataclass
 class Rounds:
-    """A continuous capture of which each round does what it is told: fail with an error, or (None) nothing."""
+    """A continuous capture with given outcomes of its rounds: an error, or None."""
 
     outcomes: list[Exception | None]
     text: StringIO = field(default_factory=StringIO)
@@ -210,7 +210,7 @@ AWAY = BrokerError("nobody answers", code="CONNECTION_REFUSED")
 
 
 def test_a_round_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch, warehouse: Warehouse) -> None:
-    """An unavailable cluster for as long as it takes, a full disk a few times, each said; a good round counts anew."""
+    """An unavailable cluster for as long as it takes, a full disk a few times, each said; a good one resets the count."""
     rounds = Rounds([None, *[AWAY] * 10, *[OSError("disk full")] * 4, None, *[OSError("disk full")] * 4, None])
     rounds.run(monkeypatch, warehouse)
     assert not rounds.outcomes
@@ -233,7 +233,7 @@ def test_what_does_not_pass_ends_a_continuous_capture(
 
 
 def test_a_log_that_was_cut_is_compared_with_bronze(monkeypatch: pytest.MonkeyPatch, warehouse: Warehouse) -> None:
-    """A round that finds a log shorter than the one before reads bronze anew and looks at the whole log."""
+    """A round that finds a log shorter than the one before reads bronze again and looks at the whole log."""
     settings = load_settings({"bootstrap_servers": "127.0.0.1:1", "cluster_id": "c"}, environment={})
     steps = Steps(console=Console(file=StringIO()))
     running = ContinuousCapture(
