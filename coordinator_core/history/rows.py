@@ -62,6 +62,7 @@ class MemberRow(NamedTuple):
     session_timeout_ms: int | None
     member_epoch: int | None
     uses_classic_protocol: bool
+    process_id: str | None = None
 
 
 class AttributesRow(NamedTuple):
@@ -88,6 +89,7 @@ class AttributesRow(NamedTuple):
     rebalance_timeout_ms: int | None
     session_timeout_ms: int | None
     uses_classic_protocol: bool
+    process_id: str | None = None
 
 
 class AssignmentRow(NamedTuple):

@@ -65,6 +65,7 @@ class MemberFields(NamedTuple):
     session_timeout_ms: int | None = None
     member_epoch: int | None = None
     uses_classic_protocol: bool = False
+    process_id: str | None = None
 
 
 def attributes(fields: MemberFields) -> tuple[object, ...]:
@@ -169,6 +170,7 @@ def member_fields(group: Group, member: Member) -> MemberFields:
                 subscribed_topics=None,
                 rebalance_timeout_ms=member.rebalance_timeout_ms,
                 member_epoch=member.member_epoch,
+                process_id=member.process_id,
             )
 
 

@@ -10,6 +10,7 @@ coordinator topic got more partitions, a group's rows are those of the log parti
 (`jobs.silver.homes`).
 """
 
+import json
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -17,6 +18,7 @@ from copy import copy
 from datetime import UTC, datetime
 from functools import cache, partial, reduce
 from itertools import chain
+from math import inf
 from operator import and_, itemgetter
 from typing import Any, Final, Self, TypeVar
 
@@ -24,9 +26,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.history.simple_log import FEATURE
 from coordinator_core.inference.configs import GROUP, STREAMS_ASSIGNOR
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.java.hash_codes import string_order
+from coordinator_core.kafka_versions import METADATA_VERSION, RELEASE_4_4, least_release
 from coordinator_core.log.chunk import I64, BoolArray
 from coordinator_core.log_partitions import LogPartition
 from coordinator_core.lookup import SharePartitionKey
@@ -121,6 +125,9 @@ RECORD_TIMES: Final = (
 CLOCK_ROWS_MAX: Final = 5_000_000
 """Above this number of commits or share states, a query for all groups does not search them for clock steps, but
 only the groups' other records, which are few."""
+DEFAULT_STREAMS_ASSIGNOR: Final = "sticky"
+"""The only one of the brokers' group.streams.assignors by default (KIP-1357)."""
+TOPOLOGY_CHANGED: Final = "TOPOLOGY_CHANGED"
 GROUPS_LOG: Final = consumer_offsets.TOPIC
 SHARES_LOG: Final = share_group_state.TOPIC
 T = TypeVar("T")
@@ -250,32 +257,56 @@ class SilverAt:
         offsets = {} if newest is None else _committed(newest, left)
         starts = self._share_starts() if with_offsets else {}
         has_streams = any(row["group_type"] == GroupType.STREAMS for row in generations)
-        streams_assignors = self._streams_assignors() if has_streams else {}
+        streams_assignor = self._streams_assignor() if has_streams else None
+        inputs = self._inputs(left) if has_streams and with_offsets else {}
         groups = [
             group_of(
-                _with_assignor(row, streams_assignors),
+                {**row, "protocol_name": streams_assignor(group_id)}
+                if streams_assignor is not None and row["group_type"] == GroupType.STREAMS
+                else row,
                 tuple(members_of(members[group_id], assignments[group_id], pasts[group_id], row["unread_members"])),
                 [member["server_assignor"] for member in members[group_id]],
                 pasts[group_id],
                 offsets.get(group_id, {}),
                 starts.get(group_id, {}),
+                inputs.get(group_id, {}),
             )
             for row in generations
             for group_id in (row["group_id"],)
         ]
         return sorted(groups, key=lambda group: string_order(group.group_id))
 
-    def _streams_assignors(self) -> dict[str, str]:
-        """Assignors from the configs of streams groups by then: no record of a streams group contains one (Kafka
-        4.4)."""
-        if self.at_ms is None:
-            holds = pc.field("valid_to").is_null()
-        else:
-            at = timestamp_scalar(self.at_ms)
-            holds = (pc.field("valid_from") <= at) & (pc.field("valid_to").is_null() | (pc.field("valid_to") > at))
-        is_its = (pc.field("resource_type") == GROUP) & (pc.field("name") == STREAMS_ASSIGNOR)
-        rows = self._scan_all(CONFIGS, ["resource_name", "value"], [is_its, holds]).to_pylist()
-        return {row["resource_name"]: row["value"] for row in rows if row["value"]}
+    def _streams_assignor(self) -> Callable[[str], str | None]:
+        """The assignor of a streams group, which no record of the group contains: that of its config, else the default
+        of brokers since Kafka 4.4. None where brokers may be older: they tell of none."""
+        is_of_group = (pc.field("resource_type") == GROUP) & (pc.field("name") == STREAMS_ASSIGNOR)
+        is_level = (pc.field("resource_type") == FEATURE) & (pc.field("name") == METADATA_VERSION)
+        is_begun = _until("valid_from", self.at_ms)
+        is_open = pc.field("valid_to").is_null()
+        if self.at_ms is not None:
+            is_open |= pc.field("valid_to") > timestamp_scalar(self.at_ms)
+        names = ["resource_type", "resource_name", "value"]
+        rows = self._scan_all(CONFIGS, names, [is_of_group | is_level, is_open, *is_begun]).to_pylist()
+        of_groups = {row["resource_name"]: row["value"] for row in rows if row["resource_type"] == GROUP}
+        releases = [least_release(int(row["value"])) for row in rows if row["resource_type"] == FEATURE]
+        default = DEFAULT_STREAMS_ASSIGNOR if any(it is not None and it >= RELEASE_4_4 for it in releases) else None
+        return lambda group_id: of_groups.get(group_id) or default
+
+    def _inputs(self, left: LeftBehind) -> dict[str, dict[str, dict[str, float]]]:
+        """By streams group and subtopology: the topics that it reads, with their partition counts."""
+        is_topology = pc.field("event_type") == TOPOLOGY_CHANGED
+        events = left.present(dicts_of(self.scan(GROUP_EVENTS, PAST_COLUMNS, is_topology)))
+        counts: dict[str, float] = {}
+        for topic, known in self.topic_partition_counts().items() if events else ():
+            until = [count for at_ms, count in known if self.at_ms is None or at_ms <= self.at_ms]
+            counts[topic] = max(until or (count for _, count in known))
+        return {
+            event["group_id"]: {
+                subtopology_id: {topic: counts.get(topic, inf) for topic in topics}
+                for subtopology_id, topics in json.loads(event["details"]["subtopologies"]).items()
+            }
+            for event in sorted(filter(self._is_past, events), key=itemgetter("log_offset"))
+        }
 
     def open_rows(self, table: Table, *conditions: Any) -> list[dict[str, Any]]:
         """Rows of an interval table that are valid at the time, in the order of their key. Times are datetimes."""
@@ -401,11 +432,13 @@ class SilverAt:
         """End offsets of topics in the newest sample up to the time, if it is recent enough."""
         at_ms = epoch_ms(datetime.now(UTC)) if self.at_ms is None else self.at_ms
         oldest = pc.field("sampled_at") >= timestamp_scalar(max(at_ms - sample_age_max_ms, 0))
-        names = ("topic", "partition", "sampled_at", "end_offset")
+        names = ("topic", "partition", "sampled_at", "end_offset", "log_start_offset")
         rows = self._scan_all(END_OFFSETS, names, [oldest, *_until("sampled_at", at_ms)]).to_pylist()
         rows.sort(key=lambda row: row["sampled_at"])
         return {
-            TopicPartition(row["topic"], row["partition"]): SampledEnd(row["end_offset"], epoch_ms(row["sampled_at"]))
+            TopicPartition(row["topic"], row["partition"]): SampledEnd(
+                row["end_offset"], epoch_ms(row["sampled_at"]), row["log_start_offset"]
+            )
             for row in rows
         }
 
@@ -558,12 +591,6 @@ def one_ahead(read: Callable[[T], R], places: Iterable[T]) -> Iterator[R]:
                 yield waiting.popleft().result()
         if waiting:
             yield waiting.popleft().result()
-
-
-def _with_assignor(row: dict[str, Any], streams_assignors: Mapping[str, str]) -> dict[str, Any]:
-    if row["group_type"] != GroupType.STREAMS:
-        return row
-    return {**row, "protocol_name": streams_assignors.get(row["group_id"])}
 
 
 def _committed(newest: pa.Table, left: LeftBehind) -> dict[str, dict[TopicPartition, CommittedOffset]]:

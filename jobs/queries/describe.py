@@ -1,19 +1,20 @@
-"""describe: what `kafka-consumer-groups --describe` and `kafka-share-groups --describe` would have printed at a time.
+"""describe: what kafka-consumer-groups, kafka-share-groups and kafka-streams-groups `--describe` would have printed at
+a time.
 
 Columns, their order and width, and the order of rows are those of Kafka 4.3.1's ConsumerGroupCommand, ShareGroupCommand
-and StreamsGroupCommand. What no coordinator's log contains is `-`: end offsets (and lag), unless they were sampled
-shortly before, and the coordinator's address, unless the metadata log or a live cluster provides it. Where Kafka prints
-rows in hash-table order, they are sorted by member id. For streams groups, `--state` has the format of
-kafka-streams-groups; members and offsets have the columns of kafka-consumer-groups, with a subtopology instead of a
-topic.
+and StreamsGroupCommand, and of 4.4.0's where brokers have that release. What no coordinator's log contains is `-`: end
+offsets (and lag), unless they were sampled shortly before, and the coordinator's address, unless the metadata log or a
+live cluster provides it. Where Kafka prints rows in hash-table order, they are sorted by member id, or by topic and
+partition. Of an empty streams group, of which Kafka's tool prints no offsets, there are those committed.
 """
 
 import gc
+import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from itertools import groupby
 from typing import Final, TextIO
 
@@ -55,8 +56,8 @@ CONSUMER_PROTOCOLS: Final = frozenset({None, "", "consumer"})
 REBALANCING: Final = frozenset({"PreparingRebalance", "CompletingRebalance", "Assigning", "Reconciling"})
 
 EndOffsets = Mapping[TopicPartition, SampledEnd]
-Cells = Mapping[str, Value]
-"""Values of one row by column name; at least those of its layout."""
+Cells = Mapping[str, Value | tuple[Value, Value]]
+"""Values of one row by column name; at least those of its layout. A pair: without and with --verbose."""
 Coordinators = Callable[[Mapping[str, int]], Mapping[str, str]]
 """Given log partitions by group id, returns the known coordinators, in the format of the tools."""
 
@@ -64,28 +65,45 @@ COORDINATOR: Final = "COORDINATOR (ID)"
 
 
 @dataclass(frozen=True, slots=True)
+class ShownColumn(Column):
+    """A column of a tool."""
+
+    is_verbose: bool = False
+    """Shown with --verbose."""
+    if_any: bool = False
+    """Shown if any row of the group has a value."""
+
+
+@dataclass(frozen=True, slots=True)
 class Layout:
     """The columns that a tool prints for a view."""
 
-    columns: tuple[Column, ...]
+    words: str
+    """The columns as NAME:WIDTH, with marks: `+` it grows with its cells, `v` is_verbose, `?` if_any."""
     rows: "Callable[[Group, EndOffsets], Iterator[Cells]]"
-    verbose_only: frozenset[str] = frozenset()
-    """Columns shown with --verbose."""
-    if_any: frozenset[str] = frozenset()
-    """Columns shown if any row of the group has a value."""
     without_rows: bool = False
     """Print the header even without rows."""
     says_empty: bool = True
     """Print a line if the group has no members."""
 
-    def shown(self, verbose: bool, rows: Sequence[Cells]) -> tuple[Column, ...]:
-        hidden = set() if verbose else set(self.verbose_only)
-        hidden |= {name for name in self.if_any if all(row[name] is None for row in rows)}
-        return tuple(column for column in self.columns if column.name not in hidden)
+    def shown(self, verbose: bool, rows: Sequence[Cells]) -> list[ShownColumn]:
+        return [
+            column
+            for column in columns_of(self.words)
+            if (verbose or not column.is_verbose)
+            and (not column.if_any or any(row[column.name] is not None for row in rows))
+        ]
 
 
-def _grow(name: str, width: int = 15) -> Column:
-    return Column(name, width, grows=True)
+@cache
+def columns_of(words: str) -> tuple[ShownColumn, ...]:
+    """The columns that a layout has in words; `_` in a name is a space."""
+    parts = (re.fullmatch(r"([^:]+):?(\d*)(\D*)", word) for word in words.split())
+    return tuple(
+        ShownColumn(it[1].replace("_", " "), int(it[2] or 0), "+" in it[3], "v" in it[3], "?" in it[3])
+        for it in parts
+        if it is not None
+    )
 
 
 def _offset_rows(group: Group, ends: EndOffsets) -> Iterator[Cells]:
@@ -191,6 +209,48 @@ def _state_rows(group: Group, _: EndOffsets) -> Iterator[Cells]:
     }
 
 
+def _task_offset_rows(group: Group, ends: EndOffsets) -> Iterator[Cells]:
+    """By partition that an active task reads; without members, by partition with a committed offset."""
+    read = {
+        TopicPartition(topic, task.partition)
+        for member in group.members
+        for task in member.tasks.get("ACTIVE", ())
+        for topic, partition_count in group.inputs.get(task.topic, {}).items()
+        if task.partition < partition_count
+    }
+    for place in sorted(read if group.members else group.offsets):
+        row, sample = _offset_row(group, place, ends, None), ends.get(place)
+        lag = row["LAG"]
+        if row["CURRENT-OFFSET"] is None and sample is not None:
+            lag = sample.end_offset - sample.log_start_offset
+        yield {**row, "OFFSET-LAG": lag}
+
+
+def _task_member_rows(group: Group, _: EndOffsets) -> Iterator[Cells]:
+    for member in group.members:
+        yield {
+            "GROUP": group.group_id,
+            "TARGET-ASSIGNMENT-EPOCH": group.assignment_epoch,
+            "TOPOLOGY-EPOCH": group.topology_epoch,
+            "MEMBER": member.member_id,
+            "MEMBER-PROTOCOL": "streams",
+            "MEMBER-EPOCH": member.member_epoch,
+            "PROCESS": member.process_id,
+            "CLIENT-ID": member.client_id,
+            "ASSIGNMENTS": (_tasks_text(member, TASK_TYPES), _tasks_text(member, (*TASK_TYPES, *TARGET_TASK_TYPES))),
+        }
+
+
+def _tasks_text(member: Member, kinds: Sequence[str]) -> str:
+    """`ACTIVE: 0:[0,1]; 1:[0]; STANDBY: 0:[2];` (StreamsGroupCommand.getTasksForPrinting)."""
+    texts = []
+    for kind in kinds:
+        by_subtopology = groupby(member.tasks.get(kind, ()), key=lambda task: task.topic)
+        tasks = [f"{name}:[{','.join(str(task.partition) for task in same)}];" for name, same in by_subtopology]
+        texts += [f"{kind}:", *tasks] if tasks else []
+    return " ".join(texts)
+
+
 def assignment_text(partitions: Iterable[TopicPartition]) -> str | None:
     """`topic:0,1;other:2`, in the format of both tools; None without partitions."""
     by_topic = groupby(sorted(partitions), key=lambda place: place.topic)
@@ -198,100 +258,49 @@ def assignment_text(partitions: Iterable[TopicPartition]) -> str | None:
     return ";".join(sorted(texts)) or None
 
 
-OFFSET_COLUMNS: Final = (
-    _grow("GROUP"),
-    _grow("TOPIC"),
-    Column("PARTITION", 10),
-    Column("LEADER-EPOCH", 15),
-    Column("CURRENT-OFFSET", 15),
-    Column("LOG-END-OFFSET", 15),
-    Column("LAG", 15),
-    _grow("CONSUMER-ID"),
-    _grow("HOST"),
-    Column("CLIENT-ID"),
-)
-MEMBER_COLUMNS: Final = (
-    _grow("GROUP"),
-    _grow("CONSUMER-ID"),
-    _grow("GROUP-INSTANCE-ID", 17),
-    _grow("HOST"),
-    _grow("CLIENT-ID"),
-    Column("#PARTITIONS", 15),
-    Column("CURRENT-EPOCH", 15),
-    _grow("CURRENT-ASSIGNMENT", 20),
-    Column("TARGET-EPOCH", 15),
-    _grow("TARGET-ASSIGNMENT", 20),
-    Column("UPGRADED"),
-)
-MEMBER_VERBOSE: Final = frozenset(
-    {"CURRENT-EPOCH", "CURRENT-ASSIGNMENT", "TARGET-EPOCH", "TARGET-ASSIGNMENT", "UPGRADED"}
-)
-EPOCHS: Final = frozenset({"GROUP-EPOCH", "TARGET-ASSIGNMENT-EPOCH", "ASSIGNMENT-EPOCH"})
-
-CONSUMER_OFFSETS: Final = Layout(OFFSET_COLUMNS, _offset_rows, verbose_only=frozenset({"LEADER-EPOCH"}))
-CONSUMER_MEMBERS: Final = Layout(
-    MEMBER_COLUMNS,
-    _member_rows,
-    verbose_only=MEMBER_VERBOSE,
-    if_any=frozenset({"GROUP-INSTANCE-ID", "UPGRADED"}),
-    without_rows=True,
-)
-
-
-def _state_layout(*columns: Column, if_any: frozenset[str] = frozenset()) -> Layout:
-    """The layout of a state; `columns`: those that differ between the tools."""
-    shown = (_grow("GROUP"), _grow(COORDINATOR, 25), *columns, Column("#MEMBERS"))
-    return Layout(shown, _state_rows, verbose_only=EPOCHS, if_any=if_any)
-
+TASK_TYPES: Final = ("ACTIVE", "STANDBY", "WARMUP")
+TARGET_TASK_TYPES: Final = tuple(f"TARGET-{kind}" for kind in TASK_TYPES)
 
 LAYOUTS: Final[Mapping[tuple[Tool, View], Layout]] = {
-    (Tool.CONSUMER, View.OFFSETS): CONSUMER_OFFSETS,
-    (Tool.CONSUMER, View.MEMBERS): CONSUMER_MEMBERS,
-    (Tool.CONSUMER, View.STATE): _state_layout(
-        Column("ASSIGNMENT-STRATEGY", 20),
-        Column("STATE", 20),
-        Column("GROUP-EPOCH", 15),
-        Column("TARGET-ASSIGNMENT-EPOCH", 25),
+    (Tool.CONSUMER, View.OFFSETS): Layout(
+        "GROUP:15+ TOPIC:15+ PARTITION:10 LEADER-EPOCH:15v CURRENT-OFFSET:15 LOG-END-OFFSET:15 LAG:15 CONSUMER-ID:15+ "
+        "HOST:15+ CLIENT-ID",
+        _offset_rows,
+    ),
+    (Tool.CONSUMER, View.MEMBERS): Layout(
+        "GROUP:15+ CONSUMER-ID:15+ GROUP-INSTANCE-ID:17+? HOST:15+ CLIENT-ID:15+ #PARTITIONS:15 CURRENT-EPOCH:15v "
+        "CURRENT-ASSIGNMENT:20+v TARGET-EPOCH:15v TARGET-ASSIGNMENT:20+v UPGRADED:v?",
+        _member_rows,
+        without_rows=True,
+    ),
+    (Tool.CONSUMER, View.STATE): Layout(
+        "GROUP:15+ COORDINATOR_(ID):25+ ASSIGNMENT-STRATEGY:20 STATE:20 GROUP-EPOCH:15v TARGET-ASSIGNMENT-EPOCH:25v "
+        "#MEMBERS",
+        _state_rows,
     ),
     (Tool.SHARE, View.OFFSETS): Layout(
-        (
-            _grow("GROUP"),
-            _grow("TOPIC"),
-            Column("PARTITION", 10),
-            Column("LEADER-EPOCH", 13),
-            Column("START-OFFSET", 13),
-            Column("LAG"),
-        ),
-        _share_offset_rows,
-        verbose_only=frozenset({"LEADER-EPOCH"}),
-        says_empty=False,
+        "GROUP:15+ TOPIC:15+ PARTITION:10 LEADER-EPOCH:13v START-OFFSET:13 LAG", _share_offset_rows, says_empty=False
     ),
     (Tool.SHARE, View.MEMBERS): Layout(
-        (
-            _grow("GROUP"),
-            _grow("CONSUMER-ID"),
-            _grow("HOST"),
-            _grow("CLIENT-ID"),
-            Column("#PARTITIONS", 12),
-            Column("MEMBER-EPOCH", 13),
-            Column("ASSIGNMENT"),
-        ),
+        "GROUP:15+ CONSUMER-ID:15+ HOST:15+ CLIENT-ID:15+ #PARTITIONS:12 MEMBER-EPOCH:13v ASSIGNMENT",
         _share_member_rows,
-        verbose_only=frozenset({"MEMBER-EPOCH"}),
     ),
-    (Tool.SHARE, View.STATE): _state_layout(
-        Column("STATE", 15),
-        Column("GROUP-EPOCH", 12),
-        Column("ASSIGNMENT-EPOCH", 17),
+    (Tool.SHARE, View.STATE): Layout(
+        "GROUP:15+ COORDINATOR_(ID):25+ STATE:15 GROUP-EPOCH:12v ASSIGNMENT-EPOCH:17v #MEMBERS", _state_rows
     ),
-    (Tool.STREAMS, View.OFFSETS): CONSUMER_OFFSETS,
-    (Tool.STREAMS, View.MEMBERS): CONSUMER_MEMBERS,
-    (Tool.STREAMS, View.STATE): _state_layout(
-        Column("ASSIGNOR", 15),
-        Column("STATE", 25),
-        Column("GROUP-EPOCH", 15),
-        Column("TARGET-ASSIGNMENT-EPOCH", 25),
-        if_any=frozenset({"ASSIGNOR"}),
+    (Tool.STREAMS, View.OFFSETS): Layout(
+        "GROUP:15+ TOPIC:15+ PARTITION:10 CURRENT-OFFSET:15v LEADER-EPOCH:15v LOG-END-OFFSET:15v OFFSET-LAG",
+        _task_offset_rows,
+    ),
+    (Tool.STREAMS, View.MEMBERS): Layout(
+        # Kafka's TOPOLOGY-EPOCH has width 15, and no space behind it
+        "GROUP:15+ TARGET-ASSIGNMENT-EPOCH:25v TOPOLOGY-EPOCH:14v MEMBER:15+ MEMBER-PROTOCOL:15v MEMBER-EPOCH:15v "
+        "PROCESS:15+ CLIENT-ID:15+ ASSIGNMENTS",
+        _task_member_rows,
+    ),
+    (Tool.STREAMS, View.STATE): Layout(
+        "GROUP:15+ COORDINATOR_(ID):25+ ASSIGNOR:15+? STATE:25 GROUP-EPOCH:15v TARGET-ASSIGNMENT-EPOCH:25v #MEMBERS",
+        _state_rows,
     ),
 }
 
@@ -388,7 +397,10 @@ def _share_groups(groups: Iterable[Group]) -> list[str]:
 
 def with_coordinators(descriptions: Sequence[Description], coordinators: Coordinators) -> list[Description]:
     """Add the known coordinators to descriptions of states."""
-    found = coordinators({it.group.group_id: it.group.log_partition for it in descriptions})
+    found = dict(coordinators({it.group.group_id: it.group.log_partition for it in descriptions}))
+    for it in descriptions:
+        if it.tool is Tool.STREAMS and it.group.group_id in found:
+            found[it.group.group_id] = found[it.group.group_id].replace("  (", " (")  # as StreamsGroupCommand has it
     return [
         replace(it, rows=tuple({**row, COORDINATOR: found.get(it.group.group_id)} for row in it.rows))
         for it in descriptions
@@ -402,7 +414,7 @@ def write_descriptions(descriptions: Sequence[Description], output_format: str, 
             out.writelines(line + "\n" for line in _lines(description, verbose))
         return
     names: dict[str, None] = {}
-    rows: list[Cells] = []
+    rows: list[dict[str, Value]] = []
     for _, same in groupby(descriptions, key=lambda description: description.layout):
         described = list(same)
         layout, own_rows = described[0].layout, [row for description in described for row in description.rows]
@@ -411,7 +423,8 @@ def write_descriptions(descriptions: Sequence[Description], output_format: str, 
         more = {name: field for name, field in more.items() if any(getattr(it, field) for it in described)}
         names |= dict.fromkeys([*shown, *more])
         rows += [
-            {name: row[name] for name in shown} | {name: getattr(it, field) for name, field in more.items()}
+            {name: _cell(row, name, verbose) for name in shown}
+            | {name: getattr(it, field) for name, field in more.items()}
             for it in described
             for row in it.rows
         ]
@@ -427,7 +440,7 @@ def _lines(description: Description, verbose: bool) -> Iterator[str]:
     if description.log_position is not None:
         yield from ("", f"{title} at log position {description.log_position}:")
     if layout.says_empty and group.state == "Empty":
-        yield from ("", f"{title} has no active members.")
+        yield from ("", f"{'Error: ' if tool is Tool.STREAMS else ''}{title} has no active members.")
     elif tool is Tool.CONSUMER and group.state in REBALANCING:
         yield from ("", f"Warning: {title} is rebalancing.")
     unread_count = sum(member.is_unread for member in group.members)
@@ -438,7 +451,12 @@ def _lines(description: Description, verbose: bool) -> Iterator[str]:
     elif rows or layout.without_rows:
         columns = layout.shown(verbose, rows)
         yield ""
-        yield from table_lines(columns, [[row[column.name] for column in columns] for row in rows])
+        yield from table_lines(columns, [[_cell(row, it.name, verbose) for it in columns] for row in rows])
+
+
+def _cell(row: Cells, name: str, verbose: bool) -> Value:
+    value = row[name]
+    return value[verbose] if isinstance(value, tuple) else value
 
 
 def run_describe(

@@ -19,10 +19,11 @@ class TopicPartition(NamedTuple):
 
 
 class SampledEnd(NamedTuple):
-    """The end offset of a topic partition at the time of the sample."""
+    """The end offset of a topic partition at the time of the sample, and its log start offset."""
 
     end_offset: int
     sampled_at_ms: int
+    log_start_offset: int
 
 
 class Untimed(NamedTuple):
@@ -48,7 +49,7 @@ class CommittedOffset:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A member of a group. Partitions ascend; for streams groups, the "topic" is the subtopology."""
+    """A member of a group. Partitions ascend. Members of streams groups have `tasks` instead of partitions."""
 
     member_id: str
     instance_id: str | None
@@ -63,6 +64,11 @@ class Member:
     target: tuple[TopicPartition, ...]
     is_unread: bool = False
     """The assignment cannot be decoded: what the member has is unknown."""
+    process_id: str | None = None
+    """For streams groups, else None."""
+    tasks: Mapping[str, tuple[TopicPartition, ...]] = field(default_factory=dict)
+    """For streams groups: by kind (ACTIVE, STANDBY, TARGET-WARMUP, ...); the "topic" is the subtopology. Without
+    tasks that the member has yet to give up, as in Admin."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,3 +97,7 @@ class Group:
     share_starts: Mapping[TopicPartition, ShareStart] = field(default_factory=dict)
     log_partition: int = -1
     """Log partition of `__consumer_offsets`."""
+    topology_epoch: int | None = None
+    """For streams groups, else None."""
+    inputs: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """For streams groups: by subtopology the topics that it reads, and their partition counts (infinite: unknown)."""

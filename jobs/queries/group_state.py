@@ -86,10 +86,14 @@ def members_of(
     unread = frozenset(unread_members or ())
     owned: dict[str, set[TopicPartition]] = defaultdict(set)
     target: dict[str, set[TopicPartition]] = defaultdict(set)
+    tasks: dict[str, dict[str, set[TopicPartition]]] = defaultdict(lambda: defaultdict(set))
     for row in assignments:
-        if row["task_type"] in (None, "ACTIVE"):
-            kind = target if row["assignment"] == "TARGET" else owned
-            kind[row["member_id"]].add(TopicPartition(row["topic"] or row["topic_id"], row["partition"]))
+        member_id, is_target = row["member_id"], row["assignment"] == "TARGET"
+        place = TopicPartition(row["topic"] or row["topic_id"], row["partition"])
+        if row["task_type"] is None:
+            (target if is_target else owned)[member_id].add(place)
+        elif row["assignment"] != "REVOKING":
+            tasks[member_id][f"TARGET-{row['task_type']}" if is_target else row["task_type"]].add(place)
     for row in sorted(rows, key=lambda row: string_order(row["member_id"])):
         member_id, epoch = row["member_id"], row["member_epoch"]
         if row["group_type"] != GroupType.CLASSIC and not past.is_settled(row, member_id):
@@ -104,6 +108,8 @@ def members_of(
             tuple(sorted(owned[member_id])),
             tuple(sorted(target[member_id])),
             member_id in unread,
+            row["process_id"],
+            {kind: tuple(sorted(places)) for kind, places in tasks[member_id].items()},
         )
 
 
@@ -114,6 +120,7 @@ def group_of(
     past: Past,
     offsets: Mapping[TopicPartition, CommittedOffset],
     starts: Mapping[TopicPartition, ShareStart],
+    inputs: Mapping[str, Mapping[str, float]],
 ) -> Group:
     """A group, from the row of silver.group_generations that is valid at the time."""
     group_type, state = row["group_type"], row["state"]
@@ -138,6 +145,8 @@ def group_of(
         offsets,
         starts,
         row.get("log_partition", -1),
+        row["topology_epoch"],
+        inputs,
     )
 
 

@@ -119,7 +119,7 @@ class GroupInWindow:
         past = Past(self.events, lambda event: bool(event["log_offset"] < log_end))
         members = tuple(members_of(member_rows, assignments, past))
         asked = [member["server_assignor"] for member in member_rows]
-        group = group_of(row, members, asked, past, {}, {})
+        group = group_of(row, members, asked, past, {}, {}, {})
         epochs = group.group_epoch, group.assignment_epoch
         facts = group_facts(group.group_type, group.state, group.protocol_type, group.assignor, *epochs)
         if len(generations) > 1:

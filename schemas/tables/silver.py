@@ -136,6 +136,7 @@ MEMBER_COLUMNS = (
     Column("server_assignor", STRING, "The server assignor it asked for; null for none."),
     Column("rebalance_timeout_ms", INT, "Its rebalance timeout; null for share groups."),
     Column("session_timeout_ms", INT, "Its session timeout; null if it is not in the log."),
+    Column("process_id", STRING, "Streams: the process that it is part of.", is_personal=True),
     FROM_GENERATION,
     TO_GENERATION,
 )

@@ -28,7 +28,6 @@ from tests.conformance.recordings import LOGS, Recording, WarehouseOf, cluster_i
 from tests.conformance.truth import GroupAnswer, group_answers, read_truth
 from tests.conftest import IS_TEST_LIVE
 
-UNKNOWN_COLUMN: Final = "ASSIGNOR"
 OUTPUTS: Final = re.compile(r"[^-]+-(consumer|share|streams)-groups-(offsets|members|state)\.txt")
 COORDINATOR: Final = re.compile(r"(\S+:\d+) +\((\d+)\)")
 IN_NO_LOG: Final = {"LOG-END-OFFSET", "LAG"}
@@ -68,16 +67,8 @@ def fields(text: str, hidden: set[str]) -> list[Line]:
             words = (" ".join(words[: surplus + 1]), *words[surplus + 1 :])
             words = tuple("-" if name in hidden else word for name, word in zip(header, words, strict=True))
         if words:
-            lines.append(_without_assignor(header, words))
+            lines.append(words)
     return lines
-
-
-def _without_assignor(header: Line, words: Line) -> Line:
-    """The line without a column of Kafka 4.4 that no record tells: the assignor that the broker takes."""
-    if UNKNOWN_COLUMN not in header or len(words) != len(header):
-        return words
-    place = header.index(UNKNOWN_COLUMN)
-    return words[:place] + words[place + 1 :]
 
 
 def test_it_prints_what_kafkas_tools_printed(
@@ -119,7 +110,7 @@ def test_groups_with_members_are_as_the_broker_described_them(
             answer
             for answer in group_answers(replace(judged, snapshots=(snapshot,)), frozenset())
             if answer.answer is not None
-            and answer.answer["type"] in ("Classic", "Consumer", "Share")
+            and answer.answer["type"] in ("Classic", "Consumer", "Share", "Streams")
             and answer.answer.get("protocol_type") in CONSUMER_PROTOCOLS
             and not MOVES_ON.match(answer.answer["state"])
             and answer.log_end <= ends.get(answer.log_partition, 0)
@@ -163,6 +154,8 @@ def _reported(group: Group) -> dict[str, Any]:
                 member.member_epoch,
                 assignment_text(member.assigned),
                 assignment_text(member.target) if group.group_type == "CONSUMER" else None,
+                member.process_id,
+                {kind: assignment_text(tasks) for kind, tasks in member.tasks.items()},
             )
             for member in group.members
         },
@@ -182,12 +175,23 @@ def _asked(answer: GroupAnswer, group: Group) -> dict[str, Any]:
                 member["host"],
                 member.get("instance_id"),
                 member.get("member_epoch"),
-                assignment_text(map(_place, member["assignment"])),
+                assignment_text(() if "process_id" in member else map(_place, member["assignment"])),
                 assignment_text(map(_place, member.get("target") or ())) if group.group_type == "CONSUMER" else None,
+                member.get("process_id"),
+                dict(_tasks(member)) if "process_id" in member else {},
             )
             for member in said["members"]
         },
     }
+
+
+def _tasks(member: Mapping[str, Any]) -> Iterator[tuple[str, str | None]]:
+    """By kind, as `Member.tasks`, what the broker says of a member of a streams group."""
+    for prefix, assigned in (("", member["assignment"]), ("TARGET-", member["target"])):
+        for kind, tasks in assigned.items():
+            places = [TopicPartition(name, number) for name, numbers in tasks.items() for number in numbers]
+            if places:
+                yield f"{prefix}{kind.upper()}", assignment_text(places)
 
 
 def _place(name: str) -> TopicPartition:

@@ -82,6 +82,7 @@ LONG: Final = frozenset(
         "test_releases",
         "test_secrets",
         "test_secure",
+        "test_streams_describe",
         "test_three_inputs",
         "test_upgraded_log",
         "test_verify",

@@ -42,11 +42,13 @@ def member(group_id: str, member_id: str, first: int, last: int | None, group_ty
     return own | {"client_id": f"client-{member_id}", "client_host": "/10.0.0.1"} | between(first, last) | more
 
 
-def assignment(row: dict[str, Any], partition: int, kind: str = "CURRENT", topic: str = "t") -> dict[str, Any]:
+def assignment(
+    row: dict[str, Any], partition: int, kind: str = "CURRENT", topic: str = "t", **more: Any
+) -> dict[str, Any]:
     """A partition of a member for all of its interval."""
     own = {name: row[name] for name in ("group_id", "group_type", "member_id", "incarnation")}
     interval = between(row["from_log_offset"], row["to_log_offset"])
-    return own | interval | {"topic": topic, "partition": partition, "assignment": kind}
+    return own | interval | {"topic": topic, "partition": partition, "assignment": kind} | more
 
 
 def text(warehouse: Warehouse, view: View, at_minute: float | None = None, **options: Any) -> str:
@@ -204,6 +206,86 @@ def test_states_in_the_middle_of_a_interval(
     printed = text(warehouse, View.STATE, minute, verbose=True)
     assert printed.splitlines()[-1].split()[3:6] == [state, *epochs]
     assert ("Warning: Consumer group 'g' is rebalancing." in printed) == (state != "Stable")
+
+
+def streams_group() -> dict[str, list[dict[str, Any]]]:
+    """A streams group: two members of one process; a subtopology reads two topics, of which one has a partition."""
+    first = member("g", "m1", 1, None, "STREAMS", member_epoch=3, process_id="p")
+    second = member("g", "m2", 2, None, "STREAMS", member_epoch=2, process_id="p")
+    topologies = [{"0": ["old"]}, {"0": ["in", "other"], "1": ["g-repartition"]}]
+    sample = {"cluster_id": CLUSTER, "partition": 0, "sampled_at": at(5), "log_start_offset": 3, "end_offset": 25}
+    counted = {"cluster_id": CLUSTER, "topic_id": "O", "topic": "other", "valid_from": at(0), "learned_from": "ADMIN"}
+    return {
+        GENERATIONS: [
+            generation(
+                "g", 1, None, "STREAMS", generation=3, assignment_epoch=3, topology_epoch=7, state="Reconciling"
+            ),
+            generation("none", 1, None, "STREAMS", generation=3, assignment_epoch=2),
+        ],
+        MEMBERS: [second, first],
+        ASSIGNMENTS: [
+            *(assignment(first, number, topic="0", task_type="ACTIVE") for number in (1, 0)),
+            assignment(first, 0, topic="1", task_type="ACTIVE"),
+            assignment(first, 1, "REVOKING", "1", task_type="ACTIVE"),
+            assignment(first, 1, topic="1", task_type="WARMUP"),
+            assignment(second, 0, topic="1", task_type="STANDBY"),
+            assignment(second, 1, "TARGET", "1", task_type="ACTIVE"),
+            assignment(second, 0, "TARGET", "1", task_type="STANDBY"),
+        ],
+        COMMITS: [commit("g", 2, 20, topic="in", leader_epoch=4), commit("none", 3, 30)],
+        "silver.group_events": [
+            event("g", minute, "TOPOLOGY_CHANGED", details=[("subtopologies", json.dumps(topology))])
+            for minute, topology in enumerate(topologies, 1)
+        ],
+        "silver.partition_counts": [counted | {"partition_count": 1}],
+        "bronze.end_offsets": [sample | {"topic": topic} for topic in ("in", "g-repartition")],
+    }
+
+
+def test_streams_groups_as_kafka_prints_them(warehouse: Warehouse) -> None:
+    """Members with process and tasks, to which --verbose adds targets; offsets by topic that an active task reads, all
+    of whose records are to come where none is committed (StreamsGroupCommand)."""
+    write(warehouse, streams_group())
+    assert text(warehouse, View.MEMBERS, group_ids=["g"]).splitlines() == [
+        "",
+        "GROUP           MEMBER          PROCESS         CLIENT-ID       ASSIGNMENTS",
+        "g               m1              p               client-m1       ACTIVE: 0:[0,1]; 1:[0]; WARMUP: 1:[1];",
+        "g               m2              p               client-m2       STANDBY: 1:[0];",
+    ]
+    assert text(warehouse, View.MEMBERS, group_ids=["g"], verbose=True).splitlines()[1::2] == [
+        "GROUP           TARGET-ASSIGNMENT-EPOCH   TOPOLOGY-EPOCH MEMBER          MEMBER-PROTOCOL MEMBER-EPOCH    "
+        "PROCESS         CLIENT-ID       ASSIGNMENTS",
+        "g               3                         7              m2              streams         2               "
+        "p               client-m2       STANDBY: 1:[0]; TARGET-ACTIVE: 1:[1]; TARGET-STANDBY: 1:[0];",
+    ]
+    assert text(warehouse, View.OFFSETS, 5, group_ids=["g"]).splitlines()[1:] == [
+        "GROUP           TOPIC           PARTITION  OFFSET-LAG",
+        "g               g-repartition   0          22",
+        "g               in              0          5",
+        "g               in              1          -",
+        "g               other           0          -",
+    ]
+    verbose = [line.split() for line in text(warehouse, View.OFFSETS, 5, group_ids=["g"], verbose=True).splitlines()]
+    assert verbose[1:4] == [
+        ["GROUP", "TOPIC", "PARTITION", "CURRENT-OFFSET", "LEADER-EPOCH", "LOG-END-OFFSET", "OFFSET-LAG"],
+        ["g", "g-repartition", "0", "-", "-", "25", "22"],
+        ["g", "in", "0", "20", "4", "25", "5"],
+    ]
+    topics = {line.split()[1] for line in text(warehouse, View.OFFSETS, 1.5, group_ids=["g"]).splitlines()[2:]}
+    assert topics == {"old"}
+
+
+def test_an_empty_streams_group_has_the_offsets_that_it_left(warehouse: Warehouse) -> None:
+    """Nobody has tasks; Kafka's tool prints the remark alone."""
+    write(warehouse, streams_group())
+    assert text(warehouse, View.OFFSETS, group_ids=["none"]).splitlines() == [
+        "",
+        "Error: Streams group 'none' has no active members.",
+        "",
+        "GROUP           TOPIC           PARTITION  OFFSET-LAG",
+        "none            t               0          -",
+    ]
+    assert "GROUP" not in text(warehouse, View.MEMBERS, group_ids=["none"])
 
 
 def share_group() -> dict[str, list[dict[str, Any]]]:
