@@ -210,7 +210,7 @@ AWAY = BrokerError("nobody answers", code="CONNECTION_REFUSED")
 
 
 def test_a_round_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch, warehouse: Warehouse) -> None:
-    """An unavailable cluster for as long as it takes, a full disk a few times, each said; a good one resets the count."""
+    """An unavailable cluster for as long as it takes, a full disk a few times; a good one resets the count."""
     rounds = Rounds([None, *[AWAY] * 10, *[OSError("disk full")] * 4, None, *[OSError("disk full")] * 4, None])
     rounds.run(monkeypatch, warehouse)
     assert not rounds.outcomes
