@@ -7,12 +7,11 @@ the line has); markers are printed in full. So a batch that was not compressed i
 checksum in its header line proves it: `DumpedBatch.is_exact`. A batch that was compressed is rebuilt without
 compression. Records that the tool could not decode, or printed without a decoder, are reported as faults.
 
-Older tools print less. Before 3.8 keys and values are text (`dump_log_text.py`), for transactions before 4.0. A text
-with a line break continues on the next line. Before 2.4 tombstones are printed without their key. Before 2.2 record
-lines have no header line before them: the lines of one position are one batch, whose leader epoch is unknown.
+Before 3.8 (transactions: before 4.0) keys and values were printed as text that lacks some fields. Such a file is
+refused with one fault: a newer tool reads the same segments and prints all of it.
 
 Source: DumpLogSegments (dumpLog, printBatchLevel, printRecordMetadata, printRecordContents, printControlRecord), and
-the output of the tools of 0.9.0.1, 0.10.2.2, 0.11.0.3, 1.1.1, 2.0.1 to 2.4.1, 2.8.2, 3.5.2, 3.8.1 and later.
+the output of the tools of 3.8.1 and later.
 """
 
 import re
@@ -24,14 +23,12 @@ from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.codec import encode
-from coordinator_core.dump_log_text import DELETE, text_record
 from coordinator_core.errors import (
     CrcMismatch,
     EncodeError,
     InvalidBatch,
     LaterKafka,
     TruncatedBatch,
-    UnprintedFields,
     UnprintedRecord,
     UnreadMetadataType,
 )
@@ -44,7 +41,7 @@ from coordinator_core.formatter_output import (
     parse_json_at,
 )
 from coordinator_core.kafka_json import from_json
-from coordinator_core.log.batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID, NO_TIMESTAMP, Record, build_batch, stored_crc
+from coordinator_core.log.batch import NO_TIMESTAMP, Record, build_batch, stored_crc
 from coordinator_core.log.legacy import build_message
 from coordinator_core.log.segment import parse_partition_folder
 from schemas.control_records import LEADER_CHANGE_MESSAGE
@@ -70,10 +67,7 @@ PRINT_ALL: Final = (
     "run kafka-dump-log of Kafka 4.0 or later on the same segment files, which prints all of it, or read the files "
     "themselves (--segments)"
 )
-PRINT_DEEP: Final = (
-    "kafka-dump-log before Kafka 2.2 prints records with --deep-iteration and --print-data-log alone; better, "
-    + PRINT_ALL
-)
+OLDER_TOOL: Final = f"printed by a kafka-dump-log that leaves out fields: {PRINT_ALL}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,8 +87,6 @@ class DumpedBatch:
     """Records of the metadata log that are left out, because this project does not read their types."""
     left_out: tuple[tuple[str, int], ...] = ()
     """Fields of a later Kafka that are left out: name, and number of records that have it."""
-    text_count: int = 0
-    """Records that were printed as text, which lacks some fields."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,38 +146,6 @@ class _Batch:
     """Record lines from which no record could be made."""
     has_next_lines: bool = True
     """False after a fault that makes the rest of the batch unusable."""
-    is_of_lines: bool = False
-    """The batch has record lines only, no header line: `header` comes from the first record line."""
-    text_count: int = 0
-    """Records that were printed as text."""
-
-
-@dataclass(slots=True)
-class _RecordLine:
-    """A record line whose text may continue on the next lines."""
-
-    fields: "_Fields"
-    line_number: int
-    text: str
-    more: list[tuple[int, str]] = field(default_factory=list)
-    """The lines that may belong to it."""
-    more_bytes: int = 0
-
-    def takes(self, line_number: int, line: str) -> bool:
-        """Add a line that may belong to the record. False if it would exceed the bound."""
-        self.more_bytes += len(line) + 1
-        if self.more_bytes > DUMPED_BATCH_BYTES_MAX:
-            return False
-        self.more.append((line_number, line))
-        return True
-
-    def whole(self) -> str:
-        """All lines as one text. The reader skips empty lines, so they are restored from the line numbers."""
-        parts, last = [self.text], self.line_number
-        for line_number, line in self.more:
-            parts += ["\n" * (line_number - last), line]
-            last = line_number
-        return "".join(parts)
 
 
 class _Fields(NamedTuple):
@@ -202,12 +162,11 @@ _PAIR: Final = re.compile(r"(\w+): (\S+)")
 _DUMPING: Final = "Dumping "
 _HEADER: Final = "baseOffset: "
 _LEGACY_HEADER: Final = re.compile(r"offset: -?[0-9]+ position: [0-9]+ \w+: -?[0-9]+ size: ", re.ASCII)
-_RECORD_ALONE: Final = re.compile(
-    r"offset: -?[0-9]+ position: [0-9]+ (?:\w+: -?[0-9]+ )?isvalid: \w+ (?:keysize|payloadsize): ", re.ASCII
+_OLDER_LINE: Final = re.compile(r"offset: -?[0-9]+ position: [0-9]+ ", re.ASCII)
+"""A record line before Kafka 2.2, which has no header line before it."""
+_OLDER_KEY: Final = re.compile(
+    r" key: (?:offset(?:_commit)?::|(?:group_)?metadata::|\{\"metadata\"|(?:transaction_metadata::)?transactionalId=)"
 )
-"""A record line of tools that print no header line before it."""
-_SHALLOW_HEADER: Final = re.compile(r"offset: -?[0-9]+ position: [0-9]+ \w+: -?[0-9]+ isvalid: \w+ size: ", re.ASCII)
-"""A batch of magic 0 or 1, as printed by tools that print no records with it."""
 _LOG_SUFFIX: Final = ".log"
 _IGNORED: Final = (
     "Log starting offset: ",
@@ -240,8 +199,7 @@ _BASE_OFFSET: Final = re.compile(r"[0-9]{20}", re.ASCII)
 _CONTROL: Final = (" endTxnMarker: ", " controlType: ")
 _NOT_COMPRESSED: Final = ("none", "nocompressioncodec")
 _NO_CRC: Final = -1
-_TYPED_KEY: Final = ' key: {"type":'
-"""How keys begin where the tool prints JSON."""
+_DELETE: Final = "<DELETE>"
 
 _OFFSET_MAX: Final = 2**63 - 1
 _NOT_PRINTED: Final = (None, None)
@@ -254,21 +212,13 @@ class _Reader:
         self._log = log
         self._is_log_file = True
         self._batch: _Batch | None = None
-        self._open: _RecordLine | None = None
         self._next_offset: int | None = None
         """The offset after the last one printed from the file."""
 
     def feed(self, line_number: int, line: str) -> Iterator[Dumped]:
         if line.startswith("|"):
-            yield from self._close_record()
             if self._is_log_file:
                 yield from self._record(line_number, line)
-            return
-        if self._is_log_file and _RECORD_ALONE.match(line):
-            yield from self._close_record()
-            yield from self._record_alone(line_number, line)
-            return
-        if self._open is not None and not _is_known(line) and self._open.takes(line_number, line):
             return
         yield from self.flush()
         if line.startswith(_DUMPING):
@@ -279,14 +229,15 @@ class _Reader:
             yield from self._begin(_Batch(line_number, dict(_PAIR.findall(line))), line)
         elif _INVALID_BYTES.match(line):
             yield self._fault(TruncatedBatch.code, line, line_number, line)
+        elif _OLDER_LINE.match(line):
+            yield self._refused(line_number, line, _fields_of(line))
         else:
             yield self._fault(UNKNOWN_LINE, "not a line of kafka-dump-log", line_number, line)
 
     def flush(self) -> Iterator[Dumped]:
         """Finish the batch whose lines have all been read."""
-        yield from self._close_record()
         batch, self._batch = self._batch, None
-        if batch is None or not batch.has_next_lines or (batch.is_of_lines and not batch.records):
+        if batch is None or not batch.has_next_lines:
             return
         try:
             unprinted_count = self._unprinted_count(batch)
@@ -296,8 +247,7 @@ class _Reader:
                 yield from self._unreported(batch, unprinted_count)
             if batch.records or not unprinted_count:
                 yield from built
-            if not batch.is_of_lines:
-                self._next_offset = int(batch.header.get("lastOffset", batch.header.get("offset", ""))) + 1
+            self._next_offset = int(batch.header.get("lastOffset", batch.header.get("offset", ""))) + 1
         except (EncodeError, ValueError, KeyError) as error:
             reason = str(error) if isinstance(error, EncodeError) else "fields of its header are missing or no numbers"
             yield self._fault(InvalidBatch.code, f"a batch that cannot be: {reason}", batch.line_number)
@@ -311,8 +261,8 @@ class _Reader:
 
     def _unprinted_count(self, batch: _Batch) -> int:
         """How many records of a batch are not printed: by the count in its header, else by the faults of its lines."""
-        if batch.header.get("isvalid") != "true" or batch.is_of_lines:
-            return 0  # its header cannot be trusted; each of its lines is a record or a fault
+        if batch.header.get("isvalid") != "true":
+            return 0  # its header cannot be trusted
         printed_count = len(batch.records) + len(batch.unread_offsets)
         count = batch.header.get("count")
         if count is None:
@@ -328,11 +278,7 @@ class _Reader:
         if not 0 <= first <= last <= _OFFSET_MAX:
             raise EncodeError("offsets which no batch can have")
         if count > batch.fault_count:
-            message = (
-                f"{count - batch.fault_count} records of the batch are not printed: {PRINT_DATA}"
-                if "count" in header or _has_own_line(header)
-                else f"records of the batch are not printed: {PRINT_DEEP}"
-            )
+            message = f"{count - batch.fault_count} records of the batch are not printed: {PRINT_DATA}"
             yield self._fault(NOT_PRINTED, message, batch.line_number, offset=first)
         for known in sorted((*(record.offset for record, _, _ in batch.records), *batch.unread_offsets, last + 1)):
             if first < known:
@@ -357,35 +303,10 @@ class _Reader:
                 UNKNOWN_LINE, "snapshots of the metadata log are not read, only its segments", line_number
             )
 
-    def _record_alone(self, line_number: int, line: str) -> Iterator[Dumped]:
-        """A record line without a header line: the record lines of one position are one batch."""
-        fields = _fields_of(line)
-        if fields is None:
-            yield from self.flush()
-            yield self._fault(NOT_PRINTED, NO_OFFSET_AND_TIME, line_number, line)
-            return
-        header = dict(_PAIR.findall(line[: fields.end]))
-        if self._batch is None or not self._batch.is_of_lines or self._batch.header["position"] != header["position"]:
-            yield from self.flush()
-            is_control = str(line.startswith(_CONTROL, fields.end)).lower()
-            of_batch = {**header, "isControl": is_control, "isvalid": "true"}  # each line has its own validity
-            yield from self._begin(_Batch(line_number, of_batch, is_of_lines=True), line)
-        if self._log is None:
-            return
-        if header["isvalid"] != "true":
-            yield self._fault(CrcMismatch.code, "the checksum does not fit the bytes", line_number, line, fields.offset)
-            yield from self._gap(fields.offset, fields.offset)
-        elif "payloadsize" in header and header["compresscodec"].lower() not in _NOT_COMPRESSED:
-            message = f"records of the compressed message are not printed: {PRINT_DEEP}"
-            yield self._fault(NOT_PRINTED, message, line_number, line, fields.offset)
-            yield from self._gap(min(self._next_offset or fields.offset, fields.offset), fields.offset)
-        else:
-            yield from self._record(line_number, line)
-        self._next_offset = fields.offset + 1
-
-    def _gap(self, first: int, last: int) -> Iterator[DumpedGap]:
-        if self._log is not None and 0 <= first <= last <= _OFFSET_MAX:
-            yield DumpedGap(*self._log, first, last)
+    def _refused(self, line_number: int, line: str, fields: _Fields | None) -> DumpedFault:
+        """The fault of a file that an older tool printed; the rest of the file is skipped."""
+        self._batch, self._is_log_file = None, False
+        return self._fault(NOT_PRINTED, OLDER_TOOL, line_number, line, None if fields is None else fields.offset)
 
     def _record(self, line_number: int, line: str) -> Iterator[Dumped]:
         batch = self._batch
@@ -410,8 +331,8 @@ class _Reader:
         try:
             if batch.header.get("isControl") == "true":
                 record, printed = _control_record(line, fields.end), _NOT_PRINTED
-            elif self._log[0] != METADATA_TOPIC and not line.startswith(_TYPED_KEY, fields.end):
-                self._open = _RecordLine(fields, line_number, line)
+            elif _OLDER_KEY.match(line, fields.end):
+                yield self._refused(line_number, line, fields)
                 return
             else:
                 left_out: set[str] = set()
@@ -425,44 +346,12 @@ class _Reader:
             return
         batch.records.append((Record(fields.offset, fields.timestamp_ms, *record), *printed))
 
-    def _close_record(self) -> Iterator[Dumped]:
-        """Finish the record whose text may have continued: it ends with the last line that was kept, else with its
-        first line.
-        """
-        line, self._open = self._open, None
-        batch = self._batch
-        if line is None or batch is None:
-            return
-        try:
-            record, others = self._text_record(line, line.whole()), line.more[:0]
-        except EncodeError as error:
-            try:
-                if not line.more:
-                    raise
-                record, others = self._text_record(line, line.text), line.more
-            except EncodeError:
-                yield from self._unread(batch, error, line.line_number, line.whole(), line.fields.offset)
-                return
-        batch.records.append((Record(line.fields.offset, line.fields.timestamp_ms, *record), *_NOT_PRINTED))
-        batch.text_count += 1
-        for line_number, text in others:
-            yield self._fault(UNKNOWN_LINE, "not a line of kafka-dump-log", line_number, text)
-
-    def _text_record(self, line: _RecordLine, text: str) -> tuple[bytes, bytes | None]:
-        assert self._log is not None
-        _check_headers(line.fields)
-        return text_record(self._log[0], text[line.fields.end :], line.fields.key_size, line.fields.value_size)
-
     def _unread(self, batch: _Batch, error: EncodeError, line_number: int, line: str, offset: int) -> Iterator[Dumped]:
         """Count and report a record line from which no record could be made."""
         batch.fault_count += 1
         message = f"{error}: {KEEP_BYTES if isinstance(error, LaterKafka) else PRINT_DATA}"
-        if isinstance(error, UnprintedFields):
-            message = f"{error} by the kafka-dump-log of {_tool(batch)}: {PRINT_ALL}"
         group_id = error.group_id if isinstance(error, UnprintedRecord) else None
         yield self._fault(NOT_PRINTED, message, line_number, line, offset, group_id)
-        if batch.is_of_lines:
-            yield from self._gap(offset, offset)
 
     def _built(self, batch: _Batch) -> Dumped:
         header = batch.header
@@ -492,7 +381,6 @@ class _Reader:
             record_count=len(records),
             unread_count=len(batch.unread_offsets),
             left_out=tuple(sorted(batch.left_out.items())),
-            text_count=batch.text_count,
         )
 
     def _fault(
@@ -512,37 +400,12 @@ def _parts(batch: _Batch) -> Sequence[_Batch]:
     """The batch itself; messages of magic 0 or 1 that were compressed together become one batch each."""
     if batch.header.get("magic") not in _LEGACY_MAGIC or len(batch.records) < 2:
         return [batch]
-    is_text = batch.text_count > 0
-    first, *others = (replace(batch, records=[it], left_out=Counter[str](), text_count=is_text) for it in batch.records)
+    first, *others = (replace(batch, records=[it], left_out=Counter[str]()) for it in batch.records)
     return [replace(first, left_out=batch.left_out), *others]
 
 
-def _is_known(line: str) -> bool:
-    """Whether a line is one that the tool prints, rather than the continuation of a text."""
-    return (
-        line.startswith((_DUMPING, *_IGNORED))
-        or _is_header(line)
-        or bool(_INVALID_BYTES.match(line) or _NON_CONSECUTIVE.fullmatch(line))
-    )
-
-
 def _is_header(line: str) -> bool:
-    return line.startswith(_HEADER) or bool(_LEGACY_HEADER.match(line) or _SHALLOW_HEADER.match(line))
-
-
-def _has_own_line(header: Mapping[str, str]) -> bool:
-    """Whether the tool prints both batches and records. Before 2.2 it prints one of the two, with validity before
-    sizes.
-    """
-    names = list(header)
-    return names.index("isvalid") > names.index("size") if {"isvalid", "size"} <= header.keys() else False
-
-
-def _tool(batch: _Batch) -> str:
-    """The releases whose tool prints such lines."""
-    if not batch.is_of_lines:
-        return "Kafka 2.2 to 3.7"
-    return "Kafka 0.10 or before" if "payloadsize" in batch.header else "Kafka 0.11 to 2.1"
+    return line.startswith(_HEADER) or bool(_LEGACY_HEADER.match(line))
 
 
 def _fields_of(line: str) -> _Fields | None:
@@ -608,7 +471,7 @@ def _data_record(
     if not line.startswith(_PAYLOAD, position):
         raise EncodeError("no payload is printed")
     position += len(_PAYLOAD)
-    value_node = None if line[position:] == DELETE else parse_json_at(line, position)[0]
+    value_node = None if line[position:] == _DELETE else parse_json_at(line, position)[0]
     record = encode_formatter_json(
         topic, key_node, value_node, assignment_version=ASSIGNMENT_VERSIONS[0], left_out=left_out
     )
@@ -625,24 +488,12 @@ def _again(topic: str, record: Record, key_node: Any, value_node: Any, assignmen
 
 
 def _build(records: list[Record], header: Mapping[str, str]) -> bytes:
-    """Encode a batch from its header line. From record lines alone, which have fewer fields, the batch is an
-    approximation.
-    """
+    """Encode a batch from its header line."""
     magic = header.get("magic")
     if magic in _LEGACY_MAGIC:
         if len(records) != 1:
             raise EncodeError("a message has one record")
         return build_message(records[0], int(magic), is_log_append_time="LogAppendTime" in header)
-    if "baseOffset" not in header:
-        return build_batch(
-            records,
-            leader_epoch=-1,
-            is_log_append_time="LogAppendTime" in header,
-            is_transactional=header.get("isTransactional") == "true",
-            is_control=header.get("isControl") == "true",
-            producer_id=int(header.get("producerId", NO_PRODUCER_ID)),
-            producer_epoch=int(header.get("producerEpoch", NO_PRODUCER_EPOCH)),
-        )
     time_name = next(
         name for name in ("CreateTime", "LogAppendTime", "NoTimestampType", "") if name in header or not name
     )

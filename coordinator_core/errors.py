@@ -122,10 +122,6 @@ class UnprintedRecord(EncodeError):
         self.group_id = group_id
 
 
-class UnprintedFields(UnprintedRecord):
-    """A tool printed a record without fields that the record needs."""
-
-
 class LaterKafka(UnprintedRecord):
     """A record has a type, version or name that comes from a later release of Kafka than the known ones."""
 

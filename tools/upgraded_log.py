@@ -8,8 +8,7 @@ Each release starts over the same folder. Its own clients join groups, commit, l
 the committed offsets of every group so far. OUT/N-VERSION/ has the internal topics after that step (`logs/`) and the
 answers (`answers.json`). Then the steps are replayed: each night reads one of them. After each night the ledger's
 offsets are compared with what the broker answered then, and at the end as of each step's time. One run over the last
-step has to make the same tables, in silver and gold, and its export the same bytes. What kafka-dump-log of each release
-before 3.8 prints of its step has to give the same offsets. Exit code 1 where anything differs.
+step has to make the same tables, in silver and gold, and its export the same bytes. Exit code 1 where anything differs.
 
 Maven fetches the brokers; a run takes minutes.
 """
@@ -17,7 +16,6 @@ Maven fetches the brokers; a run takes minutes.
 import argparse
 import json
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -49,13 +47,6 @@ RECORDS_A_STEP: Final = 9
 INTERNAL: Final = (consumer_offsets.TOPIC, share_group_state.TOPIC, transaction_state.TOPIC, cluster_metadata.TOPIC)
 FIRST_WITH_TRANSACTIONS: Final = (0, 11)
 FIRST_WITH_CONSUMER_PROTOCOL: Final = (4, 0)
-FIRST_THAT_PRINTS_JSON: Final = (3, 8)
-DUMP_TOOL: Final = "kafka.tools.DumpLogSegments"
-DECODERS: Final = {
-    consumer_offsets.TOPIC: "--offsets-decoder",
-    transaction_state.TOPIC: "--transaction-log-decoder",
-}
-TOOL_TIMEOUT_S: Final = 60
 UPGRADE: Final = 1
 """Upgrade type of UpdateFeatures."""
 SETTINGS: Final[Mapping[str, str | int]] = {
@@ -214,31 +205,7 @@ def compare(steps: Sequence[ReleaseRun], work: Path) -> list[Compared]:
         compared.append(_offsets_compared(title, step.answers, offsets_of(whole, step.at_ms)))
     compared.append(_tables_compared(nights, whole))
     compared.append(_export_compared(whole, steps[-1].logs, work / "export"))
-    compared += [_dump_compared(step, work / f"dump-{step.version}") for step in steps if prints_text(step.version)]
     return compared
-
-
-def prints_text(version: str) -> bool:
-    """Does kafka-dump-log of this release print text instead of JSON?"""
-    return ReleaseHome(version, Path(), Path()).release < FIRST_THAT_PRINTS_JSON
-
-
-def _dump_compared(step: ReleaseRun, work: Path) -> Compared:
-    """Compare with the output of the release's own kafka-dump-log, read as a dump."""
-    home, printed = release_home(step.version), work / "dump"
-    printed.mkdir(parents=True)
-    for topic, decoder in DECODERS.items():
-        paths = sorted(it for it in step.logs.glob(f"{topic}-*/*.log") if it.stat().st_size)
-        if paths:
-            files = ",".join(str(it.relative_to(step.logs)) for it in paths)
-            command = home.command(DUMP_TOOL, "--files", files, "--print-data-log", "--deep-iteration", decoder)
-            done = subprocess.run(command, cwd=step.logs, capture_output=True, check=True, timeout=TOOL_TIMEOUT_S)
-            (printed / f"{topic}.txt").write_bytes(done.stdout)
-    ledger = Ledger(work / "ledger")
-    ledger.night(dumps=(str(printed),))
-    return _offsets_compared(
-        f"offsets of what the tool of {step.version} prints", step.answers, offsets_of(ledger, None)
-    )
 
 
 def offsets_of(ledger: Ledger, at_ms: int | None) -> Offsets:

@@ -15,9 +15,8 @@ What each kind of dump contains, and what is null or assumed where it lacks some
   was written in a transaction. The header columns of bronze.record_batches are null, as are `producer_id` and
   `is_transactional` of commits; each commit counts as applied at its own offset.
 - kafka-dump-log: everything, including markers. Batches that were not compressed are reconstructed byte for byte;
-  record types of the metadata log that this project does not read are left out. Before Kafka 3.8 it printed less
-  (`dump_log_text.py`): fields that it lacks are null; a record that cannot be reconstructed from its output is a row of
-  bronze.quarantine, and MISSING in bronze.coverage.
+  record types of the metadata log that this project does not read are left out. What a release before 3.8 printed is
+  refused: a row of bronze.quarantine says to run a newer one.
 - Output of the console consumer's formatters: only key and value. The partition follows from Kafka's hash and
   `partition_count`, the offset is the number of the record within its partition, and there is no timestamp. Such
   offsets match no other source: capture one such dump under a cluster id of its own.
@@ -33,7 +32,7 @@ from typing import Any, Final
 import pyarrow as pa
 
 from coordinator_core.coverage import union
-from coordinator_core.dump_log_output import NOT_PRINTED, PRINT_ALL, DumpedBatch, DumpedGap, read_dump_log_output
+from coordinator_core.dump_log_output import NOT_PRINTED, DumpedBatch, DumpedGap, read_dump_log_output
 from coordinator_core.errors import EncodeError
 from coordinator_core.formatter_output import FormatterRecord, formatter_record, is_formatter_object, parse_json
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
@@ -105,8 +104,6 @@ class _Done:
     """Records of metadata record types that are not read."""
     left_out: Counter[str] = field(default_factory=Counter)
     """Fields of a newer Kafka, and the number of records that have them."""
-    text_count: int = 0
-    """Records that an older kafka-dump-log printed as text."""
     unprinted: Counter[str] = field(default_factory=Counter)
     """Reasons why records are not printed, with the remedy, and the number of lines for each."""
     problem: str | None = None
@@ -259,13 +256,6 @@ def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
             f"{uri}: records with fields of a later Kafka are read without these fields, since a dump does not say how "
             f"they are written: {fields}. Capture segments or the live log to keep them"
         )
-    text_count = sum(task.text_count for task in tasks)
-    if text_count:
-        yield (
-            f"{uri}: {counted(text_count, 'record')} printed as text, as by an older kafka-dump-log. It leaves out "
-            "commit and expiry times and leader epochs of offsets, and when a state of a group or a transaction began: "
-            f"these are null. For them {PRINT_ALL}"
-        )
     unprinted = sum((task.unprinted for task in tasks), Counter[str]())
     for why, count in sorted(unprinted.items()):
         yield f"{uri}: in bronze.quarantine, without the records: {counted(count, 'line')}: {why}"
@@ -380,7 +370,6 @@ def _unpack_printed_log(file: DumpFile, work: _Work, writer: PieceWriter, faults
                 done.inexact_count += not item.is_exact and not item.unread_count and not item.left_out
                 done.left_out.update(dict(item.left_out))
                 done.unread_count += item.unread_count
-                done.text_count += item.text_count
                 done.record_counts[BATCHES] = done.record_counts.get(BATCHES, 0) + item.record_count
                 waiting.append(item)
                 waiting_bytes += len(item.data)
