@@ -4,7 +4,7 @@ PYTHON := .venv/bin/python
 # a process that compiles a module leaves it compiled for the next: tests start hundreds
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test-env test test-live check bench fuzz faults mutants package-test reference docs
+.PHONY: test-env test test-live check bench fuzz methods faults mutants package-test reference docs
 
 test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
@@ -36,6 +36,9 @@ fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, 300
 	WHATIF_STORIES=200 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_whatif_at_random.py
 	SQL_QUERIES=500 PYTHONPATH=. $(PYTHON) -m pytest -q tests/jobs/queries/test_sql_engines.py
 	HYPOTHESIS_PROFILE=exhaustive PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/stateful tests/coordinator_core/share_partition/test_machine.py
+
+methods: test-env ## How often each method of gold's claims is right, in a table: over the recordings, and 300 random clusters (CLUSTERS) with their damaged logs.
+	CLUSTERS=$(or $(CLUSTERS),300) PYTHONPATH=. $(PYTHON) -m pytest -q -p no:randomly tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py tests/conformance/test_gold_groups.py tests/conformance/test_gold_shares.py tests/conformance/test_client_libraries.py
 
 faults: test-env ## kill -9 of drivers, Python workers and executors, a run each, and 36 runs with other seeds and orders: about 45 minutes.
 	FAULT_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/faults

@@ -32,6 +32,7 @@ from xdist.remote import Producer
 from jobs.delta.warehouse import Warehouse
 from jobs.spark.session import start_session
 from jobs.spark.settings import spark_defaults
+from tests.claims import CLAIMS, table
 from tests.jobs.in_process import in_process
 from tests.made_once import MadeOnce
 from tests.scheduling import needs_spark, one_jvm
@@ -77,9 +78,10 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         for name, value in report.user_properties
         if name == REPORT_LINE and isinstance(value, str)
     }
-    if lines:
+    handed_over = [value for report in reports for name, value in report.user_properties if name == CLAIMS]
+    if lines or handed_over:
         terminalreporter.section("conformance")
-        for line in sorted(lines):
+        for line in (*sorted(lines), *table(handed_over)):
             terminalreporter.line(line)
 
 

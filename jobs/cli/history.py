@@ -22,7 +22,7 @@ def history(
     cluster_id: options.ClusterOption = None,
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:
-    """Events of a group: rebalances with causes, commit anomalies, redeliveries, records given up; one line each."""
+    """Events of a group, a line each: members, rebalances with causes, commit anomalies, what share groups gave up."""
     from jobs.queries.group_history import run_history
 
     settings = reading_settings(warehouse, cluster_id)

@@ -4,10 +4,11 @@ import os
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import pytest
 
+from tests.claims import Claim, below, hand_over
 from tests.conftest import REPORT_LINE
 from tests.scenarios import Scenario
 
@@ -66,7 +67,7 @@ def places(facts: Mapping[str, Any], group: str) -> Iterator[Place]:
         yield group, facts["topic"], facts["partition"], offset
 
 
-def claimed_end(row: Mapping[str, Any], place: Place, why: str) -> "Iterator[Claim]":
+def claimed_end(row: Mapping[str, Any], place: Place, why: str) -> Iterator[Claim]:
     """What gold says about a record that was given up."""
     claim = row["method"], row["confidence"], place
     if row["cause"] in GIVEN_UP_BY:
@@ -189,41 +190,26 @@ _COUNT: Final = int(os.environ.get("CLUSTERS", "2"))
 _FIRST: Final = int(os.environ.get("FIRST_CLUSTER", "0"))
 SEEDS: Final = range(_FIRST, _FIRST + _COUNT)
 """Of random clusters. `make fuzz` tries 300."""
-LIKELY_LEAST: Final = 0.95
-LIKELY_COUNT: Final = 40
-"""Fewer claims say nothing about a share."""
 UNWRITTEN: Final = frozenset({"UNSEEN"})
 """Causes of what was given up and is in no record: aborted transactions too, which the truth does not list."""
 COUNT_LOST: Final = "COUNT_LOST"
 """Delivered before another leader loaded the share partition, and once more after it: no write of state counts both."""
 
 
-class Claim(NamedTuple):
-    """What a row of gold says was the reason of something."""
-
-    cause: str
-    method: str
-    confidence: str
-    place: tuple[object, ...]
-    is_true: bool
-
-
 def assert_right(
     claims: Callable[[int], Iterable[Claim]], seeds: Sequence[int], what: str, proven: Sequence[str], test: pytest.Item
 ) -> None:
     """Print how many claims about the clusters of some seeds are right, by confidence. Of `proven` confidences all must
-    be, and of LIKELY ones nearly all."""
-    counts: Counter[tuple[str, bool]] = Counter()
-    wrong = []
-    for seed in seeds:
-        for claim in claims(seed):
-            counts[claim.confidence, claim.is_true] += 1
-            if not claim.is_true and claim.confidence != "GUESS":
-                wrong.append((seed, claim))
+    be, and of each method as many as its confidence says."""
+    made = [(seed, claim) for seed in seeds for claim in claims(seed)]
+    counts = Counter((claim.confidence, claim.is_true) for _, claim in made)
+    wrong = [(seed, claim) for seed, claim in made if not claim.is_true]
     for confidence in (*proven, "LIKELY", "GUESS"):
         right = counts[confidence, True]
         line = f"{len(seeds)} {what}: {confidence} {right} of {right + counts[confidence, False]} right"
         test.user_properties.append((REPORT_LINE, line))
+    lines = hand_over((claim for _, claim in made), test)
     assert [(seed, claim) for seed, claim in wrong if claim.confidence in proven] == []
-    likely_count = counts["LIKELY", True] + counts["LIKELY", False]
-    assert likely_count < LIKELY_COUNT or counts["LIKELY", True] >= LIKELY_LEAST * likely_count, wrong
+    for method, cause, confidence, *_ in below(lines):
+        ways = [(seed, it) for seed, it in wrong if (it.method, it.cause, it.confidence) == (method, cause, confidence)]
+        pytest.fail(f"{ways}")

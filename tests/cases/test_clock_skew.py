@@ -225,7 +225,8 @@ def test_history_says_where_the_time_went_back(ledger: Ledger, tmp_path: Path) -
     ledger.night(log.write(tmp_path / "logs"))
     lines, remarks = history_of(ledger, "table")
     places = [line.partition(" at __consumer_offsets-0@")[2].partition(":")[0] for line in lines]
-    assert places == ["4", "0", "2", ""] and "commit REWIND" in lines[2] and "commit REWIND" in lines[3]
+    assert places == ["4", "4", "0", "0", "0", "2", ""]
+    assert "commit REWIND" in lines[5] and "commit REWIND" in lines[6]
     (remark,) = remarks
     assert remark.startswith("the time of __consumer_offsets-0 went back at offset 3, from ")
     rows, _ = history_of(ledger, "csv")

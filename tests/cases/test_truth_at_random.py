@@ -19,7 +19,6 @@ from tests.cases.scenario_truth import (
     RETRIED_MS,
     SEEDS,
     UNWRITTEN,
-    Claim,
     Place,
     allowed_causes,
     assert_right,
@@ -34,6 +33,7 @@ from tests.cases.scenario_truth import (
     true_reasons,
     true_redeliveries,
 )
+from tests.claims import Claim
 from tests.scenarios import Scenario
 
 

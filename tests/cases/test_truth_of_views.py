@@ -26,7 +26,6 @@ from tests.cases.scenario_truth import (
     RETRIED_MS,
     SEEDS,
     UNWRITTEN,
-    Claim,
     allowed_causes,
     assert_right,
     claimed_end,
@@ -38,6 +37,7 @@ from tests.cases.scenario_truth import (
     true_redeliveries,
 )
 from tests.cases.view_truth import TrueRecord, ViewTruth, missing_records
+from tests.claims import Claim
 from tests.scenarios import Scenario
 
 UNSAID: Final = "NO CONFIDENCE"

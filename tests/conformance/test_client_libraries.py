@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from tests.cases.harness import Ledger, Night
+from tests.claims import Claim, hand_over
 from tests.live.libraries.judge import GUESS, JUDGED, LIKELY, Judgement, report, speaks_of_coordinators
 from tests.live.libraries.truth import EXPIRED, LEFT, Truth, read_truth
 from tests.recorded import ARCHIVES as RECORDINGS
@@ -80,8 +81,9 @@ def test_owners_are_those_of_the_callbacks(name: str, judgement: Judgement, repo
     assert [words for score in judgement.owners.values() for words in score.wrong] == []
 
 
-def test_causes_are_what_happened(judgement: Judgement) -> None:
+def test_causes_are_what_happened(judgement: Judgement, request: pytest.FixtureRequest) -> None:
     """CERTAIN is always right, LIKELY nearly always: the script and the broker's own log say what happened."""
+    hand_over((Claim(it.cause, it.method, it.confidence, (), it.is_right) for it in judgement.verdicts), request.node)
     assert judgement.wrongly_certain == []
     assert judgement.causes[LIKELY].share >= LIKELY_RIGHT_MIN, judgement.causes[LIKELY].wrong
     for cause, score in judgement.departures[LIKELY].items():

@@ -7,7 +7,10 @@ nineteen of twenty. Recall: every member that went is named, with LEFT or EXPIRE
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 from typing import Final
+
+import pytest
 
 from coordinator_core.inference.groups import GroupGold, audit_group
 from coordinator_core.inference.owners import REVOKED
@@ -18,6 +21,7 @@ from jobs.delta.warehouse import Warehouse
 from jobs.silver.bundles import group_lives
 from jobs.silver.reader import SilverFiles
 from schemas.tables.silver import GROUP_EVENTS, OFFSET_COMMITS, SILVER_TABLES
+from tests.claims import Claim, hand_over
 from tests.conformance.conftest import ReportLine
 from tests.conformance.group_truth import EXPIRED, LEFT, GroupTruth, read_group_truth
 from tests.conformance.recordings import Recording, WarehouseOf, cluster_id_of, recordings_in
@@ -75,37 +79,40 @@ def test_no_partition_has_two_owners(recording: Recording, warehouse_of: Warehou
     assert [row for row in gold_of(recording, warehouse_of).owners if row.is_double] == []
 
 
-def test_causes_of_rebalances(recording: Recording, warehouse_of: WarehouseOf, report_line: ReportLine) -> None:
+def test_causes_of_rebalances(
+    recording: Recording, warehouse_of: WarehouseOf, report_line: ReportLine, request: pytest.FixtureRequest
+) -> None:
     """What gold says of why a group rebalanced is what the clients did."""
     gold, truth = gold_of(recording, warehouse_of), read_group_truth(recording.path)
     right: Counter[str] = Counter()
-    wrong: dict[str, list[str]] = {}
-    for row in gold.rebalances:
-        for confidence, is_right, what in _judged(row, truth):
-            right[confidence] += is_right
-            if not is_right:
-                wrong.setdefault(confidence, []).append(what)
+    wrong: dict[str, list[Claim]] = {}
+    claims = [claim for row in gold.rebalances for claim in _judged(row, truth)]
+    for claim in claims:
+        right[claim.confidence] += claim.is_true
+        if not claim.is_true:
+            wrong.setdefault(claim.confidence, []).append(claim)
+    hand_over(claims, request.node)
     report_line(f"{recording.name} causes of rebalances: {_precision(right, wrong)}")
     assert not wrong.get("CERTAIN")
     likely = right["LIKELY"] + len(wrong.get("LIKELY", ()))
     assert right["LIKELY"] >= LIKELY_MIN * likely, wrong["LIKELY"]
 
 
-def _judged(row: RebalanceRow, truth: GroupTruth) -> Iterator[tuple[str, bool, str]]:
-    """Each cause that the clients' words can judge: its confidence, and whether it is right."""
+def _judged(row: RebalanceRow, truth: GroupTruth) -> Iterator[Claim]:
+    """Each cause that the clients' words can judge."""
     fates = {truth.departure(member_id, row.started_at) for member_id in row.members_left}
     joiners = {event.member_id for event in truth.assigned if event.group_id == row.group_id}
     for cause, method, confidence in zip(row.causes, row.cause_methods, row.cause_confidences, strict=True):
-        what = f"{row.group_id} {row.incarnation}/{row.to_generation}: {cause} by {method}"
+        claim = partial(Claim, cause, method, confidence, (row.group_id, row.incarnation, row.to_generation))
         if cause in {LEFT, EXPIRED} and None not in fates and fates:
-            yield confidence, cause in fates, what
+            yield claim(cause in fates)
         elif cause == "MEMBER_JOINED" and method == "IN_LOG" and joiners.issuperset(row.members_joined):
-            yield confidence, bool(row.members_joined), what
+            yield claim(bool(row.members_joined))
         elif cause == "PARTITIONS_CHANGED":
-            yield confidence, truth.has_topic_change(row.started_at), what
+            yield claim(truth.has_topic_change(row.started_at))
 
 
-def _precision(right: Counter[str], wrong: dict[str, list[str]]) -> str:
+def _precision(right: Counter[str], wrong: dict[str, list[Claim]]) -> str:
     parts = []
     for confidence in ("CERTAIN", "LIKELY", "GUESS"):
         count = right[confidence] + len(wrong.get(confidence, ()))

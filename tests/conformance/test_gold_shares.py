@@ -22,6 +22,7 @@ from jobs.gold.audit_shares import archived_table, redeliveries_table
 from jobs.gold.share_reader import configs, share_log, share_members, share_states
 from jobs.silver.reader import SilverFiles
 from schemas.tables.silver import SHARE_PARTITION_STATES, SILVER_TABLES
+from tests.claims import Claim, hand_over
 from tests.conformance.conftest import ReportLine
 from tests.conformance.recordings import Recording, WarehouseOf, cluster_id_of
 from tests.conformance.share_truth import Place, ShareTruth, read_share_truth
@@ -112,6 +113,11 @@ def by_place(rows: Iterable[Row]) -> dict[Place, list[Row]]:
     return found
 
 
+def claim(row: Row, place: Place, is_true: bool) -> Claim:
+    """What a row says of the likely cause at one of its offsets."""
+    return Claim(row["likely_cause"], row["method"], row["confidence"], place, is_true)
+
+
 def at_ms(row: Row) -> int:
     """Epoch ms of a row."""
     at: datetime = row["at"]
@@ -134,16 +140,19 @@ def test_every_delivery_above_one_has_its_redelivery(
 
 
 def test_every_redelivery_happened(
-    recording: Recording, gold: Gold, truth: ShareTruth, report_line: ReportLine
+    recording: Recording, gold: Gold, truth: ShareTruth, report_line: ReportLine, request: pytest.FixtureRequest
 ) -> None:
     """What a row says of its offsets is what clients saw, and its likely cause is what they did."""
     happened, likely, certain = Tally(), Tally(), Tally()
+    claims = []
     for row in gold.redeliveries:
         for place in places(row):
             happened.add(row["cause"], _did_happen(row, truth.deliveries.get(place, [])), (row, place))
             if row["likely_cause"] is not None:
                 tally = certain if row["confidence"] == "CERTAIN" else likely
-                tally.add("cause", row["likely_cause"] == _how_it_came_back(row, truth, place), (row, place))
+                claims.append(claim(row, place, row["likely_cause"] == _how_it_came_back(row, truth, place)))
+                tally.add("cause", claims[-1].is_true, (row, place))
+    hand_over(claims, request.node)
     report_line(
         f"{recording.name}: redeliveries, precision {_precision(happened):.4f} of {_sum(happened)}; likely cause, "
         f"CERTAIN {certain.share_of('cause'):.4f} of {_sum(certain)}, LIKELY {likely.share_of('cause'):.4f} of "
@@ -216,16 +225,19 @@ def _deleted_unseen(gold: Gold, truth: ShareTruth) -> Iterator[Place]:
 
 
 def test_every_archived_record_was_given_up(
-    recording: Recording, gold: Gold, truth: ShareTruth, report_line: ReportLine
+    recording: Recording, gold: Gold, truth: ShareTruth, report_line: ReportLine, request: pytest.FixtureRequest
 ) -> None:
     """No row claims what clients saw otherwise; likely causes are what they did."""
     causes, likely = Tally(), Tally()
+    claims = []
     for row in gold.archived:
         for place in places(row):
             what = _fate(row, truth, place)
             causes.add(row["confidence"], row["cause"] in _CAUSES_OF[what], (row, place, what))
             if row["likely_cause"] is not None:
-                likely.add(row["confidence"], row["likely_cause"] == _likely_cause_of(what, row), (row, place, what))
+                claims.append(claim(row, place, row["likely_cause"] == _likely_cause_of(what, row)))
+                likely.add(row["confidence"], claims[-1].is_true, (row, place, what))
+    hand_over(claims, request.node)
     report_line(
         f"{recording.name}: archived records, precision CERTAIN {causes.share_of('CERTAIN'):.4f} LIKELY "
         f"{causes.share_of('LIKELY'):.4f} of {_sum(causes)}; likely cause LIKELY {likely.share_of('LIKELY'):.4f} of "

@@ -8,9 +8,17 @@ import pytest
 
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import ArgumentError
-from jobs.queries.group_history import LINE_CHARACTERS_MAX, events_and_steps, run_groups, run_history
+from jobs.queries.group_history import (
+    EVENT_WORDS,
+    IN_OTHER_EVENTS,
+    LINE_CHARACTERS_MAX,
+    events_and_steps,
+    run_groups,
+    run_history,
+)
 from jobs.queries.group_verdicts import OK, WARN, group_verdicts
 from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.recorded import RECORDINGS
 
 
@@ -39,6 +47,50 @@ def test_every_row_of_gold_is_in_an_event(ledger: Ledger) -> None:
     assert reported == count(ledger, "gold.archived_records", "s05-limit") == 16
     commits = events_and_steps(ledger.tables, "c08-simple", from_ms=None, to_ms=None)[0]
     assert sum(event.event == "commit REWIND" for event in commits) == 11
+
+
+def test_each_cause_has_its_own_confidence(ledger: Ledger) -> None:
+    """Never one for all, where they differ: neither in a line nor in JSON."""
+    mixed = 0
+    for row in ledger.rows("gold.rebalances"):
+        ways = list(zip(row["causes"], row["cause_confidences"], strict=True))
+        is_one = len(set(row["cause_confidences"])) == 1
+        said = " + ".join(row["causes"] if is_one else [f"{cause} ({sure})" for cause, sure in ways])
+        begin = f"to generation {row['to_generation']} by {said}, "
+        events = events_and_steps(ledger.tables, row["group_id"], from_ms=None, to_ms=None)[0]
+        confidences = {it.confidence for it in events if it.text.startswith(begin)}
+        assert (row["confidence"] if is_one else None) in confidences, begin
+        mixed += not is_one
+    assert mixed > 20
+
+
+def test_what_changed_is_there_with_who(ledger: Ledger) -> None:
+    """Members with client id and host, what became of the group, and of its share partitions."""
+    of_group = {
+        group_id: events_and_steps(ledger.tables, group_id, from_ms=None, to_ms=None)[0]
+        for group_id in set(ledger.table("silver.group_events")["group_id"].to_pylist())
+    }
+    events = {event.event for found in of_group.values() for event in found}
+    types = set(ledger.table("silver.group_events")["event_type"].to_pylist()) - IN_OTHER_EVENTS
+    words = {EVENT_WORDS.get(name, name.lower().replace("_", " ")) for name in types - {"OFFSETS_DELETED"}}
+    assert words <= events
+    joined = [it.text for it in of_group["c01-range"] if it.event == "member joined"]
+    assert joined[-1] == "c01-range-again on /127.0.0.1"
+    assert any(it.event == "static member replaced" and " in place of " in it.text for it in of_group["k03-static"])
+
+
+def test_one_millisecond_is_in_the_order_of_the_log(tmp_path: Path) -> None:
+    """44 to 30 to 16, as it was committed, whatever the alphabet says."""
+    log = SmallLog()
+    for offset in (44, 30, 16):
+        log.commit("g", 0, offset, NOON_MS)
+    ledger = Ledger(tmp_path / "warehouse")
+    ledger.night(log.write(tmp_path / "logs"))
+    events = events_and_steps(ledger.tables, "g", from_ms=None, to_ms=None)[0]
+    assert [it.text.partition(",")[0] for it in events if it.event == "commit REWIND"] == [
+        "in-0 from 44 to 30",
+        "in-0 from 30 to 16",
+    ]
 
 
 def test_lines_fit_a_terminal_and_json_has_all(ledger: Ledger) -> None:

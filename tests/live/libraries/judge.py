@@ -363,7 +363,7 @@ def report(truth: Truth, tables: Mapping[str, Sequence[Row]]) -> "Judgement":
         acts_done(truth),
         len(truth.libraries),
         len(truth.languages),
-        [verdict for verdict in verdicts if verdict.confidence == CERTAIN and not verdict.is_right],
+        verdicts,
     )
 
 
@@ -378,7 +378,12 @@ class Judgement:
     acts: Counter[str]
     library_count: int
     language_count: int
-    wrongly_certain: Sequence[Verdict]
+    verdicts: Sequence[Verdict]
+
+    @property
+    def wrongly_certain(self) -> list[Verdict]:
+        """What is never right to say."""
+        return [verdict for verdict in self.verdicts if verdict.confidence == CERTAIN and not verdict.is_right]
 
     @property
     def wrong_owners(self) -> list[str]:
