@@ -45,11 +45,12 @@ from schemas.tables.gold import (
     REBALANCES,
     REDELIVERIES,
     SHARE_GROUP_SUMMARY,
+    SHARE_OFFSET_CHANGES,
 )
-from schemas.tables.silver import CONFIGS, GROUP_MEMBERS, OFFSET_COMMITS, PARTITION_COUNTS, TOPICS
+from schemas.tables.silver import CONFIGS, OFFSET_COMMITS, PARTITION_COUNTS, TOPICS
 
 GROUP_TABLES: Final = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES, LAG_HISTORY, LOG_ANOMALIES, GROUP_SUMMARY)
-SHARE_TABLES: Final = (REDELIVERIES, ARCHIVED_RECORDS, LOG_ANOMALIES, SHARE_GROUP_SUMMARY)
+SHARE_TABLES: Final = (REDELIVERIES, ARCHIVED_RECORDS, SHARE_OFFSET_CHANGES, LOG_ANOMALIES, SHARE_GROUP_SUMMARY)
 OF_GROUPS: Final = ("cluster_id", LOG_PARTITION, "group_id")
 OF_SHARE_GROUPS: Final = ("cluster_id", "group_id")
 """The grouping keys."""
@@ -95,19 +96,21 @@ def audit_share_partitions(
     silver: Silver,
     *,
     groups: Silver | None = None,
+    topics: DataFrame | None = None,
     configs: DataFrame | None = None,
     batches: DataFrame | None = None,
     inference: InferenceSettings | None = None,
 ) -> "ShareAudit":
-    """Gold of `__share_group_state`: what was released, redelivered and archived.
+    """Gold of `__share_group_state`: what was released, redelivered and archived, and which offsets were moved.
 
     `silver`: the result of `replay_share_partitions`, or DataFrames by name. `groups`: the result of `replay_groups`
-    for the same cluster, which shows whether there were members to release or reject. `configs`: silver.configs, which
-    has delivery limits and lock durations. `batches` and `inference`: as for `audit_groups`.
+    for the same cluster, which shows whether there were members to release or reject, and who deleted offsets.
+    `topics`: silver.topics, which shows when topics were deleted. `configs`: silver.configs, which has delivery limits
+    and lock durations. `batches` and `inference`: as for `audit_groups`.
 
     Raises RecordsError before any job runs where a table or column is missing or of another type.
     """
-    given = {CONFIGS: configs, RECORD_BATCHES: batches}
+    given = {TOPICS: topics, CONFIGS: configs, RECORD_BATCHES: batches}
     made = SilverFrames.of(silver, SHARE_TOPIC, SHARE_COLUMNS, given)
     of_groups = made if groups is None else SilverFrames.of(groups, OFFSETS_TOPIC, SHARE_LIFE_COLUMNS, {})
     return ShareAudit(made, of_groups, inference or InferenceSettings())
@@ -167,6 +170,9 @@ class ShareAudit:
 
     redeliveries = TableFrame(REDELIVERIES, "; `is_settled` is false in all rows")
     archived_records = TableFrame(ARCHIVED_RECORDS, "; `is_settled` is false in all rows")
+    share_offset_changes = TableFrame(
+        SHARE_OFFSET_CHANGES, "; why a state was deleted is known only where silver of groups is given"
+    )
     log_anomalies = TableFrame(LOG_ANOMALIES, " of `__share_group_state`")
     share_group_summary = TableFrame(
         SHARE_GROUP_SUMMARY, "; epochs and members are 0 where no silver of groups is given"
@@ -181,7 +187,7 @@ class ShareAudit:
         is_summary = table is SHARE_GROUP_SUMMARY
         of_groups = SHARE_LIFE_COLUMNS if is_summary else SHARE_MEMBER_COLUMNS
         there = {it: names for it, names in of_groups.items() if self._groups.has(it)}
-        where = {} if is_summary else {GROUP_MEMBERS: f"group_type = '{GroupType.SHARE}'"}
+        where = {} if is_summary else dict.fromkeys(SHARE_MEMBER_COLUMNS, f"group_type = '{GroupType.SHARE}'")
         judge = JudgeShareGroup(table, self._silver.facts, self._inference)
         others = self._groups.under_one_another(there, where) if there else None
         rows = self._silver.judged(table, SHARE_COLUMNS, OF_SHARE_GROUPS, judge, others=others)

@@ -225,6 +225,7 @@ class Facts:
             unread={at: self.unread.get((cluster_id, at), {})},
             leader_changes={at: leaders.changes},
             leaderless={at: leaders.leaderless},
+            removed_topics=self.of(cluster_id).removed,
             topic_growth=self.of(cluster_id).topic_growth,
             partition_counts=self.of(cluster_id).partition_counts,
             clock_steps={at: tuple(row.log_offset for row in self.steps.get((cluster_id, at), ()))},

@@ -23,14 +23,27 @@ from jobs.gold.audit_lag import LagWriter
 from jobs.gold.audit_shares import audit_by_group, audit_log
 from jobs.gold.hanging_transactions import COLUMNS as PENDING_COLUMNS
 from jobs.gold.hanging_transactions import open_commits
-from jobs.gold.share_reader import MEMBER_COLUMNS, STATE_COLUMNS, TRANSITION_COLUMNS, share_members
+from jobs.gold.share_reader import (
+    ENDING_COLUMNS,
+    MEMBER_COLUMNS,
+    STATE_COLUMNS,
+    TRANSITION_COLUMNS,
+    share_members,
+)
 from jobs.gold.task import AuditParts, AuditWork
 from jobs.silver.bundles import GROUP_ROWS, group_lives
 from jobs.silver.commits import COMMIT_COLUMNS
 from schemas.group_types import GroupType
 from schemas.tables.declare import Table
 from schemas.tables.gold import HANGING_TRANSACTIONS, LAG_HISTORY, SHARE_GROUP_SUMMARY
-from schemas.tables.silver import GROUP_MEMBERS, OFFSET_COMMITS, SHARE_BATCH_TRANSITIONS, SHARE_PARTITION_STATES, TOPICS
+from schemas.tables.silver import (
+    GROUP_EVENTS,
+    GROUP_MEMBERS,
+    OFFSET_COMMITS,
+    SHARE_BATCH_TRANSITIONS,
+    SHARE_PARTITION_STATES,
+    TOPICS,
+)
 
 TABLE: Final = "of_table"
 """Column with the silver table of a row, where rows of several tables are combined."""
@@ -44,7 +57,10 @@ SHARE_COLUMNS: Final[Columns] = {
     SHARE_PARTITION_STATES: (LOG_PARTITION, *STATE_COLUMNS),
     SHARE_BATCH_TRANSITIONS: (LOG_PARTITION, "group_id", *TRANSITION_COLUMNS),
 }
-SHARE_MEMBER_COLUMNS: Final[Columns] = {GROUP_MEMBERS: (LOG_PARTITION, *MEMBER_COLUMNS)}
+SHARE_MEMBER_COLUMNS: Final[Columns] = {
+    GROUP_MEMBERS: (LOG_PARTITION, *MEMBER_COLUMNS),
+    GROUP_EVENTS: (LOG_PARTITION, *ENDING_COLUMNS),
+}
 SHARE_LIFE_COLUMNS: Final[Columns] = {table: GROUP_COLUMNS[table] for table in GROUP_ROWS}
 
 Judge = Callable[[pa.Table], Iterator[pa.Table]]

@@ -40,6 +40,7 @@ from coordinator_core.inference.share_log import (
     ShareMembers,
     ShareTransitions,
 )
+from coordinator_core.inference.share_log import RESET as RESET_RECORD
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.log.kernels import compiled
 from coordinator_core.share_state.rows import RECORD_KINDS, TRANSITION_KINDS
@@ -47,7 +48,6 @@ from coordinator_core.share_state.rows import RECORD_KINDS, TRANSITION_KINDS
 PASSED: Final = TRANSITION_KINDS.index("PASSED")
 RESET: Final = TRANSITION_KINDS.index("RESET")
 _UPDATE: Final = RECORD_KINDS.index("UPDATE")
-_RESET: Final = RECORD_KINDS.index("RESET")
 
 DELIVERY_COUNT_LIMIT_MIN: Final = 2
 """group.share.min.delivery.count.limit cannot be lower, so no limit applies to a first delivery."""
@@ -491,11 +491,10 @@ def _is_too_soon(log: ShareLog, previous: I64, lock: KnownNumbers) -> BoolArray:
     found = np.zeros(len(row), np.bool_)
     if not lock.is_known.any():
         return found
-    rows = np.arange(len(states))
-    began = np.maximum.accumulate(np.where(states.begins(), rows, 0))
+    began = states.began()
     moment = np.where(previous >= 0, states.at_ms[row[previous]], states.at_ms[began][row])
     # a state begins with no start offset, or is reset to one
-    is_beginning = (states.start_offset[began] < 0) | (states.record_kind[began] == _RESET)
+    is_beginning = (states.start_offset[began] < 0) | (states.record_kind[began] == RESET_RECORD)
     found[:] = lock.is_known[row] & (states.at_ms[row] - moment < lock.values[row] - CLOCK_SLACK_MS)
     found &= (previous >= 0) | is_beginning[row]
     return found

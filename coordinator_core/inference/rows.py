@@ -116,3 +116,6 @@ class ShareGroupDayRow(NamedTuple):
     records_given_up: int = 0
     records_redelivered: int = 0
     extra_deliveries: int = 0
+    offset_change_count: int = 0
+    never_delivered_count: int = 0
+    delivered_again_count: int = 0

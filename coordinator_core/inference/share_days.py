@@ -39,6 +39,9 @@ COUNTED: Final = (
     "extra_deliveries",
     "archived_count",
     "records_given_up",
+    "offset_change_count",
+    "never_delivered_count",
+    "delivered_again_count",
 )
 """The columns of gold.share_group_summary that are sums over share partitions."""
 ARCHIVED: Final = COUNTED.index("archived_count")

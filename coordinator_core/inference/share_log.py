@@ -23,8 +23,8 @@ ARCHIVED: Final = DELIVERY_STATES.index("ARCHIVED")
 FIRST_SEEN: Final = TRANSITION_KINDS.index("FIRST_SEEN")
 
 _SNAPSHOTS: Final = tuple(map(RECORD_KINDS.index, ("SNAPSHOT", "COLD_SNAPSHOT")))
-_TOMBSTONE: Final = RECORD_KINDS.index("TOMBSTONE")
-_RESET: Final = RECORD_KINDS.index("RESET")
+TOMBSTONE: Final = RECORD_KINDS.index("TOMBSTONE")
+RESET: Final = RECORD_KINDS.index("RESET")
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +52,7 @@ class ShareStates(Columns):
     """Index into `RECORD_KINDS`."""
     leader_epoch: I64
     start_offset: I64
+    effective_start_offset: I64
     delivery_complete_count: I64
     terminal_count: I64
     """Offsets known to be terminal from the start offset on: acknowledged_count and archived_count."""
@@ -70,11 +71,21 @@ class ShareStates(Columns):
         is_first[1:] &= ~self.is_complete[:-1]
         return is_first
 
+    def began(self) -> I64:
+        """For each state, the row where it began."""
+        return np.maximum.accumulate(np.where(self.begins(), np.arange(len(self)), 0))
+
+    def started(self) -> I64:
+        """For each state, the newest row up to it that was the first of its state with a start offset; 0 if none."""
+        is_first = self.start_offset >= 0
+        is_first[1:] &= (self.start_offset[:-1] < 0) | self.begins()[1:]
+        return np.maximum.accumulate(np.where(is_first, np.arange(len(self)), 0))
+
     def begins(self) -> BoolArray:
         """Whether a state begins here, with nothing before it: the first record, a reset, or after a tombstone."""
         begins = np.ones(len(self), np.bool_)
-        begins[1:] = (self.key[1:] != self.key[:-1]) | (self.record_kind[:-1] == _TOMBSTONE)
-        found: BoolArray = begins | (self.record_kind == _RESET) | (self.record_kind == _TOMBSTONE)
+        begins[1:] = (self.key[1:] != self.key[:-1]) | (self.record_kind[:-1] == TOMBSTONE)
+        found: BoolArray = begins | (self.record_kind == RESET) | (self.record_kind == TOMBSTONE)
         return found
 
 

@@ -195,20 +195,21 @@ def _available(log: ShareLog, evidence: Evidence, rows: I64) -> I64:
 
 
 def _needed_states(log: ShareLog, before: I64, makers: I64) -> I64:
-    """For each share partition, the newest of the states in `before`, its last snapshot, the one where its state began
-    and its last load by another leader, these two with the state before them; also the states in `makers`."""
+    """For each share partition, the newest of the states in `before`, its last snapshot, the first one with a start
+    offset, the one where its state began and its last load by another leader, these two with the state before them;
+    also the states in `makers`."""
     if not len(before):
         return before
     states = log.states
     is_newest = np.append(states.key[before][1:] != states.key[before][:-1], True)
     newest = before[is_newest]
-    began = np.maximum.accumulate(np.where(states.begins(), np.arange(len(states)), 0))[newest]
+    began, started = states.began()[newest], states.started()[newest]
     listed = states.last_listed()[newest]
     loaded = reloads(log)[newest]
     places = np.concatenate((began, loaded[loaded >= 0]))
     earlier = places[places > 0] - 1
     earlier = earlier[states.key[earlier] == states.key[earlier + 1]]
     is_needed = np.zeros(len(states), np.bool_)
-    for rows in (newest, listed, places, earlier, makers):
+    for rows in (newest, listed, places, earlier, makers, started[started >= began]):
         is_needed[rows] = True
     return np.flatnonzero(is_needed)

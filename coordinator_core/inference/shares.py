@@ -17,7 +17,7 @@ from coordinator_core.inference.configs import Configs
 from coordinator_core.inference.evidence import Evidence, group_pasts
 from coordinator_core.inference.redeliveries import RedeliveryColumns, redeliveries
 from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.share_days import INT64_MAX, ShareCounts, SharePlace, sums
+from coordinator_core.inference.share_days import COUNTED, INT64_MAX, ShareCounts, SharePlace, sums
 from coordinator_core.inference.share_log import GroupPast, ShareKeys, ShareLog, ShareMembers
 from coordinator_core.log.chunk import I64, BoolArray
 from coordinator_core.share_state.rows import TRANSITION_KINDS
@@ -89,6 +89,7 @@ class Counted:
         for one, pair in zip(self.ranges, self.pairs, strict=True):
             rows = np.flatnonzero(one.log_offset < to_log_offset)
             counts += [sums(pair[rows], numbers[rows], len(self.key)) for numbers in one.numbers]
+        counts += [np.zeros_like(counts[0])] * (len(COUNTED) - len(counts))  # changes of offsets are counted apart
         rows = np.flatnonzero(np.logical_or.reduce(counts))
         found, place = distinct(self.key[rows])
         keys = self.keys

@@ -17,10 +17,19 @@ from coordinator_core.inference.archived import ArchivedColumns
 from coordinator_core.inference.columns import taken
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.log_anomalies import LogAnomalyRow, log_not_judged, not_judged
+from coordinator_core.inference.offset_changes import (
+    EndedState,
+    Endings,
+    OffsetChange,
+    counts_of_changes,
+    ended_states,
+    first_start_offsets,
+    offset_changes,
+)
 from coordinator_core.inference.redeliveries import RedeliveryColumns
 from coordinator_core.inference.rows import ShareGroupDayRow
 from coordinator_core.inference.share_days import NO_COUNTS, ShareCounts, merged_days
-from coordinator_core.inference.share_log import NO_PAST, GroupPast, ShareKeys, ShareMembers, of_groups
+from coordinator_core.inference.share_log import NO_PAST, GroupPast, ShareKeys, ShareLog, ShareMembers, of_groups
 from coordinator_core.inference.share_past import Kept, kept_of, require_same_groups, settled_to, shown_by
 from coordinator_core.inference.shares import audit_share_log
 from coordinator_core.log.chunk import I64
@@ -35,6 +44,7 @@ from jobs.gold.share_reader import (
     LAST_PERSISTED,
     StateRows,
     configs,
+    endings,
     share_log,
     share_log_as_written,
     share_members,
@@ -46,7 +56,7 @@ from jobs.silver.row_groups import END_OF_LOG
 from schemas.group_types import GroupType
 from schemas.tables.common import IS_FORMER_LOG_PARTITION
 from schemas.tables.declare import Table
-from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES, SHARE_GROUP_SUMMARY
+from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES, SHARE_GROUP_SUMMARY, SHARE_OFFSET_CHANGES
 
 
 def audit_shares(work: AuditWork, parts: AuditParts) -> None:
@@ -127,6 +137,7 @@ def audit_by_group(
             redeliveries_table(gold.redeliveries, own.keys, log_partition)
             archived_table(gold.archived, own.keys, log_partition)
             gold.counted.counts()
+            _changes(ended_states(own), own, work)
             share_anomalies(_states_of(states, [code]), log_partition, log.holes)
         except MemoryError:
             raise
@@ -142,6 +153,7 @@ def audit_by_group(
     if len(gold.archived):
         parts.write(ARCHIVED_RECORDS, archived_table(gold.archived, log.keys, log_partition), is_settled=False)
     parts.done.share_counts.append(gold.counted.counts())
+    _write_changes(ended_states(log), log, work, parts, log_partition)
     broken = share_anomalies(_states_of(states, judged), log_partition, log.holes)
     write_log_anomalies([*broken, *failed], work.topic, parts)
     write_log_anomalies(clock_steps(work, parts, log_partition), work.topic, parts)
@@ -201,7 +213,8 @@ def _audit_slice(
     settled = ShareCounts.together([NO_COUNTS if saved is None else saved.counts, gold.counted.counts(place)])
     kept = kept_of(log, gold.evidence, place, known, members)
     unsettled = taken(log.transitions, np.flatnonzero(log.transitions.log_offset >= place))
-    left = SavedShares.of(kept, _rows_left(kept, states.rows), unsettled, next_offset, settled)
+    ended = [*(() if saved is None else saved.ended), *ended_states(log)]
+    left = SavedShares.of(kept, _rows_left(kept, states.rows), unsettled, next_offset, settled, ended)
     # from here on rows are written, and cannot be taken back
     for is_settled in (True, False) if is_last else (True,):
         again, up = _rows_of(gold.redeliveries, place, is_settled), _rows_of(gold.archived, place, is_settled)
@@ -212,10 +225,26 @@ def _audit_slice(
     before = NO_COUNTS if saved is None else saved.counts
     if is_last:
         parts.done.share_counts.append(ShareCounts.together([before, gold.counted.counts()]))
+        _write_changes(ended, log, work, parts, log_partition)
     reported_to = END_OF_LOG if is_last else place
     new = [row for row in anomalies if log.past.from_log_offset <= row.log_offset < reported_to]
     write_log_anomalies(new, work.topic, parts)
     return left
+
+
+def _changes(ended: Sequence[EndedState], log: ShareLog, work: AuditWork) -> list[OffsetChange]:
+    """Rows of gold.share_offset_changes: of all states that ever ended, since later records complete them."""
+    is_asked = any(state.is_deletion for state in ended)
+    reasons = endings(work.files, work.removed_topics) if is_asked else Endings()
+    return list(offset_changes(ended, first_start_offsets(log), reasons)) if ended else []
+
+
+def _write_changes(
+    ended: Sequence[EndedState], log: ShareLog, work: AuditWork, parts: AuditParts, log_partition: int
+) -> None:
+    if rows := _changes(ended, log, work):
+        parts.write_rows(SHARE_OFFSET_CHANGES, rows, log_partition)
+        parts.done.share_counts.append(counts_of_changes(rows))
 
 
 Rows = TypeVar("Rows", RedeliveryColumns, ArchivedColumns)

@@ -1,5 +1,6 @@
 """Serialized state that an audit keeps of a log partition of `__share_group_state` (see `inference.share_past`)."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
@@ -9,6 +10,7 @@ import pyarrow as pa
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.columns import joined, taken
+from coordinator_core.inference.offset_changes import EndedState
 from coordinator_core.inference.share_days import COUNTED, ShareCounts, SharePlace
 from coordinator_core.inference.share_log import GroupPast, SharePast, ShareTransitions
 from coordinator_core.inference.share_past import Kept, Known
@@ -41,10 +43,18 @@ class SavedShares:
     """In log order."""
     counts: ShareCounts
     """Counts of what is settled."""
+    ended: tuple[EndedState, ...] = ()
+    """The states that ended in the settled part."""
 
     @classmethod
     def of(
-        cls, kept: Kept, states: pa.Table, unsettled: ShareTransitions, next_offset: int, counts: ShareCounts
+        cls,
+        kept: Kept,
+        states: pa.Table,
+        unsettled: ShareTransitions,
+        next_offset: int,
+        counts: ShareCounts,
+        ended: Iterable[EndedState] = (),
     ) -> Self:
         """`states`: the rows for `kept.states`, with their `last_persisted`, followed by the rows that are not settled;
         `unsettled`: the transitions that are not settled.
@@ -53,7 +63,9 @@ class SavedShares:
         transitions = joined(kept.transitions, unsettled)
         # later transitions follow these, so nothing needs to be sorted again
         order = np.lexsort((transitions.first_offset, transitions.log_offset))
-        return cls(past, kept.known, max(next_offset, kept.settled_to), states, taken(transitions, order), counts)
+        next_offset = max(next_offset, kept.settled_to)
+        settled = tuple(state for state in ended if state.log_offset < kept.settled_to)
+        return cls(past, kept.known, next_offset, states, taken(transitions, order), counts, settled)
 
     def packed(self) -> bytes:
         sink = pa.BufferOutputStream()
@@ -67,6 +79,7 @@ class SavedShares:
                 "next_offset": self.next_offset,
                 "states": sink.getvalue().to_pybytes(),
                 "transitions": {name: getattr(self.transitions, name).tobytes() for name in TYPES},
+                "ended": self.ended,
                 "places": self.counts.places,
                 "counts": np.vstack((self.counts.place, self.counts.day, self.counts.numbers)).tobytes(),
             }
@@ -92,6 +105,7 @@ class SavedShares:
                 states,
                 ShareTransitions(**columns),
                 ShareCounts(tuple(SharePlace(*it) for it in decoded["places"]), place, day, np.array(numbers)),
+                tuple(EndedState(*it) for it in decoded["ended"]),
             )
         except (KeyError, TypeError, ValueError, pa.ArrowInvalid, msgpack.UnpackException) as error:
             raise StateUnreadable(f"what an audit kept of a log partition cannot be read: {error}") from error

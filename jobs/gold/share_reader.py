@@ -13,6 +13,7 @@ from coordinator_core.inference.columns import distinct, joined
 from coordinator_core.inference.configs import ConfigRow, Configs
 from coordinator_core.inference.deletions import Removed
 from coordinator_core.inference.life import PartitionCounts
+from coordinator_core.inference.offset_changes import Endings
 from coordinator_core.inference.share_log import (
     GroupStays,
     ShareKeys,
@@ -42,6 +43,7 @@ from jobs.silver.rows import rows_of
 from schemas.group_types import GroupType
 from schemas.tables.silver import (
     CONFIGS,
+    GROUP_EVENTS,
     GROUP_MEMBERS,
     PARTITION_COUNTS,
     SHARE_BATCH_TRANSITIONS,
@@ -64,6 +66,7 @@ STATE_COLUMNS: Final = (
     "state_epoch",
     "leader_epoch",
     "start_offset",
+    "effective_start_offset",
     "delivery_complete_count",
     "acknowledged_count",
     "archived_count",
@@ -81,6 +84,7 @@ TRANSITION_COLUMNS: Final = (
     "kind",
 )
 TRANSITION_TEXTS: Final = ("from_state", "to_state", "kind")
+ENDING_COLUMNS: Final = ("group_id", "group_type", "event_type", "at", "topic")
 MEMBER_COLUMNS: Final = ("group_id", "group_type", "valid_from", "valid_to", "to_log_offset")
 
 
@@ -202,6 +206,7 @@ def _states(found: StateRows) -> ShareStates:
         record_kind=indices_in(rows["record_kind"], RECORD_KINDS),
         leader_epoch=numbers_of(rows["leader_epoch"]),
         start_offset=numbers_of(rows["start_offset"]),
+        effective_start_offset=numbers_of(rows["effective_start_offset"]),
         delivery_complete_count=numbers_of(rows["delivery_complete_count"]),
         terminal_count=numbers_of(rows["acknowledged_count"]) + numbers_of(rows["archived_count"]),
         is_complete=rows["is_complete"].to_numpy(),
@@ -250,6 +255,23 @@ def share_members(files: SilverFiles) -> ShareMembers:
         group_id: GroupStays(joined_ms[bounds[code] : bounds[code + 1]], left_ms[bounds[code] : bounds[code + 1]])
         for code, group_id in enumerate(group_ids)
     }
+
+
+def endings(files: SilverFiles, removed: Removed | None = None) -> Endings:
+    """When offsets of share groups were to be deleted, when groups were, and topics. `removed`: the latter, if known
+    already."""
+    rows = files.scan(GROUP_EVENTS, ENDING_COLUMNS)
+    rows = rows.filter(pc.equal(rows["group_type"], GroupType.SHARE))
+    deleting: dict[str, list[tuple[int, str | None]]] = {}
+    groups: dict[str, list[int]] = {}
+    rows = rows.filter(pc.is_in(rows["event_type"], pa.array(["SHARE_PARTITIONS_DELETING", "GROUP_DELETED"])))
+    columns = (rows[name].to_pylist() for name in ("group_id", "event_type", "topic"))
+    for group_id, event_type, topic, at_ms in zip(*columns, epoch_ms_column(rows["at"]).tolist(), strict=True):
+        if event_type == "GROUP_DELETED":
+            groups.setdefault(group_id, []).append(at_ms)
+        else:
+            deleting.setdefault(group_id, []).append((at_ms, topic))
+    return Endings(deleting, groups, removed_topics(files) if removed is None else removed)
 
 
 def configs(files: SilverFiles) -> Configs:

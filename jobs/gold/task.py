@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.errors import StateUnreadable
+from coordinator_core.inference.deletions import Removed
 from coordinator_core.inference.hosts import HostsNow
 from coordinator_core.inference.life import PartitionCounts
 from coordinator_core.inference.log_anomalies import NOT_JUDGED, NOT_REPLAYED
@@ -35,7 +36,7 @@ from jobs.silver.row_groups import END_OF_LOG
 from jobs.silver.rows import numbers_by_group
 from schemas.tables.common import IS_FORMER_LOG_PARTITION
 from schemas.tables.declare import Table
-from schemas.tables.gold import ARCHIVED_RECORDS, LOG_ANOMALIES, REDELIVERIES
+from schemas.tables.gold import ARCHIVED_RECORDS, LOG_ANOMALIES, REDELIVERIES, SHARE_OFFSET_CHANGES
 from schemas.tables.state import AUDITED_LOGS
 
 ROW_GROUP_ROWS_MIN: Final = 1 << 15
@@ -97,6 +98,8 @@ class AuditWork:
     none at all."""
     shortened: frozenset[int] = frozenset()
     """Log partitions of which retention deleted batches from bronze."""
+    removed_topics: Removed | None = None
+    """By topic, the times (ms) of its removals, where they are known; None: find them in `files`."""
     topic_growth: Mapping[str, Sequence[int]] = field(default_factory=dict)
     """By topic, the times (ms) at which its partition count grew."""
     partition_counts: PartitionCounts = field(default_factory=dict)
@@ -327,7 +330,7 @@ def _log_partitions_now(table: Table, rows: pa.Table, places: Mapping[str, int])
     """The log partition that Kafka uses for the group or share partition of each row; NOWHERE where it never
     changed."""
     group, group_ids = codes_of(rows["group_id"])
-    if table not in (REDELIVERIES, ARCHIVED_RECORDS):
+    if table not in (REDELIVERIES, ARCHIVED_RECORDS, SHARE_OFFSET_CHANGES):
         return np.array([places.get(group_id, NOWHERE) for group_id in group_ids], np.int64)[group]
     topic, topic_ids = codes_of(rows["topic_id"])
     partition = numbers_of(rows["partition"])

@@ -113,6 +113,7 @@ def share_rows() -> ShareLog:
         record_kind=np.zeros(2, np.int8),
         leader_epoch=two,
         start_offset=two,
+        effective_start_offset=two,
         delivery_complete_count=two,
         terminal_count=two,
         is_complete=np.ones(2, np.bool_),

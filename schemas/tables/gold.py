@@ -217,6 +217,38 @@ ARCHIVED_RECORDS = gold_table(
     ),
 )
 
+SHARE_OFFSET_CHANGES = gold_table(
+    name="share_offset_changes",
+    comment="An admin, or the end of the group, changed what a share partition delivers next.",
+    columns=(
+        *GROUP_COLUMNS,
+        TOPIC_OF_ID,
+        TOPIC_ID,
+        PARTITION,
+        LOG_OFFSET,
+        AT,
+        Column("kind", STRING, "SKIPPED_BY_RESET REWOUND_BY_RESET OFFSETS_DELETED GROUP_DELETED."),
+        Column("from_offset", BIGINT, "Start offset before, moved over what was finished; null if none was written."),
+        Column("to_offset", BIGINT, "Start offset after; null where deleted."),
+        Column(
+            "never_delivered_count",
+            BIGINT,
+            "Offsets between the two that were not delivered before and are not after; of a deletion, those up to "
+            "where the group began again. Null where the log cannot tell, or while the group has not begun again.",
+        ),
+        Column(
+            "delivered_again_count",
+            BIGINT,
+            "Offsets that had been delivered and that the new start offset delivers again. Null as in "
+            "never_delivered_count.",
+        ),
+        METHOD,
+        CONFIDENCE,
+        LOG_PARTITION,
+        IS_FORMER_SHARE_LOG_PARTITION,
+    ),
+)
+
 COMMIT_ANOMALIES = gold_table(
     name="commit_anomalies",
     comment="A rewind, reset, skip, stall or delete of committed offsets.",
@@ -397,6 +429,9 @@ SHARE_GROUP_SUMMARY = gold_table(
             "Deliveries beyond each record's first that delivery counts show; a lower bound. A record that was handed "
             "back and not delivered again has none.",
         ),
+        Column("offset_change_count", BIGINT, "Rows in gold.share_offset_changes."),
+        Column("never_delivered_count", BIGINT, "Sum of that column in gold.share_offset_changes."),
+        Column("delivered_again_count", BIGINT, "Sum of that column in gold.share_offset_changes."),
     ),
 )
 
@@ -405,6 +440,7 @@ GOLD_TABLES = (
     REBALANCES,
     REDELIVERIES,
     ARCHIVED_RECORDS,
+    SHARE_OFFSET_CHANGES,
     COMMIT_ANOMALIES,
     LAG_HISTORY,
     LOG_ANOMALIES,

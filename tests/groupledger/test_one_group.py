@@ -32,6 +32,7 @@ from schemas.tables.gold import (
     REBALANCES,
     REDELIVERIES,
     SHARE_GROUP_SUMMARY,
+    SHARE_OFFSET_CHANGES,
 )
 from tests.cases.harness import Ledger
 from tests.conftest import takes_minutes
@@ -40,7 +41,7 @@ from tests.groupledger.raw import RECORDINGS
 
 QUICK = ("full-a",)
 OF_GROUP = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES, GROUP_SUMMARY, LOG_ANOMALIES)
-OF_SHARES = (REDELIVERIES, ARCHIVED_RECORDS, SHARE_GROUP_SUMMARY, LOG_ANOMALIES)
+OF_SHARES = (REDELIVERIES, ARCHIVED_RECORDS, SHARE_OFFSET_CHANGES, SHARE_GROUP_SUMMARY, LOG_ANOMALIES)
 
 
 def under_one_another(ledger: Ledger, columns: Columns) -> pa.Table:

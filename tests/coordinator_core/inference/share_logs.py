@@ -69,6 +69,13 @@ class Record:
     leader_epoch: int = 0
     is_complete: bool = True
     partition: int = 0
+    effective_start_offset: int | None = None
+    """None: the same as `start_offset`."""
+
+    @property
+    def effective(self) -> int:
+        """The start offset, moved over what was finished."""
+        return self.start_offset if self.effective_start_offset is None else self.effective_start_offset
 
 
 def share_log(records: Sequence[Record], order: Iterable[int] | None = None) -> ShareLog:
@@ -95,6 +102,7 @@ def _states(states: Sequence[tuple[int, Record]]) -> ShareStates:
         record_kind=np.array([RECORD_KINDS.index(record.kind) for _, record in states], np.int8),
         leader_epoch=column("leader_epoch"),
         start_offset=column("start_offset"),
+        effective_start_offset=np.array([record.effective for _, record in states], np.int64),
         delivery_complete_count=column("delivery_complete_count"),
         terminal_count=column("terminal_count"),
         is_complete=column("is_complete").astype(np.bool_),

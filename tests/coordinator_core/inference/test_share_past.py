@@ -13,6 +13,14 @@ import pytest
 from coordinator_core.errors import PastDiffers
 from coordinator_core.inference.columns import joined, taken
 from coordinator_core.inference.configs import ConfigRow, Configs
+from coordinator_core.inference.offset_changes import (
+    EndedState,
+    Endings,
+    OffsetChange,
+    ended_states,
+    first_start_offsets,
+    offset_changes,
+)
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.inference.share_days import NO_COUNTS, ShareCounts, SharePlace
 from coordinator_core.inference.share_log import (
@@ -70,6 +78,7 @@ def states_of(output: ColumnarOutput) -> ShareStates:
         record_kind=rows.record_kind,
         leader_epoch=np.where(rows.has_state, rows.leader_epoch, -1).astype(np.int64),
         start_offset=np.where(rows.has_state, rows.start_offset, -1),
+        effective_start_offset=np.where(rows.has_state, rows.effective_start_offset, -1),
         delivery_complete_count=np.where(rows.has_delivery_complete_count, rows.delivery_complete_count, -1).astype(
             np.int64
         ),
@@ -119,6 +128,8 @@ class Audits:
         self._settled_counts = NO_COUNTS
         self.counts: list[tuple[SharePlace, int, list[int]]] = []
         self.recreated_count = 0
+        self._ended: list[EndedState] = []
+        self.changes: list[OffsetChange] = []
 
     @property
     def rows(self) -> list[Rows]:
@@ -130,7 +141,7 @@ class Audits:
             self._go_on(end, configs, members)
         except PastDiffers:
             self.recreated_count += 1
-            self._kept, self._settled, self._settled_counts = None, [set(), set()], NO_COUNTS
+            self._kept, self._settled, self._settled_counts, self._ended = None, [set(), set()], NO_COUNTS, []
             self._go_on(end, configs, members)
 
     def audit_in_slices(self, ends: list[int], configs: Configs, members: ShareMembers) -> None:
@@ -165,6 +176,9 @@ class Audits:
         self.counts = counts_of(ShareCounts.together([self._settled_counts, audit.counted.counts()]))
         self._settled_counts = ShareCounts.together([self._settled_counts, audit.counted.counts(place)])
         self._kept = kept_of(log, audit.evidence, place, configs, members)
+        ended = [*self._ended, *ended_states(log)]
+        self.changes = list(offset_changes(ended, first_start_offsets(log), Endings()))
+        self._ended = [state for state in ended if state.log_offset < place]
 
     def _log(self, kept: Kept | None, end: int) -> ShareLog:
         if kept is None:
@@ -218,7 +232,7 @@ def random_configs(random: Random) -> Configs:
 def test_audits_of_what_is_new_say_what_one_says(part: int) -> None:
     """Random logs of share partitions, audited after each of several captures, with members known at once or late; and
     at once, but in slices."""
-    went_on = 0
+    went_on = change_count = 0
     for seed in range(part, HISTORIES, PARTS):
         random = Random(f"share past/{seed}")
         log, _ = share_log(random)
@@ -236,12 +250,16 @@ def test_audits_of_what_is_new_say_what_one_says(part: int) -> None:
         whole.audit(ends[-1], configs, members_by(members, 2**61) if is_late else members)
         assert audits.rows == whole.rows, seed
         assert audits.counts == whole.counts, seed
+        assert audits.changes == whole.changes, seed
         slices = Audits(silver, late_ms)
         slices.audit_in_slices(ends, configs, members_by(members, 2**61) if is_late else members)
         assert slices.rows == whole.rows, seed
         assert slices.counts == whole.counts, seed
+        assert slices.changes == whole.changes, seed
+        change_count += len(whole.changes)
         assert slices.group_pasts == whole.group_pasts, seed
     assert went_on > HISTORIES // PARTS, "most audits judge what is new"
+    assert change_count, "states end"
 
 
 def test_what_is_kept_is_little() -> None:

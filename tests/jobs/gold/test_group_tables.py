@@ -18,6 +18,7 @@ from schemas.tables.gold import (
     PARTITION_OWNERS,
     REBALANCES,
     REDELIVERIES,
+    SHARE_OFFSET_CHANGES,
 )
 from tests.cases.harness import CASES, Ledger
 from tests.jobs.slices import slices_of
@@ -28,7 +29,7 @@ MODELS = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES)
 
 def test_each_table_has_a_writer() -> None:
     """A table that is declared and that nothing writes would stay empty without a word."""
-    of_shares = {REDELIVERIES, ARCHIVED_RECORDS}
+    of_shares = {REDELIVERIES, ARCHIVED_RECORDS, SHARE_OFFSET_CHANGES}
     assert {*GROUP_TABLES, *of_shares, *audit.DRIVER_TABLES, LOG_ANOMALIES} == set(GOLD_TABLES)
 
 

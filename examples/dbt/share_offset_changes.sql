@@ -1,0 +1,1 @@
+select * from {{ source('gold', 'share_offset_changes') }}
