@@ -6,7 +6,9 @@
 * RETRIED: the delivery count rose, or a terminal state came with a count above 1 and no batch before (rules B, C, D);
 * COUNT_LOST: a range that was a hole when another leader loaded the share partition became ACKNOWLEDGED at a count
   that restarted (rule L). A hole may also be a gap in the log, so this is LIKELY. An archived one gives no row:
-  a gap that is fetched again is archived too.
+  a gap that is fetched again is archived too;
+* RETURNED: a range was delivered and handed back once more, and the broker took the delivery off its count, as brokers
+  4.1 do where a share session closes (KAFKA-17541): an update names it with the state and count that it has.
 
 `likely_cause` is how its delivery ended, where there is evidence. `confidence` is that of the row's weakest claim. The
 first rule that holds gives the `method`:
@@ -21,6 +23,8 @@ first rule that holds gives the `method`:
 | DELIVERY_COUNT | the state and count alone | nothing but the cause, CERTAIN |
 | FIRST_SNAPSHOT | the first snapshot, also behind missing records; `at` is the latest possible time | as above |
 | LEADER_RELOAD | rule L | COUNT_LOST, LIKELY |
+| SAME_COUNT | RETURNED; no request made it. A write that is sent twice looks the same | SESSION_CLOSED, LIKELY |
+| SAME_COUNT_TOGETHER | RETURNED in a member's request | RETURNED, LIKELY |
 """
 
 from collections.abc import Sequence
@@ -34,8 +38,9 @@ from coordinator_core.inference.columns import code_of, first_that_holds
 from coordinator_core.inference.evidence import PASSED, RESET, Evidence, given_up
 from coordinator_core.inference.share_log import ACKNOWLEDGED, AVAILABLE, NONE, ShareLog, ShareTransitions
 from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Columns
+from coordinator_core.share_state.rows import TRANSITION_KINDS
 
-CAUSES: Final = ("HANDED_BACK", "RETRIED", "COUNT_LOST")
+CAUSES: Final = ("HANDED_BACK", "RETRIED", "COUNT_LOST", "RETURNED")
 LIKELY_CAUSES: Final = ("RELEASED", "LOCK_TIMEOUT", "SESSION_CLOSED")
 METHODS: Final = (
     "ACKNOWLEDGED_TOGETHER",
@@ -46,7 +51,10 @@ METHODS: Final = (
     "DELIVERY_COUNT",
     "FIRST_SNAPSHOT",
     "LEADER_RELOAD",
+    "SAME_COUNT",
+    "SAME_COUNT_TOGETHER",
 )
+RETURNED: Final = TRANSITION_KINDS.index("RETURNED")
 CERTAIN, LIKELY, GUESS = range(len(CONFIDENCES))
 
 Reason = tuple[str | None, str | None, int | I64]
@@ -83,7 +91,8 @@ class RedeliveryColumns(Columns):
     def extra_deliveries(self) -> I64:
         """How many deliveries each row adds to the first delivery of its records, at least."""
         counted = self.to_delivery_count.astype(np.int64) - np.maximum(self.from_delivery_count, 1)
-        return np.where(self.cause == CAUSES.index("COUNT_LOST"), 1, np.maximum(counted, 0))
+        is_uncounted = np.isin(self.cause, (CAUSES.index("COUNT_LOST"), CAUSES.index("RETURNED")))
+        return np.where(is_uncounted, 1, np.maximum(counted, 0))
 
 
 def redeliveries(log: ShareLog, evidence: Evidence) -> RedeliveryColumns:
@@ -97,7 +106,8 @@ def redeliveries(log: ShareLog, evidence: Evidence) -> RedeliveryColumns:
     is_retried = tells & ~is_handed_back & (changes.to_delivery_count > floor)
     is_lost = tells & ~is_handed_back & ~is_retried & (changes.to_state == ACKNOWLEDGED)
     is_lost &= (evidence.lost_to >= changes.first_offset) & ~evidence.is_first_shown
-    cause = code_of((*range(len(CAUSES)), NONE), first_that_holds((is_handed_back, is_retried, is_lost)))
+    holds = is_handed_back, is_retried, is_lost, changes.kind == RETURNED
+    cause = code_of((*range(len(CAUSES)), NONE), first_that_holds(holds))
     method, likely_cause, confidence = _how(changes, evidence, is_lost)
     chosen = np.flatnonzero(cause >= 0)
     last_offset = np.where(is_lost, evidence.lost_to, changes.last_offset)
@@ -131,6 +141,8 @@ def _how(changes: ShareTransitions, evidence: Evidence, is_lost: BoolArray) -> t
     is_in_session = is_early & evidence.is_settled
     rules = (
         (is_lost, "LEADER_RELOAD", None, LIKELY),
+        ((changes.kind == RETURNED) & records.is_request, "SAME_COUNT_TOGETHER", None, LIKELY),
+        (changes.kind == RETURNED, "SAME_COUNT", "SESSION_CLOSED", LIKELY),
         (is_first_shown, "FIRST_SNAPSHOT", None, CERTAIN),
         (is_returned & records.is_request & records.is_update, "ACKNOWLEDGED_TOGETHER", "RELEASED", CERTAIN),
         (is_returned & records.is_request, "ACKNOWLEDGED_TOGETHER", "RELEASED", LIKELY),

@@ -73,6 +73,9 @@ PASSED: Final = 5
 RESET: Final = 6
 ARCHIVING: Final = 7
 """Not archived yet: the broker first tries to copy the record to a dead letter topic (KIP-1191)."""
+RETURNED: Final = 8
+"""An update names the state and count that the range has. Updates name only what changed: the range was delivered and
+handed back, and the delivery was not counted (KAFKA-17541, brokers 4.1 where a share session closes)."""
 
 STALE_WRITER: Final = 0
 SNAPSHOT_EPOCH_WENT_BACK: Final = 1
@@ -509,6 +512,8 @@ def _merge(
                 went_back = went_back or given.rank < rank
                 _transition(arrays, context, first, end, rank, given.rank, _kind_of(rank, given.rank))
                 rank = given.rank
+            elif given.rank == rank and not is_snapshot and state_of(rank) == STATE_AVAILABLE:
+                _transition(arrays, context, first, end, rank, rank, RETURNED)
             count = _append(merged, count, first, end, rank)
             if end == last:
                 row += 1

@@ -19,6 +19,7 @@ TRANSITION_KINDS: Final = (
     "PASSED",
     "RESET",
     "ARCHIVING",
+    "RETURNED",
 )
 """By code of `TransitionRows.kind`."""
 

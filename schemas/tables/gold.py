@@ -168,7 +168,7 @@ REDELIVERIES = gold_table(
         AT,
         Column("from_delivery_count", INT, "Delivery count before; null if unknown."),
         Column("to_delivery_count", INT, "Delivery count after."),
-        Column("cause", STRING, "HANDED_BACK RETRIED COUNT_LOST."),
+        Column("cause", STRING, "HANDED_BACK RETRIED COUNT_LOST RETURNED."),
         Column("likely_cause", STRING, "RELEASED LOCK_TIMEOUT SESSION_CLOSED, or null."),
         METHOD,
         CONFIDENCE,

@@ -304,8 +304,9 @@ SHARE_BATCH_TRANSITIONS = settling_table(
         Column(
             "kind",
             STRING,
-            "FIRST_SEEN REDELIVERABLE RETRIED ACKNOWLEDGED ARCHIVING ARCHIVED PASSED RESET. ARCHIVING: the "
-            "broker first copies it to a dead letter topic; ARCHIVED follows.",
+            "FIRST_SEEN REDELIVERABLE RETRIED RETURNED ACKNOWLEDGED ARCHIVING ARCHIVED PASSED RESET. RETURNED: an "
+            "update names the state and count that the range has: one more delivery and hand-back, not counted. "
+            "ARCHIVING: the broker first copies it to a dead letter topic; ARCHIVED follows.",
         ),
         IS_SETTLED,
     ),

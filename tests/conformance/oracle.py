@@ -550,6 +550,8 @@ def share_transitions(batches: Iterable[DumpBatch]) -> Iterator[tuple[Any, ...]]
         is_reset = row["record_kind"] in {"RESET", "TOMBSTONE"}
         for offset in sorted({*was, *now}):
             kind = _transition_kind(was.get(offset), now.get(offset), is_reset, key not in rows)
+            if row["record_kind"] == "UPDATE" and was.get(offset) == now.get(offset) == row["changed"].get(offset):
+                kind = "RETURNED" if was[offset][0] == AVAILABLE else kind
             if kind is not None:
                 yield (*key, row["log_offset"], offset, was.get(offset), now.get(offset), kind)
         start_offset = row.get("start_offset", UNSET_OFFSET)

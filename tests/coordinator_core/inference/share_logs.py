@@ -52,7 +52,7 @@ class Change:
         if self.after is None:
             return "PASSED"
         if self.after[0] == "AVAILABLE":
-            return "REDELIVERABLE" if self.before is None else "RETRIED"
+            return "REDELIVERABLE" if self.before is None else "RETURNED" if self.before == self.after else "RETRIED"
         return self.after[0]
 
 

@@ -84,6 +84,19 @@ CASES = (
         ((1, 0, 9, -1, 1, "HANDED_BACK", None, "DELIVERY_COUNT", "CERTAIN", False),),
     ),
     Case(
+        "an unchanged count: one more delivery, taken back as its session closed",
+        (SNAPSHOT, returned(9_000), returned(40_000, AV1, AV1)),
+        ((2, 0, 9, 1, 1, "RETURNED", "SESSION_CLOSED", "SAME_COUNT", "LIKELY", False),),
+    ),
+    Case(
+        "an unchanged count in a request which acknowledges others",
+        (SNAPSHOT, returned(9_000), Record(40_000, (Change(0, 3, AV1, AV1), Change(4, 9, AV1, ACK2)))),
+        (
+            (2, 0, 3, 1, 1, "RETURNED", None, "SAME_COUNT_TOGETHER", "LIKELY", False),
+            (2, 4, 9, 1, 2, "RETRIED", None, "DELIVERY_COUNT", "CERTAIN", False),
+        ),
+    ),
+    Case(
         "rule T: a request which acknowledges released the rest",
         (SNAPSHOT, Record(9_000, (Change(0, 3, None, AV1), Change(4, 9, None, ACK1)))),
         ((1, 0, 3, -1, 1, "HANDED_BACK", "RELEASED", "ACKNOWLEDGED_TOGETHER", "CERTAIN", False),),
@@ -351,13 +364,13 @@ def test_days_count_records_once_and_deliveries_beyond_the_first() -> None:
     records = (
         SNAPSHOT,
         Record(1, (Change(0, 9, None, AV1), Change(20, 20, None, ACK3))),
-        Record(2, (Change(0, 4, AV1, AV2),)),
+        Record(2, (Change(0, 4, AV1, AV2), Change(5, 9, AV1, AV1))),
         Record(3, (Change(0, 4, AV2, AV4), Change(5, 9, AV1, ACK2))),
         Record(4, (Change(0, 4, AV4, AR5), Change(30, 30, None, AR1)), delivery_complete_count=30),
     )
     (row,) = merged_days([audit(records).counted.counts()], [])
-    offsets_of_rows = 10 + 1 + 5 + 5 + 5 + 5
-    extra = 5 + 2 + 5 * 2 + 5 + 5
+    offsets_of_rows = 10 + 1 + 5 + 5 + 5 + 5 + 5
+    extra = 5 + 2 + 5 + 5 * 2 + 5 + 5
     assert (row.records_redelivered, row.redelivered_count, row.extra_deliveries) == (11, offsets_of_rows, extra)
     assert (row.records_given_up, row.archived_count) == (6, 6)
 

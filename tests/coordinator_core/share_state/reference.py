@@ -194,6 +194,9 @@ def _transitions(
         own_terminal = {
             o for b in own if b.delivery_state in TERMINAL for o in range(b.first_offset, b.last_offset + 1)
         }
+        own_available = {
+            o: b.rank for b in own if b.delivery_state == 0 for o in range(b.first_offset, b.last_offset + 1)
+        }
         if key.state is not None and key.passed >= 0:
             for o in range(key.passed, after.start_offset):
                 rank = old.get(o)
@@ -201,6 +204,8 @@ def _transitions(
                     changes[o] = ("PASSED", rank, None)
         for o in old.keys() | new.keys():
             rank, new_rank = old.get(o), new.get(o)
+            if kind == "UPDATE" and rank == new_rank == own_available.get(o, 0):
+                changes[o] = ("RETURNED", rank, rank)
             if rank == new_rank or (after.start_offset != -1 and o < after.start_offset):
                 continue
             changes[o] = (_kind(rank, new_rank, is_first=not key.is_seen and kind != "UPDATE"), rank, new_rank)
