@@ -14,7 +14,7 @@ NUMBERS: Final = frozenset({Scalar.TINYINT, Scalar.SMALLINT, Scalar.INT, Scalar.
 CATEGORIES: Final = frozenset({Scalar.STRING, Scalar.BOOLEAN})
 GREATEST: Final = ("_max", "member_count", "delivery_count", "open_ms", "time_behind_ms", "lag")
 """Suffixes of columns for which the maximum is meaningful, and the sum is not."""
-SUMMED: Final = ("_count", "_ms", "partitions_moved")
+SUMMED: Final = ("_count", "_ms", "partitions_moved", "records_given_up", "records_redelivered", "extra_deliveries")
 RESERVED: Final = {"day": "on_day", "at": "happened_at"}
 """Names that MetricFlow or an SQL dialect reserves."""
 SPINE: Final = "metricflow_time_spine"

@@ -64,6 +64,10 @@ class Verdict(NamedTuple):
     likely_cause: str | None = None
 
 
+NOT_APPLIED: Final = "ABORTED"
+"""Kind of a commit that never took effect."""
+TOPIC_RECREATED: Final = "TOPIC_RECREATED"
+"""`likely_cause` where an offset went back because its topic was made again: offsets begin again there."""
 SET_ONCE: Final = Verdict("EMPTY_GROUP_RESET", "SET_ONCE_WITHOUT_MEMBERS", GUESS)
 
 
@@ -94,7 +98,7 @@ def find_anomalies(
     verdicts |= _resets(life, groups)
     if is_new is None:
         verdicts |= _set_once(commits, groups, life.whole_to)
-    verdicts |= dict.fromkeys(_rows(commits.outcome == ABORTED), Verdict("ABORTED", "ABORT_MARKER", CERTAIN))
+    verdicts |= dict.fromkeys(_rows(commits.outcome == ABORTED), Verdict(NOT_APPLIED, "ABORT_MARKER", CERTAIN))
     verdicts |= _deleted(life, groups, settings, removed, applied)
     if is_new is not None:
         verdicts = {row: verdict for row, verdict in verdicts.items() if is_new[row]}
@@ -102,6 +106,12 @@ def find_anomalies(
         return []
     anomalies = _Anomalies(life, groups, OwnersAt(owners), _InForce(life, applied))
     return [anomalies.row(commit, verdicts[commit.row]) for commit in _commits_of(commits, sorted(verdicts))]
+
+
+def went_back(row: AnomalyRow) -> bool:
+    """Did the committed offset go back, whatever the row is called? Not where its topic was made again."""
+    is_less = row.from_offset is not None and row.to_offset is not None and row.to_offset < row.from_offset
+    return is_less and row.kind != NOT_APPLIED and row.likely_cause != TOPIC_RECREATED
 
 
 class Moment(NamedTuple):

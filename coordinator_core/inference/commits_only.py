@@ -53,14 +53,13 @@ def day_of_commits_only(past: GroupFacts, group_id: str, day: int, counts: DayCo
     """A day about which only commits are known; None if it may be earlier than some other change."""
     if day < past.changed_ms or day + DAY_MS <= past.typed_ms:
         return None
-    return day_of_commits(group_id, day, *counts, past.group_type, past.member_count)
+    return day_of_commits(group_id, day, counts, past.group_type, past.member_count)
 
 
 def day_of_commits(
     group_id: str,
     day: int,
-    commit_count: int,
-    commit_anomaly_count: int,
+    counts: DayCounts,
     group_type: str,
     member_count: int = 0,
     generation_count: int = 0,
@@ -72,8 +71,7 @@ def day_of_commits(
         day=day,
         generation_count=generation_count,
         member_count_max=member_count,
-        commit_count=commit_count,
-        commit_anomaly_count=commit_anomaly_count,
+        **counts._asdict(),
     )
 
 

@@ -3,14 +3,17 @@
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
-from typing import Any, Final, NamedTuple
+from operator import add
+from typing import Any, Final, NamedTuple, Self
 
 import numpy as np
 
 from coordinator_core.history.rows import MemberRow
 from coordinator_core.inference.calendar import DAY_MS, cut_by_day
 from coordinator_core.inference.clock import is_time
+from coordinator_core.inference.commit_anomalies import TOPIC_RECREATED, went_back
 from coordinator_core.inference.life import GroupCommits, GroupLife
+from coordinator_core.inference.rebalances import is_unwritten
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, RebalanceRow, ShareGroupDayRow
 from coordinator_core.log.chunk import I64, BoolArray
 from coordinator_core.offsets.columnar import OUTCOMES
@@ -26,14 +29,21 @@ APPLIED: Final = OUTCOMES.index("APPLIED")
 
 
 class DayCounts(NamedTuple):
-    commit_count: int
-    commit_anomaly_count: int
+    """What is added up of one day: the columns of gold.group_summary with these names."""
+
+    commit_count: int = 0
+    commit_anomaly_count: int = 0
+    went_back_count: int = 0
+
+    @classmethod
+    def of(cls, row: GroupDayRow) -> Self:
+        return cls._make(getattr(row, name) for name in cls._fields)
 
     def plus(self, other: "DayCounts") -> "DayCounts":
-        return DayCounts(self.commit_count + other.commit_count, self.commit_anomaly_count + other.commit_anomaly_count)
+        return DayCounts._make(map(add, self, other))
 
 
-NO_COUNTS: Final = DayCounts(0, 0)
+NO_COUNTS: Final = DayCounts()
 NO_DAY: Final = -(2**62)
 NOTHING_BEFORE: Final[Mapping[int, DayCounts]] = {}
 
@@ -55,16 +65,16 @@ def group_days(
     """
     rebalances = [row for row in rebalances if is_time(row.started_at)]
     generations = Counter(_day(row.valid_from) for row in life.generations if row.from_log_offset not in life.timeless)
-    begun = Counter(_day(row.started_at) for row in rebalances)
+    # those of share groups are in their own summary
+    begun = Counter(_day(row.started_at) for row in rebalances if row.group_type != GroupType.SHARE)
     storms = Counter(_day(row.started_at) for row in rebalances if row.in_storm)
-    commits = committed + Counter({day: counts.commit_count for day, counts in before.items()})
-    odd = odd_days(anomalies)
-    odd += Counter({day: counts.commit_anomaly_count for day, counts in before.items()})
+    added = day_counts(committed, anomalies)
+    counts = {day: before.get(day, NO_COUNTS).plus(added.get(day, NO_COUNTS)) for day in {*before, *added}}
     not_stable = _not_stable_ms(life, rebalances)
     members = _MembersAt(life.members)
     types = _TypesAt(life)
     rows = []
-    for day in sorted({*generations, *begun, *commits, *odd, *not_stable, *unowned}):
+    for day in sorted({*generations, *begun, *counts, *not_stable, *unowned}):
         if day <= settled_day:
             continue
         worst = min(unowned.get(day, {}).items(), key=lambda item: (-item[1], item[0]), default=None)
@@ -76,8 +86,7 @@ def group_days(
                 generation_count=generations[day],
                 rebalance_count=begun[day],
                 member_count_max=members.most(day),
-                commit_count=commits[day],
-                commit_anomaly_count=odd[day],
+                **counts.get(day, NO_COUNTS)._asdict(),
                 not_stable_ms=not_stable[day],
                 storm_rebalance_count=storms[day],
                 unowned_partition_ms=sum(unowned.get(day, {}).values()),
@@ -89,25 +98,32 @@ def group_days(
 
 
 def late_counts(committed: Counter[int], anomalies: Iterable[AnomalyRow], settled_day: int) -> dict[int, DayCounts]:
-    """What is added to the counts of the days of one group up to `settled_day`, inclusive: commits that count, and
-    anomalies.
-    """
-    odd = odd_days(anomalies)
-    return {day: DayCounts(committed[day], odd[day]) for day in {*committed, *odd} if day <= settled_day}
+    """What is added to the counts of the days of one group up to `settled_day`, inclusive."""
+    return {day: counts for day, counts in day_counts(committed, anomalies).items() if day <= settled_day}
 
 
-def odd_days(anomalies: Iterable[AnomalyRow]) -> Counter[int]:
-    """Number of anomalies, by first instant of the day."""
-    return Counter(_day(row.at) for row in anomalies if is_time(row.at))
+def day_counts(committed: Counter[int], anomalies: Iterable[AnomalyRow]) -> dict[int, DayCounts]:
+    """Commits that count, anomalies and commits that went back, by first instant of the day."""
+    timed = [row for row in anomalies if is_time(row.at)]
+    odd, back = (Counter(_day(row.at) for row in rows) for rows in (timed, filter(went_back, timed)))
+    return {day: DayCounts(committed[day], odd[day], back[day]) for day in {*committed, *odd}}
+
+
+def recreated_days(anomalies: Iterable[AnomalyRow]) -> Counter[tuple[str, int]]:
+    """Commits to topics that were made again, which `day_counts` counted before that was known, by group and day."""
+    rows = (row for row in anomalies if row.likely_cause == TOPIC_RECREATED and is_time(row.at))
+    return Counter((row.group_id, _day(row.at)) for row in rows)
 
 
 def share_group_days(life: GroupLife, settled_day: int = NO_DAY) -> list[ShareGroupDayRow]:
     """The days of a share group after `settled_day`, as far as `__consumer_offsets` shows them: epochs and members."""
-    generations = Counter(
-        _day(row.valid_from)
+    epochs = [
+        row
         for row in life.generations
         if row.group_type == GroupType.SHARE and row.from_log_offset not in life.timeless
-    )
+    ]
+    generations = Counter(_day(row.valid_from) for row in epochs)
+    rebalances = Counter(_day(row.valid_from) for row in epochs if not is_unwritten(row))
     stays = [member for member in life.members if member.group_type == GroupType.SHARE]
     members = _MembersAt(stays)
     return [
@@ -116,6 +132,7 @@ def share_group_days(life: GroupLife, settled_day: int = NO_DAY) -> list[ShareGr
             group_type=GroupType.SHARE,
             day=day,
             generation_count=generations[day],
+            rebalance_count=rebalances[day],
             member_count_max=members.most(day),
         )
         for day in sorted({*generations, *_days_of(stays, life.timeless)})

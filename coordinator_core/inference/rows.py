@@ -98,6 +98,7 @@ class GroupDayRow(NamedTuple):
     unowned_partition_ms: int = 0
     worst_topic: str | None = None
     worst_partition: int | None = None
+    went_back_count: int = 0
 
 
 class ShareGroupDayRow(NamedTuple):
@@ -119,3 +120,4 @@ class ShareGroupDayRow(NamedTuple):
     offset_change_count: int = 0
     never_delivered_count: int = 0
     delivered_again_count: int = 0
+    rebalance_count: int = 0

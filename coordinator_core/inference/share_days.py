@@ -114,6 +114,7 @@ def merged_days(counts: Sequence[ShareCounts], group_days: Iterable[ShareGroupDa
 def _with_members(so_far: ShareGroupDayRow, more: ShareGroupDayRow) -> ShareGroupDayRow:
     return so_far._replace(
         generation_count=so_far.generation_count + more.generation_count,
+        rebalance_count=so_far.rebalance_count + more.rebalance_count,
         member_count_max=max(so_far.member_count_max, more.member_count_max),
     )
 

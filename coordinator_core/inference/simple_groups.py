@@ -18,7 +18,7 @@ from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.clock import is_time
 from coordinator_core.inference.commit_anomalies import APPLIED, FIRST, SET_ONCE, applied_by_partition
 from coordinator_core.inference.commits_only import commit_counts, day_of_commits, may_change_more
-from coordinator_core.inference.days import UNKNOWN_TYPE
+from coordinator_core.inference.days import UNKNOWN_TYPE, DayCounts
 from coordinator_core.inference.group_past import GroupedCommits, GroupFacts, kept_commits
 from coordinator_core.inference.life import NONE_MS, WHOLE
 from coordinator_core.inference.rows import AnomalyRow, GroupDayRow
@@ -141,7 +141,12 @@ def _days(plain: GroupedCommits, pasts: Mapping[str, GroupFacts], anomalies: Ite
     }
     odd = Counter((row.group_id, row.at // DAY_MS * DAY_MS) for row in anomalies if is_time(row.at))
     return [
-        day_of_commits(*place, counts.get(place, 0), odd[place], UNKNOWN_TYPE, generation_count=int(place in begun))
+        day_of_commits(
+            *place,
+            DayCounts(counts.get(place, 0), odd[place]),
+            UNKNOWN_TYPE,
+            generation_count=int(place in begun),
+        )
         for place in counts.keys() | begun
     ]
 

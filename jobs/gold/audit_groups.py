@@ -5,6 +5,7 @@ more than commit, or whose new commits matter for more than counts. `inference.g
 that.
 """
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from functools import partial
@@ -16,7 +17,7 @@ import numpy as np
 from coordinator_core.inference.audit_watermark import AuditWatermark
 from coordinator_core.inference.commits_only import commit_counts, day_of_commits_only, is_noted
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
-from coordinator_core.inference.days import NO_COUNTS, NO_DAY, DayCounts, odd_days
+from coordinator_core.inference.days import NO_COUNTS, NO_DAY, DayCounts, day_counts, recreated_days
 from coordinator_core.inference.deletions import CLOCKS_MS, NOTHING_REMOVED, Removed
 from coordinator_core.inference.group_past import (
     CommitTimesBuilder,
@@ -227,6 +228,8 @@ class _Made:
         self._not_judged: set[str] = set()
         self._clock_steps: tuple[int, ...] = ()
         self._topic_ids = TopicIds(work.files)
+        self.recreated: Counter[tuple[str, int]] = Counter()
+        """`recreated_days`, as far as no row that is written here counts them."""
 
     def judge(self, life: GroupLife, known: Configs, removed: Removed, lags: LagWriter | None = None) -> Judged | None:
         """Judge a group from its beginning and add the results.
@@ -341,6 +344,10 @@ class _Made:
         work, at = self._work, self._log_partition
         anomalies = with_own_markers(self._gold.anomalies, work.holes.get(at, ()), work.batch_files.get(at, ()))
         self._gold.anomalies = list(self._topic_ids.with_causes(anomalies, at))
+        self.recreated += recreated_days(self._gold.anomalies)
+        for index, row in enumerate(self._gold.days if self.recreated else ()):
+            count = self.recreated.pop((row.group_id, row.day), 0)
+            self._gold.days[index] = row._replace(went_back_count=row.went_back_count - count)
         for table, entry in GROUP_TABLES.items():
             if entry.rows is not None:
                 self._parts.write_rows(table, entry.rows(self._gold), self._log_partition)
@@ -463,10 +470,11 @@ class _NewAudit:
                 if judged is not None and life.group_id in saved.not_judged:
                     of_others.add(judged)
             del bundle  # before more is read
-        self._carry()
         kept.append(saved.commits.of_some(seen | saved.not_judged, are_others=True).piece)
         kept.append(of_others.built().piece)
-        return self._made.left(GroupedCommits.of(kept), self._commit_times.without(self._noted), saved)
+        left = self._made.left(GroupedCommits.of(kept), self._commit_times.without(self._noted), saved)
+        self._carry()
+        return left
 
     def _audit(self, commits: GroupedCommits, is_new: BoolArray, changed: Set[str]) -> None:
         """Audit the groups that `changed`, and those whose new commits matter for more than counts. For the others,
@@ -483,7 +491,7 @@ class _NewAudit:
         noted |= {group_id for group_id in odd if not may_be_unchanged(saved.pasts.get(group_id))}
         noted -= saved.not_judged
         for (group_id, day), count in commit_counts(new.commits, new.group, new.group_ids).items():
-            if group_id not in noted and not self._add_counts(group_id, day, DayCounts(count, 0)):
+            if group_id not in noted and not self._add_counts(group_id, day, DayCounts(count)):
                 noted.add(group_id)
         self._noted |= noted
         self._commit_times = self._commit_times.and_new(new, self._place)
@@ -512,7 +520,7 @@ class _NewAudit:
             self._counts[place] = self._counts.get(place, NO_COUNTS).plus(counts)
             return True
         row = self._quiet_days.get(place)
-        before = NO_COUNTS if row is None else DayCounts(row.commit_count, row.commit_anomaly_count)
+        before = NO_COUNTS if row is None else DayCounts.of(row)
         made = day_of_commits_only(self._saved.pasts[group_id], group_id, day, before.plus(counts))
         if made is not None:
             self._quiet_days[place] = made
@@ -529,8 +537,8 @@ class _NewAudit:
         except Exception:
             self._judge_whole(group_id)
             return
-        for day, count in odd_days(unchanged.anomalies).items():
-            if not self._add_counts(group_id, day, DayCounts(0, count)):
+        for day, counts in day_counts(Counter(), unchanged.anomalies).items():
+            if not self._add_counts(group_id, day, counts):
                 self._judge_whole(group_id)
                 return
         self._made.add_unchanged(group_id, unchanged)
@@ -579,6 +587,8 @@ class _NewAudit:
     def _carry(self) -> None:
         """Write the counts, and the rows of the last audit that remain true."""
         parts, log_partition = self._parts, self._log_partition
+        for place, count in self._made.recreated.items():
+            self._add_counts(*place, DayCounts(went_back_count=-count))
         parts.carry_log_anomalies(log_partition, left_out=self._whole)
         days_rebuilt = dict.fromkeys(self._noted, NO_DAY) | {
             group_id: watermark.day for group_id, watermark in self._watermarks.items()

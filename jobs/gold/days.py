@@ -1,16 +1,12 @@
 """The days of groups of one log partition, as the last audit wrote them: look-ups, and updates of their counts."""
 
 from collections.abc import Mapping
-from typing import Final
 
 import numpy as np
 import pyarrow as pa
 
 from coordinator_core.inference.days import DayCounts
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
-
-COUNT_COLUMNS: Final = ("commit_count", "commit_anomaly_count")
-"""The fields of `DayCounts`, in its order."""
 
 Counts = Mapping[tuple[str, int], DayCounts]
 """By group and start of the day (ms)."""
@@ -26,7 +22,7 @@ class FormerDays:
         self._rows = rows
         self._group, group_ids = codes_of(rows["group_id"])
         self._day = epoch_ms_column(rows["day"])
-        self._counts = tuple(numbers_of(rows[name]) for name in COUNT_COLUMNS)
+        self._counts = tuple(numbers_of(rows[name]) for name in DayCounts._fields)
         self._numbers = {group_id: number for number, group_id in enumerate(group_ids)}
         self._order = np.lexsort((self._day, self._group))
         self._bounds = np.searchsorted(self._group[self._order], np.arange(len(group_ids) + 1))
@@ -57,7 +53,7 @@ class FormerDays:
         found = [(row, counts) for place, counts in added.items() if (row := self._row(*place)) >= 0]
         at = np.array([row for row, _ in found], np.int64)
         rows = self._rows
-        for index, name in enumerate(COUNT_COLUMNS):
+        for index, name in enumerate(DayCounts._fields):
             column = self._counts[index].copy()
             column[at] += np.array([counts[index] for _, counts in found], np.int64)
             place = rows.schema.get_field_index(name)

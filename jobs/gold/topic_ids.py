@@ -7,21 +7,13 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.inference.commit_anomalies import TOPIC_RECREATED, went_back
 from coordinator_core.inference.rows import AnomalyRow
 from jobs.silver.reader import SilverFiles
 from schemas.tables.silver import OFFSET_COMMITS, TOPICS
 
-REWIND: Final = "REWIND"
-TOPIC_RECREATED: Final = "TOPIC_RECREATED"
 TOPIC_ID: Final = "TOPIC_ID"
 """Method: the values of both commits have a topic id, and the ids differ."""
-REWOUND: Final = (pc.field("kind") == REWIND) & (
-    pc.field("likely_cause").is_null() | (pc.field("likely_cause") != TOPIC_RECREATED)
-)
-"""Which rows of gold.commit_anomalies count as rewinds: not those of a recreated topic, whose offsets begin again."""
-REWOUND_SQL: Final = f"kind = '{REWIND}' and coalesce(likely_cause, '') <> '{TOPIC_RECREATED}'"
-"""The same in SQL."""
-
 _TEXTS: Final = ("group_id", "topic", "topic_id", "outcome")
 _COLUMNS: Final = (*_TEXTS, "partition", "log_offset", "applied_log_offset")
 
@@ -42,18 +34,17 @@ class TopicIds:
         self._several = {topic for topic, found in ids.items() if len(found) > 1}
 
     def with_causes(self, rows: Sequence[AnomalyRow], log_partition: int) -> Sequence[AnomalyRow]:
-        """The rows of a log partition; a REWIND to another topic of the same name gets its cause."""
+        """The rows of a log partition; an offset that went back in another topic of the same name gets its
+        cause."""
         asked = {
-            (row.group_id, row.topic, row.partition)
-            for row in rows
-            if row.kind == REWIND and row.topic in self._several
+            (row.group_id, row.topic, row.partition) for row in rows if went_back(row) and row.topic in self._several
         }
         if not asked:
             return rows
         recreated = self._recreated(asked, log_partition)
         return [
             row._replace(likely_cause=TOPIC_RECREATED, method=TOPIC_ID)
-            if row.kind == REWIND and (row.group_id, row.log_offset) in recreated
+            if went_back(row) and (row.group_id, row.log_offset) in recreated
             else row
             for row in rows
         ]

@@ -9,15 +9,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from jobs.queries.group_verdicts import OK, SEVERITIES, GroupVerdict
+from jobs.queries.group_verdicts import GONE, OK, SEVERITIES, GroupVerdict
 
 OF_DAY: Final[Mapping[str, str]] = {
     "rebalances": "Rebalances",
     "storm_rebalances": "Rebalances in storms",
     "unowned_seconds": "Time in which partitions had no owner, summed over partitions",
     "given_up_records": "Records that share groups gave up",
-    "redelivered_records": "Records that were handed back or given out again",
-    "rewinds": "Commits that went back",
+    "redelivered_records": "Records that were handed back or given out again, each counted once",
+    "extra_deliveries": "Deliveries of share groups' records beyond the first",
+    "rewinds": "Commits that went back, by members or reset by a tool",
 }
 """What is counted, for groups and clusters."""
 LAG: Final = "group_lag_records"
@@ -46,16 +47,17 @@ class Sample(NamedTuple):
 
 
 def samples(verdicts: Sequence[GroupVerdict], newest_ms: int, groups_max: int) -> Iterator[Sample]:
-    """Yield samples of a cluster and its groups.
+    """Yield samples of a cluster and its groups. Sums over the cluster include groups that are gone.
 
     Every group has the same labels, whatever its verdict, so that series do not come and go.
     """
-    found: Counter[str] = Counter(it.verdict for it in verdicts)
-    for verdict in SEVERITIES:
-        yield Sample(GROUPS, found[verdict], {"verdict": verdict})
     sums: Counter[str] = Counter()
     for it in verdicts:
         sums.update(_of_day(it))
+    verdicts = [it for it in verdicts if it.state != GONE]
+    found: Counter[str] = Counter(it.verdict for it in verdicts)
+    for verdict in SEVERITIES:
+        yield Sample(GROUPS, found[verdict], {"verdict": verdict})
     for name in OF_DAY:
         yield Sample(f"cluster_{name}", sums[name], {})
     if newest_ms:
@@ -75,5 +77,5 @@ def samples(verdicts: Sequence[GroupVerdict], newest_ms: int, groups_max: int) -
 
 def _of_day(it: GroupVerdict) -> dict[str, float]:
     counts = it.rebalance_count, it.storm_count, it.unowned_ms / 1000
-    offsets = it.given_up_count, it.redelivered_count, it.rewind_count
+    offsets = it.given_up_count, it.redelivered_count, it.extra_delivery_count, it.rewind_count
     return dict(zip(OF_DAY, (*counts, *offsets), strict=True))

@@ -223,7 +223,7 @@ class Metrics:
         from jobs.operations import group_metrics  # noqa: PLC0415
         from jobs.queries.group_verdicts import group_verdicts, newest_record_ms  # noqa: PLC0415
 
-        found = group_verdicts(self._tables), newest_record_ms(self._tables)
+        found = group_verdicts(self._tables, with_gone=True), newest_record_ms(self._tables)
         for metric, value, labels in group_metrics.samples(*found, self._groups_max):
             yield metric, group_metrics.GAUGES[metric], value, {"cluster_id": self._tables.cluster_id, **labels}
 

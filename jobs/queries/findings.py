@@ -9,15 +9,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
-from itertools import pairwise
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.confidence import GUESS
 from coordinator_core.inference.causes import CONNECT_DELAY_OVER, COOPERATIVE_FOLLOW_UP, METADATA_FOLLOW_UP
+from coordinator_core.inference.commit_anomalies import TOPIC_RECREATED
 from coordinator_core.inference.leave_reasons import EXPIRED, SILENT_FOR_POLL_INTERVAL
 from coordinator_core.inference.log_anomalies import (
     CLIENT,
@@ -31,7 +30,6 @@ from coordinator_core.inference.log_anomalies import (
     NOT_REPLAYED,
     TWO_APPLICATIONS,
 )
-from coordinator_core.inference.ordering import grouped
 from coordinator_core.plurals import counted
 from jobs.bronze.coverage import hole_count
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
@@ -42,9 +40,7 @@ from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.other_writers import ForeignWrite, written_by_others
 from jobs.delta.other_writers import lines as lines_of_others
-from jobs.delta.table_files import TableFile
-from jobs.gold.topic_ids import TOPIC_RECREATED
-from jobs.silver.reader import SilverFiles
+from jobs.gold.measures import MEASURES
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.gold import (
     ARCHIVED_RECORDS,
@@ -52,7 +48,6 @@ from schemas.tables.gold import (
     HANGING_TRANSACTIONS,
     LOG_ANOMALIES,
     REBALANCES,
-    REDELIVERIES,
     SHARE_GROUP_SUMMARY,
 )
 from schemas.tables.state import LEADER_EPOCHS
@@ -95,15 +90,16 @@ class Findings:
     rebalances_on_worst_day: Counts
     """Rebalances on the group's worst day (UTC)."""
     given_up_count: int
-    """Archived offsets of share groups."""
+    """Records that share groups gave up."""
     given_up_marker_count: int = 0
     """Archived offsets that look like transaction markers: not records, and not included in the other counts."""
     given_up_by_group: Counts
-    redelivered_count: int | None
-    """Redelivered records of share groups, each counted once; None where there are too many to count distinct ones
-    quickly."""
-    redelivered_times: int
-    """How often records were released or redelivered."""
+    redelivered_count: int
+    """Records that share groups handed back or got again, each counted once."""
+    extra_delivery_count: int
+    """Deliveries of share groups' records beyond the first."""
+    went_back_by_group: Counts = field(default_factory=dict)
+    """Groups, and their commits of a lower offset than before, whoever made them."""
     odd_commits: Counts
     """Commit anomalies by kind."""
     guessed_odd_commits: Counts = field(default_factory=dict)
@@ -144,6 +140,7 @@ class Findings:
             _counted(len(busy), "group", f"rebalanced more than {MANY_REBALANCES} times on one day"),
             self._thrown_out(),
             _counted(self.given_up_count, "record", "given up", verb=True),
+            _counted(len(self.went_back_by_group), "group", "whose offsets went back"),
             _counted(sum(self.odd_commits.values()), "commit anomaly", "", plural="commit anomalies"),
             _counted(sum(self.broken_rules.values()), "broken rule", "of the coordinators"),
             _counted(sum(self.log_oddities.values()), "oddity", "of the log", plural="oddities"),
@@ -185,11 +182,12 @@ def findings(tables: ClusterTables) -> Findings:
     is_slow = pc.equal(first_causes["method"], SILENT_FOR_POLL_INTERVAL)
     expired = first_causes.filter(pc.or_(pc.equal(first_causes["cause"], EXPIRED), is_slow))
     is_guess = pc.equal(expired["confidence"], GUESS)
-    archived = gold.read(ARCHIVED_RECORDS, ["group_id", "first_offset", "last_offset", "likely_cause"])
-    is_marker = pc.fill_null(pc.equal(archived["likely_cause"].cast(pa.string()), TRANSACTION_MARKER), False)
-    given_up = archived.filter(pc.invert(is_marker))
-    offsets = pc.add(pc.subtract(given_up["last_offset"], given_up["first_offset"]), 1)
-    redelivered = gold.read(SHARE_GROUP_SUMMARY, ["redelivered_count"])["redelivered_count"]
+    given_up, went_back = (
+        it.counted(gold.read(it.table, [*it.columns, it.time])) for it in (MEASURES["archived"], MEASURES["rewinds"])
+    )
+    # there may be millions of redeliveries, and the days have their sums
+    days = gold.read(SHARE_GROUP_SUMMARY, ["records_redelivered", "extra_deliveries"])
+    markers = gold.read(ARCHIVED_RECORDS, ["likely_cause"])["likely_cause"].cast(pa.string())
     odd_commits = gold.read(COMMIT_ANOMALIES, ["kind", "likely_cause", "confidence"])
     is_guessed = pc.fill_null(pc.equal(odd_commits["confidence"], GUESS), False)
     odd = gold.read(
@@ -197,9 +195,6 @@ def findings(tables: ClusterTables) -> Findings:
     )
     rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(
         ["group_id", "rollout_id"], use_threads=False
-    )
-    given_up_groups = pa.table({"group_id": given_up["group_id"], "count": offsets}).group_by(
-        "group_id", use_threads=False
     )
     # connectors and tasks are not topics
     of_topics = pc.invert(pc.is_in(causes["method"], pa.array(NOT_GROWN)))
@@ -217,11 +212,12 @@ def findings(tables: ClusterTables) -> Findings:
         ),
         rollout_count=rollouts.aggregate([]).num_rows,
         rebalances_on_worst_day=_most_on_a_day(rebalances),
-        given_up_count=pc.sum(offsets).as_py() or 0,
-        given_up_marker_count=pc.sum(is_marker).as_py() or 0,
-        given_up_by_group=_most_first(given_up_groups.aggregate([("count", "sum")]), "count_sum"),
-        redelivered_count=_redelivered_count(gold.files(REDELIVERIES)),
-        redelivered_times=pc.sum(redelivered).as_py() or 0,
+        given_up_count=pc.sum(given_up["amount"]).as_py() or 0,
+        given_up_marker_count=pc.sum(pc.equal(markers, TRANSACTION_MARKER)).as_py() or 0,
+        given_up_by_group=_sums_by_group(given_up),
+        redelivered_count=pc.sum(days["records_redelivered"]).as_py() or 0,
+        extra_delivery_count=pc.sum(days["extra_deliveries"]).as_py() or 0,
+        went_back_by_group=_sums_by_group(went_back),
         odd_commits=_counts_of(_kinds(odd_commits.filter(pc.invert(is_guessed)))),
         guessed_odd_commits=_counts_of(_kinds(odd_commits.filter(is_guessed))),
         broken_rules=_counts_of(_of_category(odd, COORDINATOR)["rule"]),
@@ -242,12 +238,6 @@ def findings(tables: ClusterTables) -> Findings:
         foreign_writes=tuple(written_by_others(tables)),
     )
 
-
-REDELIVERIES_MAX: Final = 500_000
-"""Maximum number of rows read to count distinct records; the driver takes 0.4 s for a million."""
-SHARE_PARTITION_TEXTS: Final = ("group_id", "topic_id")
-SHARE_PARTITIONS_MAX: Final = 1 << 16
-"""Up to this many codes are used as they are, without compacting unused ones."""
 
 REBALANCE_COLUMNS: Final = (
     "group_id",
@@ -281,6 +271,11 @@ def _causes(rebalances: pa.Table) -> pa.Table:
 def _rows_by_group(rows: pa.Table) -> Counts:
     """Groups and the number of their rows, most first."""
     return _most_first(rows.group_by("group_id", use_threads=False).aggregate([([], "count_all")]), "count_all")
+
+
+def _sums_by_group(rows: pa.Table) -> Counts:
+    """Groups and the sum of their amounts, most first."""
+    return _most_first(rows.group_by("group_id", use_threads=False).aggregate([("amount", "sum")]), "amount_sum")
 
 
 def _emptied(rebalances: pa.Table) -> tuple[str, ...]:
@@ -385,45 +380,6 @@ def _kinds(odd_commits: pa.Table) -> pa.ChunkedArray:
     return pc.if_else(is_recreated, odd_commits["likely_cause"], odd_commits["kind"])
 
 
-def _redelivered_count(files: Sequence[TableFile]) -> int | None:
-    if sum(file.row_count or 0 for file in files) > REDELIVERIES_MAX:
-        return None
-    columns = (*SHARE_PARTITION_TEXTS, "partition", "first_offset", "last_offset")
-    found = SilverFiles({REDELIVERIES.full_name: tuple(files)}).scan(REDELIVERIES, columns, SHARE_PARTITION_TEXTS)
-    return _distinct_offset_count(found)
-
-
-def _distinct_offset_count(ranges: pa.Table) -> int:
-    """The number of distinct offsets in ranges of share partitions: a record occurs again with each retry."""
-    if not ranges.num_rows:
-        return 0
-    place, place_count = np.zeros(ranges.num_rows, np.int64), 1
-    ranges = ranges.unify_dictionaries()
-    for name in (*SHARE_PARTITION_TEXTS, "partition"):
-        # a log may have any number for a partition, below 0 too
-        column = ranges[name].combine_chunks().dictionary_encode().indices
-        coded = pc.fill_null(column, -1).to_numpy().astype(np.int64) + 1
-        span = int(coded.max()) + 1
-        place, place_count = place * span + coded, place_count * span
-        if place_count > max(ranges.num_rows, SHARE_PARTITIONS_MAX):
-            found, place = np.unique(place, return_inverse=True)
-            place_count = len(found)
-    # there may be millions of ranges, but few share partitions, and mostly in offset order
-    rows, ends = grouped(place, place_count, np.arange(ranges.num_rows))
-    firsts, lasts = ranges["first_offset"].to_numpy(), ranges["last_offset"].to_numpy()
-    count = 0
-    for start, stop in pairwise([0, *ends.tolist()]):
-        if start == stop:
-            continue
-        first, last = firsts[rows[start:stop]], lasts[rows[start:stop]]
-        order = np.argsort(first, kind="stable")
-        first, last = first[order], last[order]
-        # each range adds what is beyond the last offset so far
-        before = np.r_[first[0] - 1, np.maximum.accumulate(last)[:-1]]
-        count += int(np.maximum(last - np.maximum(before, first - 1), 0).sum())
-    return count
-
-
 def _most_on_a_day(rebalances: pa.Table) -> Counts:
     rebalances = rebalances.filter(pc.is_valid(rebalances["started_at"]))
     day = pc.floor_temporal(rebalances["started_at"], unit="day")
@@ -502,13 +458,13 @@ def _parts_of_offsets(found: Findings) -> Iterator[Part]:
         if found.given_up_marker_count:
             what += f"; and {counted(found.given_up_marker_count, 'offset')} like those of transaction markers"
         yield what, "audit --list archived"
-    if found.redelivered_count or found.redelivered_times:
-        times = f"records {counted(found.redelivered_times, 'time')}"
-        count = found.redelivered_count
-        yield (
-            f"handed back or given out again: {times if count is None else counted(count, 'record')}",
-            "audit --list redeliveries",
-        )
+    if found.redelivered_count or found.extra_delivery_count:
+        extra = _counted(found.extra_delivery_count, "delivery", "beyond the first", plural="deliveries")
+        records = f"handed back or given out again: {counted(found.redelivered_count, 'record')}"
+        yield ", ".join(filter(None, [records, extra])), "audit --list redeliveries"
+    if found.went_back_by_group:
+        query = f"select * from gold.commit_anomalies where {MEASURES['rewinds'].condition_sql} order by at, log_offset"
+        yield f"offsets went back, by members or reset by a tool: {_names(found.went_back_by_group)}", _sql(query)
     if found.odd_commits:
         yield f"commit anomalies: {_names(found.odd_commits)}", "audit --list commits"
     if found.guessed_odd_commits:

@@ -13,6 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TextIO
 
+from coordinator_core.inference.archived import NOT_GIVEN_UP
 from coordinator_core.plurals import counted
 from jobs.console.names import short
 from jobs.console.output import Value, time_text, write_answers
@@ -24,7 +25,7 @@ from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
 from jobs.queries.behind import not_audited_lines
 from jobs.queries.caveats import log_remarks
 from jobs.queries.clock_steps import ClockStep, clock_steps, step_lines
-from jobs.queries.findings import TRANSACTION_MARKER, audit_lacks, groups_not_judged
+from jobs.queries.findings import audit_lacks, groups_not_judged
 from jobs.queries.group_verdicts import OK, group_verdicts
 from jobs.queries.in_log import require_in_any_log, require_in_log
 from schemas.tables.declare import Table
@@ -41,7 +42,7 @@ FIRST_SEEN: Final = "first_seen"
 EVENT_COLUMNS: Final = ("at", "event", "confidence", "text")
 GROUP_COLUMNS: Final = (
     "GROUP", "TYPE", "STATE", "MEMBERS", "LAST-CHANGE", "REBALANCES", "STORMS", "UNOWNED-MS", "GIVEN-UP", "REDELIVERED",
-    "REWINDS", "VERDICT", "WHY",
+    "EXTRA-DELIVERIES", "REWINDS", "VERDICT", "WHY",
 )  # fmt: skip
 
 LOG_OF_TABLE: Final = (
@@ -52,6 +53,9 @@ LOG_OF_TABLE: Final = (
     (ARCHIVED_RECORDS, SHARES_LOG),
 )
 """The tables with events, and the log that each is from."""
+GIVEN_UP: Final = "given up"
+NO_RECORDS: Final = {"TRANSACTION_MARKER": " markers at ", "GAP": " gaps at "}
+"""What takes offsets and is no record, by `likely_cause`."""
 LISTED: Final = "events are listed by the times that the log has, and with their place in it where it has a time twice"
 IN_OTHER_EVENTS: Final = frozenset(
     {"GENERATION_STARTED", "GROUP_EMPTIED", "LEADER_CHANGED", "MEMBER_UPDATED", "MEMBER_RECONCILED", "TARGET_COMPUTED"}
@@ -116,7 +120,7 @@ def events_and_steps(
         *map(_rebalance, rows[REBALANCES]),
         *map(_commit, rows[COMMIT_ANOMALIES]),
         *_records("redelivered", rows[REDELIVERIES]),
-        *_records("given up", rows[ARCHIVED_RECORDS]),
+        *_records(GIVEN_UP, rows[ARCHIVED_RECORDS]),
     ]
     begins, ends = from_ms if from_ms is not None else -1, to_ms if to_ms is not None else sys.maxsize
     timed = [event for event in found if event.at_ms is not None and begins <= event.at_ms < ends]
@@ -261,6 +265,8 @@ def _rebalance(row: Mapping[str, Any]) -> Event:
 def _commit(row: Mapping[str, Any]) -> Event:
     place = f"{short(row['topic'])}-{row['partition']}"
     text = f"{place} from {_offset(row['from_offset'])} to {_offset(row['to_offset'])}"
+    if row["delta"] is not None and row["delta"] < 0:
+        text += f", {-row['delta']:,} back"
     if row["likely_cause"]:
         text += f", {row['likely_cause']}"
     return Event(row["at_ms"], f"commit {row['kind']}", row["confidence"], text, row["place"], row.get("log_position"))
@@ -290,8 +296,8 @@ def _records(event: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Event]:
         why = f"{cause}, {likely}" if likely else cause
         at = None if at_ms == sys.maxsize else at_ms
         kind, text = event, f"{short(topic)}-{partition} {offsets} by {why}"
-        if likely == TRANSACTION_MARKER:  # a transaction marker takes an offset, but no record is lost
-            offsets = offsets.replace(" records of ", " markers at ")
+        if event == GIVEN_UP and likely in NOT_GIVEN_UP:
+            offsets = offsets.replace(" records of ", NO_RECORDS.get(likely, " records of "))
             kind, text = "passed over", f"{short(topic)}-{partition} {offsets}, {likely}"
         yield Event(at, kind, confidence, text, in_order[0]["place"], place or None)
 

@@ -2,9 +2,9 @@
 and time.
 
 STALLED: commits repeat an offset that has not moved since, and no sampled end offset shows that there was nothing to
-read. WARN: storms, archived records, rewound offsets, or a group that could not be judged. OK: none of these. By
-default, counts are of the last day before the newest record that was read. Sums are computed by Arrow, without loops
-over rows of gold.
+read. WARN: storms, archived records, offsets that went back, that a tool reset or deleted, or a group that could not be
+judged. OK: none of these. By default, counts are of the last day before the newest record that was read. Sums are
+computed by Arrow, without loops over rows of gold.
 """
 
 import sys
@@ -15,7 +15,10 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.confidence import GUESS
 from coordinator_core.inference.calendar import DAY_MS
+from coordinator_core.inference.commit_anomalies import TOPIC_RECREATED
+from coordinator_core.inference.deletions import EXPIRED, GROUP_DELETED, TOPIC_DELETED
 from coordinator_core.plurals import counted
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
@@ -23,12 +26,12 @@ from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms, to_datetime
-from jobs.gold.topic_ids import REWOUND
+from jobs.gold.measures import counted as counted_rows
 from jobs.queries.as_of import SilverAt
-from jobs.queries.findings import NOT_JUDGED_RULES, TRANSACTION_MARKER
+from jobs.queries.findings import NOT_JUDGED_RULES
 from jobs.queries.group_model import TopicPartition
 from schemas.tables.declare import Table
-from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, LAG_HISTORY, LOG_ANOMALIES, REBALANCES, REDELIVERIES
+from schemas.tables.gold import COMMIT_ANOMALIES, LAG_HISTORY, LOG_ANOMALIES
 from schemas.tables.silver import GROUP_GENERATIONS
 
 OK: Final = "OK"
@@ -38,6 +41,8 @@ SEVERITIES: Final = (STALLED, WARN, OK)
 """Worst first."""
 IN_STORM: Final = "IN_STORM"
 GIVEN_UP: Final = "RECORDS_GIVEN_UP"
+RESET: Final = "OFFSETS_RESET"
+DELETED: Final = "OFFSETS_DELETED"
 WENT_BACK: Final = "OFFSETS_WENT_BACK"
 REPEATED: Final = "REPEATED_COMMITS"
 FAILED: Final = "NOT_JUDGED"
@@ -46,9 +51,15 @@ RULES: Final[Mapping[str, tuple[str, str]]] = {
     FAILED: ("failure to judge it: see gold.log_anomalies", "failures to judge it: see gold.log_anomalies"),
     IN_STORM: ("in a storm", "in storms"),
     GIVEN_UP: ("given up", "given up"),
+    RESET: ("partition", "partitions"),
+    DELETED: ("offset deleted, not by age", "offsets deleted, not by age"),
     WENT_BACK: ("rewind", "rewinds"),
 }
 """Rules for the verdict, worst first, and the words after a count of one and of more."""
+RULE_OF_MEASURE: Final = {"storm_rebalances": IN_STORM, "archived": GIVEN_UP}
+"""Measures that are the reason of a verdict by themselves."""
+DELETED_ELSEWHERE: Final = (TOPIC_DELETED, GROUP_DELETED, EXPIRED)
+"""Why offsets go without anybody having deleted them."""
 GENERATION_COLUMNS: Final = (
     "group_id",
     "group_type",
@@ -58,6 +69,9 @@ GENERATION_COLUMNS: Final = (
     "to_log_offset",
     "log_partition",
 )
+GONE: Final = "Dead"
+"""Kafka's name for the state of a group that was deleted."""
+NOT_THERE: Final = {"group_type": "", "state": GONE, "member_count": 0, "valid_from": None}
 ANOMALY_COLUMNS: Final = ("group_id", "topic", "partition", "log_offset", "kind", "to_offset", "at")
 
 
@@ -74,7 +88,10 @@ class GroupVerdict(NamedTuple):
     unowned_ms: int
     given_up_count: int
     redelivered_count: int
+    """Records, each counted once."""
+    extra_delivery_count: int
     rewind_count: int
+    """Commits that went back, whoever made them."""
     verdict: str
     why: str
     since_ms: int | None = None
@@ -93,12 +110,12 @@ class Seen(NamedTuple):
 
 
 def group_verdicts(
-    tables: ClusterTables, *, from_ms: int | None = None, match: str | None = None
+    tables: ClusterTables, *, from_ms: int | None = None, match: str | None = None, with_gone: bool = False
 ) -> list[GroupVerdict]:
     """The groups that still exist in the log, those that need attention first.
 
     Counts are from `from_ms` on, by default a day before the newest record that was read. `match`: a part of the group
-    id, ignoring case.
+    id, ignoring case. `with_gone`: also groups that had events since and are gone, in state `GONE`, for sums.
     """
     newest = WholeRun.newest(tables).read(GROUP_GENERATIONS, GENERATION_COLUMNS)
     newest = newest.filter(newest["to_log_offset"].is_null())
@@ -111,6 +128,8 @@ def group_verdicts(
     # a group may have an open row in a former log partition, too: it is obsolete
     left = SilverAt(tables).left_behind()
     groups = {row["group_id"]: row for row in left.present(newest.to_pylist())}
+    if with_gone:
+        groups |= {group_id: {**NOT_THERE, "group_id": group_id} for group_id in seen.keys() - groups.keys()}
     found = [
         _verdict(row, seen[group_id], lags.get(group_id))
         for group_id, row in groups.items()
@@ -142,37 +161,66 @@ def _verdict(row: Mapping[str, Any], seen: Seen, lag: int | None) -> GroupVerdic
         counts["unowned_ms"],
         counts[GIVEN_UP],
         counts["redelivered"],
-        counts[WENT_BACK],
+        counts["extra_deliveries"],
+        counts["rewinds"],
         verdict,
-        ", ".join(counted(count, *RULES[rule]) for rule, count in rules.items()),
+        ", ".join(_why(rule, counts) for rule in rules),
         min((seen.firsts[rule] for rule in rules if rule in seen.firsts), default=None),
         rules,
         lag,
     )
 
 
+def _why(rule: str, counts: Mapping[str, int]) -> str:
+    text = counted(counts[rule], *RULES[rule])
+    if rule != RESET:
+        return text
+    moved = [f"{counted(counts[way], 'record')} {way}" for way in ("back", "ahead") if counts[way]]
+    return f"reset by a tool: {', '.join([text, *moved])}, group was empty (who did it is in no log)"
+
+
 def _seen_since(gold: WholeAudit, since_ms: int) -> defaultdict[str, Seen]:
     """The events of each group since a time."""
     seen: defaultdict[str, Seen] = defaultdict(lambda: Seen(Counter(), {}))
 
-    def rows_since(table: Table, names: Sequence[str], time_column: str = "at") -> pa.Table:
-        rows = gold.read(table, ["group_id", time_column, *names])
-        rows = rows.filter(
-            pc.greater_equal(rows[time_column], pa.scalar(to_datetime(since_ms), rows[time_column].type))
-        )
-        return rows.rename_columns(["group_id", "at", *names])
+    def rows_since(table: Table, names: Sequence[str], time: str = "at") -> pa.Table:
+        rows = gold.read(table, [*names, time])
+        return rows.filter(pc.greater_equal(rows[time], pa.scalar(to_datetime(since_ms), rows[time].type)))
 
-    rebalances = rows_since(REBALANCES, ("in_storm", "unowned_partition_ms"), "started_at")
-    _add(seen, "rebalances", rebalances)
-    _add(seen, "unowned_ms", rebalances, rebalances["unowned_partition_ms"])
-    _add(seen, IN_STORM, rebalances.filter(pc.fill_null(rebalances["in_storm"], False)))
-    _add(seen, WENT_BACK, rows_since(COMMIT_ANOMALIES, ("kind", "likely_cause")).filter(REWOUND))
-    for table, name in ((ARCHIVED_RECORDS, GIVEN_UP), (REDELIVERIES, "redelivered")):
-        ranges = rows_since(table, ("first_offset", "last_offset", "likely_cause"))
-        is_marker = pc.fill_null(pc.equal(ranges["likely_cause"], TRANSACTION_MARKER), False)
-        ranges = ranges.filter(pc.invert(is_marker))
-        _add(seen, name, ranges, pc.add(pc.subtract(ranges["last_offset"], ranges["first_offset"]), 1))
+    for name, rows in counted_rows(rows_since).items():
+        _add(seen, RULE_OF_MEASURE.get(name, name), rows, rows["amount"])
+    names = ("group_id", "topic", "partition", "kind", "from_offset", "to_offset", "likely_cause", "confidence")
+    commits = rows_since(COMMIT_ANOMALIES, names)
+    is_deleted = pc.equal(commits["kind"], "DELETED")
+    is_explained = pc.is_in(commits["likely_cause"], pa.array(DELETED_ELSEWHERE))
+    _add(seen, DELETED, commits.filter(pc.and_not(is_deleted, is_explained)))
+    is_tool = pc.and_not(pc.equal(commits["kind"], "EMPTY_GROUP_RESET"), pc.equal(commits["confidence"], GUESS))
+    _add_resets(seen, commits.filter(is_tool).to_pylist())
+    for of_group in seen.values():
+        # a reset that a rule names is no rewind as well
+        of_group.counts[WENT_BACK] = of_group.counts["rewinds"] - of_group.counts["reset back"]
+        of_group.firsts[WENT_BACK] = of_group.firsts.get("rewinds", sys.maxsize)
     return seen
+
+
+def _add_resets(seen: Mapping[str, Seen], resets: Sequence[Mapping[str, Any]]) -> None:
+    """Add partitions whose offsets were moved while the group was empty, and the records in between.
+
+    A partition that only moved ahead, and more than once, is one of a consumer without membership.
+    """
+    by_place: defaultdict[tuple[str, str, int], list[Mapping[str, Any]]] = defaultdict(list)
+    for row in resets:
+        if row["from_offset"] != row["to_offset"] and row["likely_cause"] != TOPIC_RECREATED:
+            by_place[row["group_id"], row["topic"], row["partition"]].append(row)
+    for (group_id, _, _), rows in by_place.items():
+        ends = [(row["from_offset"], row["to_offset"]) for row in rows]
+        moves = [0 if None in end else end[1] - end[0] for end in ends]
+        back = [move for move in moves if move < 0]
+        if len(rows) > 1 and not back:
+            continue
+        counts, firsts = seen[group_id]
+        counts.update({RESET: 1, "reset back": len(back), "back": -sum(back), "ahead": max(sum(moves) - sum(back), 0)})
+        firsts[RESET] = min(firsts.get(RESET, sys.maxsize), *(epoch_ms(row["at"]) for row in rows))
 
 
 def _add_failures(seen: Mapping[str, Seen], gold: WholeAudit) -> None:

@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of, texts_of
-from jobs.gold.topic_ids import REWOUND, REWOUND_SQL
+from jobs.gold.measures import MEASURES as COUNTED
+from jobs.gold.measures import Measure, counted
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
 from jobs.queries.audit_report import Hole
 from jobs.report.pictures import Column, Kind, Listing, Picture, columns_of, first_rows
@@ -18,10 +19,9 @@ from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.sql_text import Scope, bin_of, literal, select, width_text
 from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE
-from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES
 from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
 
-MEASURES: Final = ("rebalances", "unowned_ms", "rewinds", "redelivered", "archived")
+MEASURES: Final = ("rebalances", "unowned_ms", "rewinds", "redelivered", "extra_deliveries", "archived")
 """Measures for comparing groups, in the order of the SQL."""
 
 OVERVIEW_COLUMNS: Final = (
@@ -31,6 +31,7 @@ OVERVIEW_COLUMNS: Final = (
     Column("unowned_ms", Kind.DURATION, "coalesce(sum(unowned_ms), 0)"),
     Column("rewinds", Kind.NUMBER, "coalesce(sum(rewinds), 0)"),
     Column("redelivered", Kind.NUMBER, "coalesce(sum(redelivered), 0)"),
+    Column("extra_deliveries", Kind.NUMBER, "coalesce(sum(extra_deliveries), 0)"),
     Column("archived", Kind.NUMBER, "coalesce(sum(archived), 0)"),
     Column("holes", Kind.NUMBER, "coalesce(sum(holes), 0)"),
 )
@@ -51,14 +52,14 @@ TIMELINE_BINS_MAX: Final = 240
 BIN_WIDTHS_MS: Final = tuple(
     seconds * 1000 for seconds in (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_419_200)
 )
-TIMELINE: Final = ("rebalances", "storm_rebalances", "rewinds", "redelivered", "archived")
+TIMELINE: Final = ("rebalances", "storm_rebalances", "rewinds", "extra_deliveries", "archived")
 """Measures in the timeline, in the order of the SQL."""
 LANE_HEIGHT: Final = 64
 
 
 @dataclass(slots=True)
 class GroupLine:
-    """One group in the overview. Durations in ms; `redelivered` and `archived` count offsets."""
+    """One group in the overview, as `measures` counts. Durations in ms."""
 
     group_id: str
     group_type: str | None = None
@@ -66,6 +67,7 @@ class GroupLine:
     unowned_ms: int = 0
     rewinds: int = 0
     redelivered: int = 0
+    extra_deliveries: int = 0
     archived: int = 0
     holes: int = 0
     """Holes in the log partitions that have records of it."""
@@ -83,14 +85,9 @@ class GroupLine:
 def group_lines(reader: Reader, coverage: pa.Table) -> list[GroupLine]:
     """All groups, those with most rebalances first."""
     lines: dict[str, GroupLine] = defaultdict(lambda: GroupLine(""))
-    rebalances = reader.moments(REBALANCES, ("group_id", "group_type", "cause", "unowned_partition_ms"), "started_at")
-    _count(lines, "rebalances", _sums(rebalances, "cause", None))
-    _count(lines, "unowned_ms", _sums(rebalances, "cause", "unowned_partition_ms"))
-    names = ("group_id", "group_type", "kind", "likely_cause")
-    rewinds = reader.moments(COMMIT_ANOMALIES, names, "at", REWOUND)
-    _count(lines, "rewinds", _sums(rewinds, "likely_cause", None))
-    _count(lines, "redelivered", _sums(_ranges(reader, REDELIVERIES), "cause", "offsets"))
-    _count(lines, "archived", _sums(_ranges(reader, ARCHIVED_RECORDS), "cause", "offsets"))
+    numbers = counted(reader.moments)
+    for name in MEASURES:
+        _count(lines, name, numbers[name])
     known = ("group_id", "group_type", "log_partition")
     for group_id, group_type, log_partition in _distinct(reader.intervals(GROUP_GENERATIONS, known), known):
         _line(lines, group_id, group_type).log_partitions.add((GROUPS_LOG, log_partition))
@@ -151,22 +148,10 @@ def timeline(reader: Reader, window: tuple[int, int], holes: Sequence[Hole]) -> 
         (width for width in BIN_WIDTHS_MS if (window[1] - window[0]) / width <= TIMELINE_BINS_MAX),
         BIN_WIDTHS_MS[-1],
     )
-    rebalances = reader.moments(REBALANCES, ("in_storm",), "started_at")
-    in_storm = pc.fill_null(rebalances["in_storm"], False)
-    rewinds = reader.moments(COMMIT_ANOMALIES, ("kind", "likely_cause"), "at", REWOUND)
     bins: dict[int, list[int]] = defaultdict(lambda: [0] * len(TIMELINE))
-    one = np.ones(rebalances.num_rows, np.int64)
-    counted = [
-        (rebalances["started_at"], one),
-        (rebalances["started_at"], in_storm.to_numpy().astype(np.int64)),
-        (rewinds["at"], np.ones(rewinds.num_rows, np.int64)),
-        *(
-            (rows["at"], numbers_of(rows["offsets"]))
-            for rows in (_ranges(reader, REDELIVERIES), _ranges(reader, ARCHIVED_RECORDS))
-        ),
-    ]
-    for measure, (times, amounts) in enumerate(counted):
-        at_ms = epoch_ms_column(times)
+    numbers = counted(reader.moments)
+    for measure, name in enumerate(TIMELINE):
+        at_ms, amounts = epoch_ms_column(numbers[name]["at"]), numbers_of(numbers[name]["amount"])
         places, which = np.unique(at_ms[at_ms >= 0] // width_ms * width_ms, return_inverse=True)
         sums = np.bincount(which, amounts[at_ms >= 0], len(places))
         for place, amount in zip(places.tolist(), sums.tolist(), strict=True):
@@ -186,25 +171,13 @@ def timeline(reader: Reader, window: tuple[int, int], holes: Sequence[Hole]) -> 
 
 
 def _timeline_sql(scope: Scope, width_ms: int) -> str:
-    def part(source: str, time: str, conditions: Sequence[str], **measures: str) -> str:
-        columns = [f"{measures.get(name, '0')} as {name}" for name in TIMELINE]
-        timed = [*conditions, f"{time} is not null"]
-        what = f"select {bin_of(time, width_ms)} as bin, {', '.join(columns)}"
-        return f"{what}\n    from {source} where {' and '.join(timed)}"
+    def part(measure: Measure, name: str) -> str:
+        columns = [f"{measure.amount_sql if it == name else 0} as {it}" for it in TIMELINE]
+        timed = [*scope.within(measure.time), measure.condition_sql, f"{measure.time} is not null"]
+        what = f"select {bin_of(measure.time, width_ms)} as bin, {', '.join(columns)}"
+        return f"{what}\n    from {measure.table.full_name} where {' and '.join(timed)}"
 
-    offsets = "last_offset - first_offset + 1"
-    parts = [
-        part(
-            "gold.rebalances",
-            "started_at",
-            scope.within("started_at"),
-            rebalances="1",
-            storm_rebalances="case when in_storm then 1 else 0 end",
-        ),
-        part("gold.commit_anomalies", "at", [*scope.within("at"), REWOUND_SQL], rewinds="1"),
-        part("gold.redeliveries", "at", scope.within("at"), redelivered=offsets),
-        part("gold.archived_records", "at", scope.within("at"), archived=offsets),
-    ]
+    parts = [part(COUNTED[name], name) for name in TIMELINE]
     union = "\n  union all ".join(parts)
     columns = ["bin", *(f"sum({name}) as {name}" for name in TIMELINE)]
     return select(columns, f"(\n  {union}\n)", (), ("bin",), group_by="bin")
@@ -266,22 +239,11 @@ def _line(lines: dict[str, GroupLine], group_id: str, group_type: str | None) ->
     return line
 
 
-def _ranges(reader: Reader, table: Any) -> pa.Table:
-    rows = reader.moments(table, ("group_id", "group_type", "cause", "first_offset", "last_offset"), "at")
-    return rows.append_column("offsets", pc.add(pc.subtract(rows["last_offset"], rows["first_offset"]), 1))
-
-
-def _sums(rows: pa.Table, cause: str, column: str | None) -> Iterable[tuple[str, str, str | None, int]]:
-    """Group, type, cause, and the number of rows or the sum of a column."""
-    wanted: list[Any] = [([], "count_all")] if column is None else [(column, "sum")]
-    sums = rows.group_by(["group_id", "group_type", cause]).aggregate(wanted)
-    values = sums["count_all" if column is None else f"{column}_sum"].to_pylist()
-    names = (texts_of(sums[name]) for name in ("group_id", "group_type", cause))
-    return zip(*names, (it or 0 for it in values), strict=True)
-
-
-def _count(lines: dict[str, GroupLine], measure: str, sums: Iterable[tuple[str, str, str | None, int]]) -> None:
-    for group_id, group_type, cause, amount in sums:
+def _count(lines: dict[str, GroupLine], measure: str, rows: pa.Table) -> None:
+    names = ["group_id", "group_type", "cause"]
+    sums = rows.group_by(names).aggregate([("amount", "sum")])
+    of_groups = zip(*(texts_of(sums[name]) for name in names), sums["amount_sum"].to_pylist(), strict=True)
+    for group_id, group_type, cause, amount in of_groups:
         line = _line(lines, group_id, group_type)
         setattr(line, measure, getattr(line, measure) + amount)
         line.causes[measure][cause or NO_CAUSE] += amount
@@ -302,10 +264,10 @@ def _hole_counts(coverage: pa.Table) -> dict[tuple[str, int], int]:
 def _overview_sql(scope: Scope) -> str:
     """The SQL for everything that `group_lines` counts."""
     parts = [
-        _part("gold.rebalances", scope.within("started_at"), rebalances="1", unowned_ms="unowned_partition_ms"),
-        _part("gold.commit_anomalies", [*scope.within("at"), REWOUND_SQL], rewinds="1"),
-        _part("gold.redeliveries", scope.within("at"), redelivered="last_offset - first_offset + 1"),
-        _part("gold.archived_records", scope.within("at"), archived="last_offset - first_offset + 1"),
+        *(
+            _part(it.table.full_name, [*scope.within(it.time), it.condition_sql], **{name: it.amount_sql})
+            for name, it in ((name, COUNTED[name]) for name in MEASURES)
+        ),
         _part("silver.group_generations", scope.overlapping()),
         _part("silver.share_partition_states", scope.rows(), group_type="null"),
         _holes_part(scope, "silver.group_generations", scope.overlapping(), GROUPS_LOG),

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from coordinator_core.inference.columns import distinct, numbered_pairs
 from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of, ordered_codes
+from jobs.gold.measures import MEASURES
 from jobs.queries.audit_report import Hole
 from jobs.report.cluster import BIN_WIDTHS_MS, GroupLine, hole_json
 from jobs.report.condense import OPEN, STEP_MS, Condensed, Flow, Marks, Ownership, flow, marks
@@ -158,7 +159,9 @@ def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> l
     bins = _commits(reader, group_ids)
     owners = by_group(reader.intervals(PARTITION_OWNERS, OWNERS.names("log_partition")), group_ids)
     rebalances = by_group(_rebalances(reader), group_ids)
-    anomalies = by_group(reader.moments(COMMIT_ANOMALIES, ODD_COMMITS.names(), "at"), group_ids)
+    rows = reader.moments(COMMIT_ANOMALIES, ODD_COMMITS.names(), "at")
+    went_back = MEASURES["rewinds"].counts(rows).cast(pa.int8())
+    anomalies = by_group(rows.append_column("went_back", went_back), group_ids)
     lags = by_group(reader.moments(LAG_HISTORY, ("group_id", "at", "lag", "lag_min", "lag_max"), "at"), group_ids)
     members = by_group(reader.intervals(GROUP_MEMBERS, MEMBERS.names("log_partition")), group_ids)
     found = []
@@ -180,7 +183,7 @@ def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> l
                 Condensed(marks(of_group[0], "started_at", REBALANCE_TEXTS)),
                 _commit_listing(bins[group_id], scope),
                 ODD_COMMITS.listing(of_group[1], scope, limits.row_count),
-                Condensed(marks(of_group[1], "at", ANOMALY_TEXTS, ("partition",))),
+                Condensed(marks(of_group[1], "at", ANOMALY_TEXTS, ("partition", "went_back"))),
                 _lag_listing(lags[group_id], bins[group_id].width_ms, scope),
                 bins[group_id].width_ms,
                 MEMBERS.listing(members[group_id], scope, limits.row_count),

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from jobs.console.output import time_text
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.queries.group_verdicts import OK, STALLED, group_verdicts, newest_record_ms
+from jobs.queries.group_verdicts import GONE, OK, STALLED, group_verdicts, newest_record_ms
 from jobs.report.page import asset, environment, short, text_hash
 
 CLUSTERS: Final = "clusters"
@@ -38,7 +38,8 @@ class ClusterLine:
 
 def cluster_line(tables: ClusterTables, exit_code: int, report: str) -> ClusterLine:
     """A cluster's line, from the tables after its last whole night."""
-    verdicts = group_verdicts(tables)
+    events = group_verdicts(tables, with_gone=True)
+    verdicts = [it for it in events if it.state != GONE]
     needs = [it for it in verdicts if it.verdict != OK]
     newest_ms = newest_record_ms(tables)
     return ClusterLine(
@@ -49,8 +50,8 @@ def cluster_line(tables: ClusterTables, exit_code: int, report: str) -> ClusterL
         len(verdicts),
         len(needs),
         sum(it.verdict == STALLED for it in needs),
-        sum(it.rebalance_count for it in verdicts),
-        sum(it.given_up_count for it in verdicts),
+        sum(it.rebalance_count for it in events),
+        sum(it.given_up_count for it in events),
         f"{short(needs[0].group_id)}: {needs[0].why}" if needs else "",
         report,
     )

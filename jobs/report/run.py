@@ -25,7 +25,7 @@ from jobs.queries.as_of import SHARES_LOG
 from jobs.queries.audit_report import Hole, completeness
 from jobs.queries.group_verdicts import OK, SEVERITIES, GroupVerdict, group_verdicts, newest_record_ms
 from jobs.report.changes import Changes, Snapshot, changes, cluster_of, earlier, snapshot_of, text_of
-from jobs.report.cluster import GroupLine, coverage_picture, group_lines, overview, timeline
+from jobs.report.cluster import MEASURES, GroupLine, coverage_picture, group_lines, overview, timeline
 from jobs.report.groups import GroupFacts, group_pictures, read_groups, span_of
 from jobs.report.index import CLUSTERS, cluster_line, index_page
 from jobs.report.page import Attention, Page, Section, Tile, render
@@ -57,6 +57,7 @@ DIRECTORY_COLUMNS: Final = (
     Column("unowned_ms", Kind.DURATION),
     Column("rewinds", Kind.NUMBER),
     Column("redelivered", Kind.NUMBER),
+    Column("extra_deliveries", Kind.NUMBER),
     Column("archived", Kind.NUMBER),
 )
 NOT_THERE: Final = "GONE"
@@ -310,7 +311,7 @@ def _directory(known: _Facts, limits: Limits) -> Listing:
         if now is not None:
             verdict, why, state, lag = now.verdict, now.why or None, now.state, now.lag
             since = since_ms.get(line.group_id, now.since_ms)
-        counts = line.rebalances, line.unowned_ms, line.rewinds, line.redelivered, line.archived
+        counts = (getattr(line, name) for name in MEASURES)
         rows.append((line.group_id, line.group_type, verdict, why, since, state, lag, *counts))
     order = {verdict: place for place, verdict in enumerate((*SEVERITIES, NOT_THERE, None))}
     rows.sort(key=lambda row: order[row[2]])
@@ -348,16 +349,20 @@ def _tiles(lines: Sequence[GroupLine], hole_count: int) -> tuple[Tile, ...]:
         Tile("rebalances", f"{sum(line.rebalances for line in lines):,}"),
         Tile("partition time unowned", duration_text(sum(line.unowned_ms for line in lines)), "summed over partitions"),
         Tile("commits that went back", f"{sum(line.rewinds for line in lines):,}"),
-        Tile("redeliveries", f"{sum(line.redelivered for line in lines):,}"),
+        _redelivered(sum(line.redelivered for line in lines), sum(line.extra_deliveries for line in lines)),
         Tile("records given up", f"{given_up:,}", is_bad=given_up > 0),
         Tile("holes in coverage", f"{hole_count:,}", is_bad=hole_count > 0),
     )
 
 
+def _redelivered(record_count: int, extra_count: int) -> Tile:
+    return Tile("records redelivered", f"{record_count:,}", f"{extra_count:,} deliveries beyond the first")
+
+
 def _group_tiles(line: GroupLine) -> tuple[Tile, ...]:
     tiles = [Tile("rebalances", f"{line.rebalances:,}")]
     if line.is_share:
-        tiles.append(Tile("redeliveries", f"{line.redelivered:,}"))
+        tiles.append(_redelivered(line.redelivered, line.extra_deliveries))
         tiles.append(Tile("records given up", f"{line.archived:,}", is_bad=line.archived > 0))
     else:
         tiles.append(Tile("partition time unowned", duration_text(line.unowned_ms)))

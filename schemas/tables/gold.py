@@ -386,7 +386,7 @@ GROUP_SUMMARY = gold_table(
         *GROUP_COLUMNS,
         DAY,
         Column("generation_count", INT, "Generations or group epochs begun."),
-        Column("rebalance_count", INT, "Rebalances begun."),
+        Column("rebalance_count", INT, "Rebalances begun; those of share groups are in gold.share_group_summary."),
         Column("member_count_max", INT, "Highest number of members at one time."),
         Column("commit_count", BIGINT, "Offset commits applied."),
         Column("commit_anomaly_count", BIGINT, "Rows in gold.commit_anomalies."),
@@ -395,6 +395,12 @@ GROUP_SUMMARY = gold_table(
         Column("unowned_partition_ms", BIGINT, "Sum over partitions of the time without an owner, in ms."),
         Column("worst_topic", STRING, "Topic of the partition with the most unowned time."),
         Column("worst_partition", INT, "The partition with the most unowned time."),
+        Column(
+            "went_back_count",
+            BIGINT,
+            "Commits of a lower offset than before, by members or reset by a tool: rows in gold.commit_anomalies with "
+            "to_offset below from_offset, but ABORTED and TOPIC_RECREATED ones.",
+        ),
         LOG_PARTITION,
     ),
 )
@@ -432,6 +438,7 @@ SHARE_GROUP_SUMMARY = gold_table(
         Column("offset_change_count", BIGINT, "Rows in gold.share_offset_changes."),
         Column("never_delivered_count", BIGINT, "Sum of that column in gold.share_offset_changes."),
         Column("delivered_again_count", BIGINT, "Sum of that column in gold.share_offset_changes."),
+        Column("rebalance_count", INT, "Rebalances begun."),
     ),
 )
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from jobs.gold.topic_ids import REWOUND_SQL
+from jobs.gold.measures import MEASURES
 from jobs.queries.findings import findings
 from jobs.queries.group_verdicts import group_verdicts
 from jobs.queries.sql_duckdb import DuckDb
@@ -60,6 +60,11 @@ def test_an_offset_of_a_new_topic_is_reported_from_a_rewind(tmp_path: Path) -> N
     whole = Ledger(tmp_path / "one night")
     whole.night(both, number=2)
     assert rewinds(whole) == rewinds(ledger)
+    days = [
+        sorted((row["group_id"], row["went_back_count"]) for row in it.rows("gold.group_summary"))
+        for it in (ledger, whole)
+    ]
+    assert days == [[("moves", 1), ("stays", 1), ("unknown", 1)]] * 2
 
 
 def test_every_count_of_rewinds_leaves_out_a_new_topic(ledger: Ledger, tmp_path: Path) -> None:
@@ -73,6 +78,8 @@ def test_every_count_of_rewinds_leaves_out_a_new_topic(ledger: Ledger, tmp_path:
     expected = {"moves": 0, "stays": 1, "unknown": 1}
     verdicts = group_verdicts(ledger.tables)
     assert {it.group_id: it.rewind_count for it in verdicts} == expected
+    days = ledger.rows("gold.group_summary")
+    assert {row["group_id"]: row["went_back_count"] for row in days} == expected
     assert {it.group_id: it.verdict for it in verdicts} == {"moves": "OK", "stays": "WARN", "unknown": "WARN"}
     found = findings(ledger.tables)
     assert found.odd_commits == {"REWIND": 2, "TOPIC_RECREATED": 1}
@@ -83,5 +90,7 @@ def test_every_count_of_rewinds_leaves_out_a_new_topic(ledger: Ledger, tmp_path:
     place = [column.name for column in bins.columns].index("rewinds")
     assert sum(row[place] for row in bins.rows) == 2
     duckdb = DuckDb(ledger.warehouse)
-    answer = duckdb.answer(f"select group_id from gold.commit_anomalies where {REWOUND_SQL} order by group_id")
+    answer = duckdb.answer(
+        f"select group_id from gold.commit_anomalies where {MEASURES['rewinds'].condition_sql} order by group_id"
+    )
     assert [row[0] for row in answer.rows()] == ["stays", "unknown"]

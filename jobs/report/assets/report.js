@@ -505,6 +505,7 @@
   DRAW.drawGroups = (figure, data, listings) => {
     const measures = [["rebalances", "Rebalances", "rebalances"], ["unowned_ms", "Time unowned", "partition time without an owner"],
       ["rewinds", "Commits back", "commits that went back"], ["redelivered", "Redelivered", "records handed back or given out again"],
+      ["extra_deliveries", "Extra deliveries", "deliveries beyond the first of a record"],
       ["archived", "Given up", "records given up"], ["holes", "Holes", "holes in the group's log partitions"]];
     let measure = measures.find(([name]) => data.measures[name].count > 0) ?? measures[0];
     const controls = figure.querySelector(".controls");
@@ -525,7 +526,7 @@
       }
       const hover = (group, index) => `${plain(group.group_id)}<br>${words(group.group_type)} group<br>${
         group.parts[index] ? `${shown(group.parts[index])} of ${shown(group[name])} by ${words(causes[index])}<br>` : ""}${several(group.rebalances, "rebalance")}, ${
-        duration(group.unowned_ms)} unowned<br>${several(group.rewinds, "commit")} back<br>${count(group.redelivered)} redelivered, ${count(group.archived)} given up`;
+        duration(group.unowned_ms)} unowned<br>${several(group.rewinds, "commit")} back<br>${count(group.redelivered)} redelivered (${count(group.extra_deliveries)} extra deliveries), ${count(group.archived)} given up`;
       const traces = causes.map((cause, index) => ({
         type: "bar", orientation: "h", name: words(cause), x: top.map((group) => group.parts[index]), y: top.map((_, place) => place),
         marker: { color: index === causes.length - 1 && causes.length > 1 ? PALETTE[7] : PALETTE[index % 7] },
@@ -559,7 +560,7 @@
     return chart;
   };
 
-  const LANES = [["rebalances", "rebalances", PALETTE[0]], ["rewinds", "commits back", PALETTE[3]], ["redelivered", "redelivered", PALETTE[1]], ["archived", "given up", ALARM]];
+  const LANES = [["rebalances", "rebalances", PALETTE[0]], ["rewinds", "commits back", PALETTE[3]], ["extra_deliveries", "extra deliveries", PALETTE[1]], ["archived", "given up", ALARM]];
 
   DRAW.drawTimeline = (figure, data, listings) => {
     const rows = recordsOf(listings[0]);
@@ -569,7 +570,7 @@
       const seen = rows.filter((row) => row.bin + data.width >= view.x[0] && row.bin <= view.x[1]);
       const middle = seen.map((row) => row.bin + data.width / 2);
       const text = seen.map((row) => `${clock(row.bin, view.x[1] - view.x[0])}, ${duration(data.width)}<br>${several(row.rebalances, "rebalance")}, ${
-        count(row.storm_rebalances)} of them in storms<br>${several(row.rewinds, "commit")} back<br>${count(row.redelivered)} redelivered, ${count(row.archived)} given up`);
+        count(row.storm_rebalances)} of them in storms<br>${several(row.rewinds, "commit")} back<br>${count(row.extra_deliveries)} extra deliveries, ${count(row.archived)} given up`);
       const bars = (index, y, color, name) => ({ type: "bar", name, x: middle, y, width: data.width * 0.9, xaxis: "x", yaxis: index ? `y${index + 1}` : "y", marker: { color },
         text, textposition: "none", hovertemplate: "%{text}<extra></extra>" });
       const traces = lanes.flatMap(([name, title, color], index) => (name !== "rebalances" ? [bars(index, seen.map((row) => row[name]), color, title)] : [
@@ -585,7 +586,7 @@
         layout: layoutOf(own, { barmode: "stack", margin: { l: isSmall() ? 52 : 60, r: 20, t: 4, b: 38 }, annotations: titles, xaxis: timeAxis(view, { anchor: lanes.length > 1 ? `y${lanes.length}` : "y" }), ...axes,
           shapes: holeShapes(data.holes, view, { ...size, height: own.place.clientHeight - 48 }) }),
         reading: `${several(sum("rebalances"), "rebalance")}, ${count(sum("storm_rebalances"))} of them in storms (orange); ${several(sum("rewinds"), "commit")} back; ${
-          count(sum("redelivered"))} redelivered, ${count(sum("archived"))} given up.`,
+          count(sum("extra_deliveries"))} extra deliveries, ${count(sum("archived"))} given up.`,
       };
     }, home);
   };
@@ -752,7 +753,7 @@
       const laneHeight = lanes.length ? lanes.length * LANE_HEIGHT + 22 : 0;
       const lagHeight = lags.length ? 130 : 0;
       const total = own.place.clientHeight - 60;
-      const marks = laneTrace(events, lanes, view, (event) => (event.kind === "REWIND" ? ALARM : css("--ink")), oddText);
+      const marks = laneTrace(events, lanes, view, (event) => (event.went_back || event.kind === "DELETED" ? ALARM : css("--ink")), oddText);
       const traces = [{
         type: "bar", x: all.map(([at]) => at + step / 2), width: step * 0.9, y: all.map(([, [, ahead]]) => ahead), marker: { color: PALETTE[0] },
         text: all.map(([at, [commits, ahead]]) => `${clock(at, view.x[1] - view.x[0])}, ${duration(step)}<br>${several(commits, "commit")}<br>${count(ahead)} offsets ahead`),

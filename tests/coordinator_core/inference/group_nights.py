@@ -9,7 +9,7 @@ import numpy as np
 from coordinator_core.errors import PastTooShort
 from coordinator_core.inference.audit_watermark import AuditWatermark
 from coordinator_core.inference.commits_only import commit_counts, day_of_commits_only, is_noted
-from coordinator_core.inference.days import DayCounts, odd_days
+from coordinator_core.inference.days import DayCounts, day_counts
 from coordinator_core.inference.group_past import (
     CommitTimesBuilder,
     GroupBefore,
@@ -120,14 +120,11 @@ class Nights:
         self, group_id: str, counts: Mapping[tuple[str, int], int], anomalies: Iterable[AnomalyRow]
     ) -> list[GroupDayRow] | None:
         days = {row.day: row for row in self.gold[group_id].days}
-        committed = {day: count for (other, day), count in counts.items() if other == group_id}
-        odd = odd_days(anomalies)
-        for day in {*committed, *odd}:
-            came = DayCounts(committed.get(day, 0), odd[day])
+        committed = Counter({day: count for (other, day), count in counts.items() if other == group_id})
+        for day, came in day_counts(committed, anomalies).items():
             made = day_of_commits_only(self.pasts[group_id], group_id, day, came)
             if day in days:
-                both = DayCounts(days[day].commit_count, days[day].commit_anomaly_count).plus(came)
-                days[day] = days[day]._replace(**both._asdict())
+                days[day] = days[day]._replace(**DayCounts.of(days[day]).plus(came)._asdict())
             elif made is None:
                 return None
             else:
@@ -140,7 +137,7 @@ class Nights:
             if group_id not in self.pasts:
                 raise PastTooShort("never seen")
             gold = self.gold[group_id]
-            days = {row.day: DayCounts(row.commit_count, row.commit_anomaly_count) for row in gold.days}
+            days = {row.day: DayCounts.of(row) for row in gold.days}
             before = GroupBefore(self.pasts[group_id], self.place, is_new, commit_times, days, self.watermark[group_id])
             judged = judge_group(in_order(short), self.settings, before=before)
         except PastTooShort as why:
@@ -173,10 +170,8 @@ def add_settled(before: GroupGold, judged: Judged) -> None:
     gold.rebalances = [*(row for row in before.rebalances if row.started_at <= place.at_ms), *gold.rebalances]
     days = [row for row in before.days if row.day <= place.day]
     for index, row in enumerate(days):
-        late = judged.late.get(row.day, DayCounts(0, 0))
-        commit_count, odd_count = row.commit_count + late.commit_count, row.commit_anomaly_count
-        odd_count += late.commit_anomaly_count
-        days[index] = row._replace(commit_count=commit_count, commit_anomaly_count=odd_count)
+        late = judged.late.get(row.day, DayCounts())
+        days[index] = row._replace(**DayCounts.of(row).plus(late)._asdict())
     gold.days = [*days, *gold.days]
     gold.share_days = [*(row for row in before.share_days if row.day <= place.day), *gold.share_days]
 

@@ -3,17 +3,13 @@
 import json
 import shlex
 from collections import Counter
-from random import Random
 from typing import Any
 
-import numpy as np
-import pyarrow as pa
 import pytest
 
 from jobs.console.names import names_of
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
-from jobs.queries import findings as findings_module
 from jobs.queries.findings import Findings, findings, lines
 from tests.jobs.history import CLUSTER, at, write
 from tests.jobs.hostile import HOSTILE
@@ -33,11 +29,6 @@ def archived(group_id: str, first: int, last: int) -> dict[str, Any]:
     return {"cluster_id": CLUSTER, "group_id": group_id, "group_type": "SHARE", "log_offset": first} | place
 
 
-def redelivered(group_id: str, first: int, last: int, log_offset: int) -> dict[str, Any]:
-    """A row of gold.redeliveries."""
-    return archived(group_id, first, last) | {"log_offset": log_offset}
-
-
 def coverage(number: int, kind: str) -> dict[str, Any]:
     """A row of bronze.coverage."""
     place = {"topic": "__consumer_offsets", "partition": 0, "from_offset": number, "to_offset": number}
@@ -47,7 +38,8 @@ def coverage(number: int, kind: str) -> dict[str, Any]:
 def commit(number: int, kind: str) -> dict[str, Any]:
     """A row of gold.commit_anomalies."""
     place = {"topic": "t", "partition": 0, "log_offset": number}
-    return {"cluster_id": CLUSTER, "group_id": "g", "kind": kind} | place
+    offsets = {"from_offset": 5, "to_offset": 1000 if kind == "SKIP" else 4}
+    return {"cluster_id": CLUSTER, "group_id": "g", "kind": kind} | place | offsets
 
 
 def oddity(number: int, rule: str, category: str, group_id: str = "g") -> dict[str, Any]:
@@ -90,19 +82,14 @@ ROWS: dict[str, list[dict[str, Any]]] = {
         oddity(7, "TWO_APPLICATIONS", "GROUP", "parted"),
         oddity(8, "ONE_APPLICATION", "GROUP", "parted"),
     ],
-    "gold.redeliveries": [
-        redelivered("s", 0, 9, 1),
-        redelivered("s", 5, 14, 2),
-        redelivered("s", 6, 7, 3),
-        redelivered("s", 100, 100, 4),
-        redelivered("s", 0, 9, 5),
-        redelivered("s", 0, 0, 6) | {"partition": 1},
-        redelivered("r", 0, 0, 7),
-        redelivered("r", 0, 0, 8) | {"topic_id": "U"},
-        redelivered("r", 50, 59, 9) | {"cluster_id": "another"},
-    ],
     "gold.share_group_summary": [
-        {"cluster_id": CLUSTER, "group_id": "s", "day": at(day * DAY_MINUTES), "redelivered_count": 17 + day}
+        {
+            "cluster_id": CLUSTER,
+            "group_id": "s",
+            "day": at(day * DAY_MINUTES),
+            "records_redelivered": 9,
+            "extra_deliveries": day,
+        }
         for day in (1, 2)
     ],
     "bronze.coverage": [
@@ -149,8 +136,9 @@ def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
         },
         given_up_count=41,
         given_up_by_group={"r": 30, "s": 11},
-        redelivered_count=19,
-        redelivered_times=37,
+        redelivered_count=18,
+        extra_delivery_count=3,
+        went_back_by_group={"g": 2},
         odd_commits={"REWIND": 2, "SKIP": 1},
         broken_rules={"OTHER": 1},
         log_oddities={"TIME": 1},
@@ -163,7 +151,8 @@ def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
     assert json.dumps(found.as_json()) == json.dumps(expected.as_json())  # most first, by name: the order is a part
     assert found.headline == (
         "found: 1 group in rebalance storms; 1 group rebalanced more than 20 times on one day; "
-        "members were thrown out in 2 rebalances (1 of them a guess); 41 records were given up; 3 commit anomalies; "
+        "members were thrown out in 2 rebalances (1 of them a guess); 41 records were given up; "
+        "1 group whose offsets went back; 3 commit anomalies; "
         "1 broken rule of the coordinators; 1 oddity of the log; "
         "1 group id used by several applications; 2 holes in coverage; 1 row in quarantine"
     )
@@ -174,11 +163,11 @@ def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -
     write(warehouse, ROWS)
     reported = list(lines(findings(ClusterTables(warehouse, CLUSTER)), ["--warehouse", "/a b/it's"]))
     commands = [shlex.split(line[line.index("./spark-submit.sh") :]) for line in reported[1:]]
-    assert len(commands) == 16
+    assert len(commands) == 17
     assert all(
         command[0] == "./spark-submit.sh" and command[-2:] == ["--warehouse", "/a b/it's"] for command in commands
     )
-    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 11, "report": 1}
+    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 12, "report": 1}
 
 
 def test_nothing_to_tell(warehouse: Warehouse) -> None:
@@ -198,46 +187,6 @@ def test_a_hostile_name_stays_in_its_line(warehouse: Warehouse, name: str) -> No
         "./spark-submit.sh audit --list archived",
         "./spark-submit.sh report --output report.html",
     ]
-
-
-@pytest.mark.parametrize("share_partitions_max", [0, 1 << 16])
-def test_an_offset_that_came_again_in_several_ranges_is_counted_once(
-    monkeypatch: pytest.MonkeyPatch, share_partitions_max: int
-) -> None:
-    """Ranges that overlap, in any order, of few share partitions or many, whatever their numbers: as many offsets as a
-    set has; of few, the ranges are not sorted by share partition."""
-    monkeypatch.setattr(findings_module, "SHARE_PARTITIONS_MAX", share_partitions_max)
-    if share_partitions_max:
-        monkeypatch.setattr(np, "unique", None)
-    chance = Random(1)
-    rows = []
-    for _ in range(60):
-        first = chance.randrange(30)
-        rows.append(
-            (
-                chance.choice("ab"),
-                chance.choice(("t", "u", None)),
-                chance.choice((*range(40), -(2**31), -7, -1, 2**31 - 1)),
-                first,
-                first + chance.randrange(20),
-            )
-        )
-    columns = dict(
-        zip(("group_id", "topic_id", "partition", "first_offset", "last_offset"), zip(*rows, strict=True), strict=True)
-    )
-    offsets = {(*place, offset) for *place, first, last in rows for offset in range(first, last + 1)}
-    assert findings_module._distinct_offset_count(
-        pa.table({name: list(values) for name, values in columns.items()})
-    ) == len(offsets)
-
-
-def test_millions_of_redeliveries_are_not_read(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then it is said how often records came back, which the days of the groups know."""
-    monkeypatch.setattr(findings_module, "REDELIVERIES_MAX", 7)
-    write(warehouse, ROWS)
-    found = findings(ClusterTables(warehouse, CLUSTER))
-    assert (found.redelivered_count, found.redelivered_times) == (None, 37)
-    assert any("handed back or given out again: records 37 times" in line for line in lines(found))
 
 
 def test_an_empty_name_is_seen() -> None:

@@ -7,8 +7,18 @@ import numpy as np
 import pytest
 
 from coordinator_core.inference.calendar import DAY_MS
+from coordinator_core.inference.commit_anomalies import TOPIC_RECREATED
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.queries.group_verdicts import OK, REPEATED, STALLED, WENT_BACK, GroupVerdict, group_verdicts
+from jobs.queries.group_verdicts import (
+    DELETED,
+    OK,
+    REPEATED,
+    RESET,
+    STALLED,
+    WENT_BACK,
+    GroupVerdict,
+    group_verdicts,
+)
 from schemas.tables.bronze import COVERAGE, END_OFFSETS
 from schemas.tables.gold import COMMIT_ANOMALIES, LAG_HISTORY
 from schemas.tables.silver import GROUP_GENERATIONS, OFFSET_COMMITS
@@ -30,10 +40,10 @@ def tables(root: Path) -> Tables:
     return made
 
 
-def anomaly(made: Tables, kind: str, at_ms: int, log_offset: int, to_offset: int = 7) -> None:
-    """A row of gold.commit_anomalies."""
-    row: dict[str, Any] = {"kind": kind, "log_offset": log_offset, "to_offset": to_offset, "at": np.array([at_ms])}
-    made.add(COMMIT_ANOMALIES, 1, {**GROUP, **PLACE, **row})
+def anomaly(made: Tables, kind: str, at_ms: int, log_offset: int, to_offset: int | None = 7, **more: Any) -> None:
+    """A row of gold.commit_anomalies: from offset 9."""
+    row: dict[str, Any] = {"kind": kind, "log_offset": log_offset, "at": np.array([at_ms]), "confidence": "CERTAIN"}
+    made.add(COMMIT_ANOMALIES, 1, {**GROUP, **PLACE, **row, "from_offset": 9, "to_offset": to_offset, **more})
 
 
 def commit(made: Tables, offset: int, log_offset: int) -> None:
@@ -61,6 +71,57 @@ def test_an_offset_that_stays_is_stalled_by_its_rule(tmp_path: Path) -> None:
     commit(made, 7, 10)
     found = verdict(made)
     assert (found.verdict, found.rules, found.since_ms) == ("WARN", {WENT_BACK: 1}, NEWEST_MS - 5)
+
+
+RESETS: Final[dict[str, tuple[list[tuple[int, int | None, int]], str]]] = {
+    "back": ([(0, 9, 2), (1, 9, 4)], "reset by a tool: 2 partitions, 12 records back"),
+    "ahead": ([(0, 9, 20)], "reset by a tool: 1 partition, 11 records ahead"),
+    "both, and one that had no offset": (
+        [(0, 9, 20), (1, 9, 8), (2, None, 5)],
+        "reset by a tool: 3 partitions, 1 record back, 11 records ahead",
+    ),
+    "a consumer without membership goes on": ([(0, 9, 10), (0, 10, 11)], ""),
+    "to where it was": ([(0, 9, 9)], ""),
+}
+
+
+@pytest.mark.parametrize("what", RESETS)
+def test_a_reset_of_an_empty_group_is_no_rewind_and_not_ok(tmp_path: Path, what: str) -> None:
+    """Whatever moved, with the sum of the records; what nobody can know is said with it. A guess is no reset."""
+    moves, why = RESETS[what]
+    made = tables(tmp_path)
+    for number, (partition, before, after) in enumerate(moves):
+        place = {"partition": partition, "from_offset": before}
+        anomaly(made, "EMPTY_GROUP_RESET", NEWEST_MS - 9 + number, number, after, **place)
+    anomaly(made, "EMPTY_GROUP_RESET", NEWEST_MS, 99, 20, partition=99, confidence="GUESS")
+    found = verdict(made)
+    assert found.rewind_count == sum(before is not None and after < before for _, before, after in moves)
+    assert found.verdict == ("WARN" if why else OK) and set(found.rules) == ({RESET} if why else set())
+    assert found.why == (f"{why}, group was empty (who did it is in no log)" if why else "")
+    assert found.since_ms == (NEWEST_MS - 9 if why else None)
+
+
+KINDS: Final = ("REWIND", "SKIP", "STALLED", "ABORTED", "EMPTY_GROUP_RESET", "ANY KIND OF LATER RELEASES")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("likely_cause", [None, TOPIC_RECREATED, "ANOTHER"])
+def test_what_went_back_is_decided_by_the_offsets(tmp_path: Path, kind: str, likely_cause: str | None) -> None:
+    """By no name of a kind, but for what never took effect; not in a topic that was made again."""
+    made = tables(tmp_path)
+    for number, to_offset in enumerate((8, 9, 10, None)):
+        anomaly(made, kind, NEWEST_MS, number, to_offset, likely_cause=likely_cause, partition=number)
+    assert verdict(made).rewind_count == (kind != "ABORTED" and likely_cause != TOPIC_RECREATED)
+
+
+@pytest.mark.parametrize("likely_cause", [None, "OFFSETS_DELETED", "TOPIC_DELETED", "GROUP_DELETED", "EXPIRED"])
+def test_deleted_offsets_of_a_group_that_lives_are_said(tmp_path: Path, likely_cause: str | None) -> None:
+    """Unless they went with their topic, with an earlier group of that name, or with their age."""
+    made = tables(tmp_path)
+    anomaly(made, "DELETED", NEWEST_MS, 1, None, likely_cause=likely_cause)
+    found = verdict(made)
+    is_named = likely_cause in (None, "OFFSETS_DELETED")
+    assert (found.rules, found.why) == (({DELETED: 1}, "1 offset deleted, not by age") if is_named else ({}, ""))
 
 
 @pytest.mark.parametrize("what", ["it moved on", "it was read to its end", "the end was sampled before"])
