@@ -21,7 +21,8 @@ from typing import Final, TextIO
 from coordinator_core.java.hash_codes import string_order
 from coordinator_core.plurals import counted
 from jobs.cli_enums import Tool, View
-from jobs.console.output import Column, Value, printable, table_lines, write_csv, write_json
+from jobs.console.output import Column, Value, printable, table_lines, time_text, write_csv, write_json
+from jobs.delta.arrow_columns import dicts_of
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import NoSuchGroupError
 from jobs.queries.as_of import GROUPS_LOG, SAMPLE_AGE_MAX_MS, SilverAt
@@ -36,12 +37,14 @@ from jobs.queries.caveats import (
     twice,
 )
 from jobs.queries.group_model import Group, Member, SampledEnd, TopicPartition
+from jobs.queries.group_state import by_group
 from jobs.queries.holes import where_absent
 from jobs.queries.in_log import share_remarks
 from jobs.queries.logged_coordinators import logged_coordinators
 from jobs.queries.unread import unread_records, unread_records_text
 from jobs.silver.replay_failures import failure_text
 from schemas.group_types import GroupType
+from schemas.tables.silver import GROUP_GENERATIONS
 
 TOOL_OF_TYPE: Final[Mapping[str, Tool]] = {
     GroupType.CLASSIC: Tool.CONSUMER,
@@ -328,8 +331,20 @@ def _not_there(silver: SilverAt, missing: Sequence[str]) -> str:
     failures = [failure_text(it) for it in silver.failures() if it.group_id is None or it.group_id in missing]
     if failures:
         remarks.append(f"; not all could be replayed: {'; '.join(failures)}")
-    remarks += (f"; {text}" for text in where_absent(silver, missing))
+    remarks += (f"; {text}" for text in (*_known_times(silver, missing), *where_absent(silver, missing)))
     return f"no such group at that time: {', '.join(printable(name)[:100] for name in missing)}{''.join(remarks)}"
+
+
+def _known_times(silver: SilverAt, group_ids: Sequence[str]) -> Iterator[str]:
+    """Since when groups are gone that were there before the time; else when they begin."""
+    rows = by_group(dicts_of(silver.scan(GROUP_GENERATIONS, ("group_id", "valid_from", "valid_to"))))
+    for group_id in group_ids:
+        begun, ended = ([row[end] for row in rows[group_id] if row[end]] for end in ("valid_from", "valid_to"))
+        before = [it for it in ended if silver.at_ms is None or it <= silver.at_ms]
+        if before:
+            yield f"{printable(group_id)[:100]} is gone since {time_text(max(before))}"
+        elif begun:
+            yield f"{printable(group_id)[:100]} begins at {time_text(min(begun))}"
 
 
 def describe_with_caveats(

@@ -79,6 +79,8 @@ class Restoration(NamedTuple):
     caveats: tuple[Caveat, ...] = ()
     ambiguous: tuple[str, ...] = ()
     """Groups whose offsets differ between the log positions of the time."""
+    twice_counted: tuple[str, ...] = ()
+    """Streams groups that would read records again: Kafka's tool leaves their state as it is."""
 
     @property
     def written(self) -> tuple[Restored, ...]:
@@ -146,7 +148,9 @@ def restoration(
     )
     if ambiguous:
         said.append(twice(passages[-1], ambiguous))
-    return Restoration(tuple(rows), busy, tuple(sorted(doubtful)), tuple(said), tuple(ambiguous))
+    streams = {group_id for group_id, group in present.items() if group.group_type == GroupType.STREAMS}
+    twice_counted = dict.fromkeys(it.group_id for it in rows if it.change is Change.BACK and it.group_id in streams)
+    return Restoration(tuple(rows), busy, tuple(sorted(doubtful)), tuple(said), tuple(ambiguous), tuple(twice_counted))
 
 
 def _log_partition(offsets: Offsets, default: int) -> int:
@@ -318,6 +322,11 @@ def _remarks(plan: Restoration, output: str | None) -> Iterator[str]:
         yield f"left out, since their offsets were negative: {some_of(names)}"
     for group_id in plan.busy:
         yield f"{short(group_id)} has members: Kafka resets offsets of empty groups only"
+    for group_id in plan.twice_counted:
+        yield (
+            f"{short(group_id)} is a streams group: its state stores and changelogs stay as they are, so they take in "
+            "again what it reads again"
+        )
     for topic in plan.doubtful:
         yield (
             f"offsets of {short(topic)} were deleted since, and what was captured does not show whether the topic was "

@@ -371,8 +371,10 @@ def test_how_old_a_sample_may_be_is_a_setting(
 def test_groups_that_are_not_there_are_an_error(warehouse: Warehouse) -> None:
     """Not an empty answer: a name may be misspelt. Connect's groups are shown only if asked for by name."""
     write(warehouse, {GENERATIONS: [generation("g", 1, 5), generation("connect", 1, None, protocol_type="connect")]})
-    with pytest.raises(NoSuchGroupError, match="no such group at that time: g, h"):
+    with pytest.raises(NoSuchGroupError, match="at that time: g, h; g is gone since 2026-01-01T00:05:00"):
         text(warehouse, View.STATE, 6, group_ids=["g", "h"])
+    with pytest.raises(NoSuchGroupError, match="at that time: g; g begins at 2026-01-01T00:01:00"):
+        text(warehouse, View.STATE, 0, group_ids=["g"])
     assert text(warehouse, View.STATE, 6) == ""
     assert "connect" in text(warehouse, View.STATE, 6, group_ids=["connect"])
 

@@ -196,6 +196,17 @@ def test_a_file_is_never_overwritten(warehouse: Warehouse, tmp_path: Path) -> No
         run(2, str(tmp_path / "none" / "x.csv"))
 
 
+@pytest.mark.parametrize(("group_type", "now", "is_said"), [("STREAMS", 30, 1), ("STREAMS", 5, 0), ("CLASSIC", 30, 0)])
+def test_the_state_of_a_streams_group_does_not_go_back(
+    warehouse: Warehouse, group_type: str, now: int, is_said: int
+) -> None:
+    """It takes in again what the group reads again."""
+    write(warehouse, {COMMITS: moved((0, 10, now)), GENERATIONS: [group("g", group_type)]})
+    asked: dict[str, Any] = {"group_ids": ["g"], "output": None, "output_format": "table", "out": io.StringIO()}
+    remarks = run_restore(ClusterTables(warehouse, CLUSTER), at_ms=at_ms(2), **asked)
+    assert [remark.startswith("g is a streams group: its state stores") for remark in remarks].count(True) == is_said
+
+
 def test_hostile_names_come_back_as_they_are(warehouse: Warehouse) -> None:
     """200 groups: each restores its own offset alone, and all together the file names each as it is."""
     rows = [commit(name, 1, number, topic=name, log_offset=number) for number, name in enumerate(HOSTILE)]
