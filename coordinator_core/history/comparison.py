@@ -9,6 +9,7 @@ from typing import Final, NamedTuple
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.client_families import client_family
 from coordinator_core.client_protocols import ConnectRound
+from coordinator_core.consumer.state import ConsumerGroup
 from coordinator_core.history import views
 from coordinator_core.history.intervals import Intervals, preferred_assignor_of
 from coordinator_core.history.operations import (
@@ -22,6 +23,8 @@ from coordinator_core.history.rows import (
     ASSIGNMENT_CONFIGS_CHANGED,
     CONVERTED,
     GROUP_DELETED,
+    PATTERNS_CHANGED,
+    PATTERNS_NEW,
     TOPOLOGY_DESCRIPTION_CHANGED,
 )
 from coordinator_core.history.views import Member
@@ -181,6 +184,7 @@ class Comparison(NamedTuple):
         if connect is not None:
             details["config_offset"] = str(connect.config_offset)
             details |= {name: str(count) for name, count in _what_follows(connect) if count}
+        details |= _patterns_resolved(self.step.before, self.step.after)
         self.step.add_event("GENERATION_STARTED", self.step.generation_at, details=details)
 
     def _compare_protocol(self, before: Group | None, after: Group) -> None:
@@ -400,6 +404,18 @@ def _is_tie(asked: Mapping[str, int]) -> bool:
     decides."""
     counts = sorted(asked.values(), reverse=True)
     return len(counts) > 1 and counts[0] == counts[1] > 0
+
+
+def _patterns_resolved(before: Group | None, after: Group | None) -> dict[str, str]:
+    """How many patterns have topics for the first time, and how many have other topics than before."""
+    if not isinstance(before, ConsumerGroup) or not isinstance(after, ConsumerGroup) or not after.resolved_regexes:
+        return {}
+    old = before.resolved_regexes
+    again = sum(set(now.topics) != set(old[it].topics) for it, now in after.resolved_regexes.items() if it in old)
+    return {
+        PATTERNS_NEW: str(sum(bool(now.topics) for it, now in after.resolved_regexes.items() if it not in old)),
+        PATTERNS_CHANGED: str(again),
+    }
 
 
 def _what_follows(connect: ConnectRound) -> Iterable[tuple[str, int]]:

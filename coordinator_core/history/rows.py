@@ -225,6 +225,10 @@ class TopicName(NamedTuple):
 LEFT_OR_EXPIRED: Final = "LEFT_OR_EXPIRED"
 REPLACED_STATIC: Final = "REPLACED_STATIC"
 GROUP_DELETED: Final = "GROUP_DELETED"
+PATTERNS_NEW: Final = "patterns_new"
+PATTERNS_CHANGED: Final = "patterns_changed"
+"""Details of a consumer group's GENERATION_STARTED: how many patterns its operation resolved to topics for the first
+time, and to other topics than before."""
 CONVERTED: Final = "CONVERTED"
 """Values of `ended_by` in silver.group_members."""
 

@@ -22,7 +22,13 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 from coordinator_core.confidence import CERTAIN, CONFIDENCES, GUESS, LIKELY
-from coordinator_core.history.rows import ASSIGNMENT_CONFIGS_CHANGED, EventRow, GenerationRow
+from coordinator_core.history.rows import (
+    ASSIGNMENT_CONFIGS_CHANGED,
+    PATTERNS_CHANGED,
+    PATTERNS_NEW,
+    EventRow,
+    GenerationRow,
+)
 from coordinator_core.history.views import COMMITTED_BEFORE, TOPICS_AFTER, TOPICS_BEFORE
 from coordinator_core.inference.leave_reasons import ALIVE, REBALANCE_TIMEOUT, SILENT, UNSEEN, LeaveReason
 from coordinator_core.inference.reassignment import EAGER_PROTOCOLS, Reassignment
@@ -37,6 +43,7 @@ COOPERATIVE_FOLLOW_UP: Final = "COOPERATIVE_FOLLOW_UP"
 CONVERSION_FOLLOW_UP: Final = "CONVERSION_FOLLOW_UP"
 CONNECT_DELAY_OVER: Final = "CONNECT_DELAY_OVER"
 METADATA_FOLLOW_UP: Final = "METADATA_FOLLOW_UP"
+PATTERN_RESOLVED: Final = "PATTERN_RESOLVED"
 CONVERTED: Final = "GROUP_CONVERTED"
 REPLACEMENT_COUNTS: Final = frozenset({GroupType.CLASSIC, GroupType.STREAMS})
 """Group types in which a returning static member may have brought a reason to rebalance: metadata of a classic
@@ -333,8 +340,8 @@ def _by_metadata(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cau
         e.event_type == "SHARE_PARTITIONS_INITIALIZED" for e in step.since_previous
     ):
         yield Cause("PARTITIONS_CHANGED", "SHARE_PARTITIONS_INITIALIZED", CERTAIN)
-    elif step.has_pattern:
-        yield _by_pattern(step)
+    elif step.has_pattern and (by_pattern := _by_pattern(step)):
+        yield from by_pattern
     elif step.row.metadata_hash != step.previous.metadata_hash:
         # Kafka before 4.1 wrote no hash: the first one after an upgrade differs, whatever the topics are
         is_unwritten = not (step.row.metadata_hash and step.previous.metadata_hash) and not (
@@ -372,11 +379,20 @@ def _by_assignor(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cau
     yield Cause("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, CERTAIN if is_sure and has_hash else LIKELY)
 
 
-def _by_pattern(step: GenerationStart) -> Cause:
-    """Patterns are resolved to topics after the operation that brought them, and again from time to time."""
-    if any(event.event_type in {"MEMBER_JOINED", "SUBSCRIPTION_CHANGED"} for event in step.since_previous):
-        return Cause("SUBSCRIPTION_CHANGED", "PATTERN_RESOLVED", LIKELY)
-    return Cause("PARTITIONS_CHANGED", "PATTERN_RESOLVED_AGAIN", LIKELY)
+def _by_pattern(step: GenerationStart) -> Sequence[Cause]:
+    """Patterns are resolved to topics after the operation that brought them, and again from time to time. Two values
+    of one pattern's record that have other topics show that these came or went, whoever has joined since."""
+    new, changed = (step.value_of(step.events, step.row, name) for name in (PATTERNS_NEW, PATTERNS_CHANGED))
+    if new is None and changed is None:
+        # the log does not show to what patterns were resolved
+        is_asked_for = any(e.event_type in {"MEMBER_JOINED", "SUBSCRIPTION_CHANGED"} for e in step.since_previous)
+        new, changed = int(is_asked_for), 0 if is_asked_for else None
+    causes = []
+    if new:
+        causes.append(Cause("SUBSCRIPTION_CHANGED", PATTERN_RESOLVED, LIKELY))
+    if changed or changed is None:
+        causes.append(Cause("PARTITIONS_CHANGED", "PATTERN_RESOLVED_AGAIN", CERTAIN if changed else LIKELY))
+    return causes
 
 
 def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
@@ -396,9 +412,9 @@ def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
         return
     protocols, reassignment = {step.row.protocol_name, previous.protocol_name}, step.reassignment
     has_new = reassignment.came > reassignment.came_back
+    if _is_metadata_late(step):
+        return
     if protocols <= EAGER_PROTOCOLS and reassignment.came + reassignment.went > reassignment.left_out:
-        if _is_metadata_late(step):
-            return
         # a leader that had known less of the topics would have assigned the same
         is_sure = bool(reassignment.grown_topics) and step.has_grown and not step.has_unread
         yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN if is_sure else LIKELY)
@@ -436,12 +452,14 @@ def _is_metadata_late(step: GenerationStart) -> bool:
 
     These are partitions that lost their owner by the previous generation, or topics of which no member had any
     partition, if in the previous generation a member joined or changed its topics and may have brought them. Where
-    nothing at all had been assigned, the topics may as well have been created since.
+    nothing at all had been assigned, the topics may as well have been created since: there it is a guess.
     """
     reassignment, previous = step.reassignment, step.previous
     if previous is None or not step.is_soon or not reassignment.came or reassignment.went or reassignment.grown_topics:
         return False
-    if not {step.row.protocol_name, previous.protocol_name} <= EAGER_PROTOCOLS or is_unread(step):
+    had_none = reassignment.total == reassignment.came
+    known = EAGER_PROTOCOLS | COOPERATIVE_PROTOCOLS if had_none else EAGER_PROTOCOLS
+    if not {step.row.protocol_name, previous.protocol_name} <= known or is_unread(step):
         return False
     if reassignment.came_back > reassignment.returned:
         return False
@@ -449,7 +467,7 @@ def _is_metadata_late(step: GenerationStart) -> bool:
         event.at == previous.valid_from and event.event_type in {"MEMBER_JOINED", "SUBSCRIPTION_CHANGED"}
         for event in step.since_previous
     )
-    return reassignment.came == reassignment.came_back or (is_asked_for and reassignment.total > reassignment.came)
+    return is_asked_for or reassignment.came == reassignment.came_back
 
 
 def _follows_conversion(step: GenerationStart, before: Sequence[Cause]) -> bool:
@@ -508,6 +526,8 @@ def _by_default(step: GenerationStart, before: Sequence[Cause]) -> Cause:
         return Cause("UNKNOWN", "NO_EVIDENCE", GUESS)
     main, row = before[0], step.row
     is_sure = row.protocol_type == CONNECT or row.protocol_name in COOPERATIVE_PROTOCOLS | EAGER_PROTOCOLS
+    if method == METADATA_FOLLOW_UP:
+        is_sure &= not step.reassignment.total == step.reassignment.came > step.reassignment.came_back
     return Cause(main.cause, method, LIKELY if is_sure and main.confidence != GUESS else GUESS)
 
 

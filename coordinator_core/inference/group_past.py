@@ -43,7 +43,14 @@ from coordinator_core.inference.commit_anomalies import (
 )
 from coordinator_core.inference.days import UNKNOWN_TYPE, DayCounts
 from coordinator_core.inference.deletions import TOGETHER_MS
-from coordinator_core.inference.last_commit_times import Membership, Times, add_owner_commit_times, latest_of, times_of
+from coordinator_core.inference.last_commit_times import (
+    NOBODY,
+    Membership,
+    Times,
+    add_commit_times,
+    latest_of,
+    times_of,
+)
 from coordinator_core.inference.leave_reasons import LeaveReason, LeaveReasons, membership_of
 from coordinator_core.inference.life import COMMIT_COLUMNS, WHOLE, GroupCommits, GroupLife
 from coordinator_core.inference.partitions import ByPartition
@@ -477,12 +484,15 @@ class MemberCommitTimes:
         owned_rows, firsts = np.unique(places[: len(owned)][order], return_index=True)
         committed = places[len(owned) :]
         found = np.minimum(np.searchsorted(owned_rows, committed), len(owned_rows) - 1)
+        is_single = np.diff(np.append(firsts, len(owned))) == 1
+        owners = np.where(is_single, self.member[owned][order][firsts], NOBODY)
         latest = self.latest.copy()
-        add_owner_commit_times(
+        add_commit_times(
             commits.sign_of_life_ms[rows],
-            np.where(owned_rows[found] == committed, found, -1),
-            np.append(firsts, len(owned)),
-            self.member[owned][order],
+            commits.log_offset[rows],
+            new.group[rows],
+            np.where(owned_rows[found] == committed, owners[found], NOBODY),
+            commits.has_moved[rows],
             latest,
         )
         return replace(self, latest=latest)

@@ -1,8 +1,12 @@
 """Last commit times: when members committed last, and so were known to be alive.
 
-A commit to a partition counts for the member that owned it then. Only the newest times of each member are kept: they
-show when it last committed and in which rhythm. A commit within a transaction counts by the heartbeat before it. The
-times of two parts of a log can be merged into those of both.
+The log does not show who committed. Kafka checks on a commit that the member is one, not that it owns the partition
+(ClassicGroup.validateOffsetCommit). So the commits of one time one after the other, an operation, count for a member if
+it owned all of their partitions then. If others owned some, or nobody did, somebody may have committed what it does not
+own: it does not read that, so its offset does not move on. Only partitions whose offset did count for their owner.
+
+Only the newest times of each member are kept: they show when it last committed and in which rhythm. A commit within a
+transaction counts by the heartbeat before it. The times of two parts of a log can be merged into those of both.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,12 +19,14 @@ from coordinator_core.history.rows import MemberRow
 from coordinator_core.inference.life import NONE_MS, GroupCommits
 from coordinator_core.inference.partitions import ByPartition, by_partition
 from coordinator_core.inference.rows import OwnerRow
-from coordinator_core.log.chunk import I32, I64
+from coordinator_core.log.chunk import I32, I64, BoolArray
 from coordinator_core.log.kernels import compiled
 
 TIMES_MAX: Final = 11
 """How many distinct times are kept of a member: the ends of its last ten intervals."""
 END_OF_LOG: Final = (1 << 63) - 1
+NOBODY: Final = -1
+ONE_GROUP: Final = np.zeros(0, np.int64)
 
 Membership = tuple[str, int]
 """Member id and `from_log_offset`: identifies a row of silver.group_members within its group."""
@@ -76,17 +82,14 @@ def last_commit_times(
         wanted = topics * width + partitions
         found = np.minimum(np.searchsorted(committed, wanted), len(committed) - 1)
         is_there = committed[found] == wanted
-        add_commit_times(
-            np.where(commits.is_tombstone, NONE_MS, commits.sign_of_life_ms),
-            commits.log_offset,
-            rows,
-            starts,
-            found[is_there],
-            begins[is_there],
-            ends[is_there],
-            member_of[is_there],
-            latest,
+        owned_by = owners_of_commits(
+            commits.log_offset, rows, starts, found[is_there], begins[is_there], ends[is_there], member_of[is_there]
         )
+        times = np.where(commits.is_tombstone, NONE_MS, commits.sign_of_life_ms)
+        # of earlier operations only a part may be here
+        since = slice(int(np.searchsorted(commits.log_offset, from_log_offset)), None)
+        has_moved = commits.has_moved
+        add_commit_times(times[since], commits.log_offset[since], ONE_GROUP, owned_by[since], has_moved[since], latest)
     return commit_times | {
         membership: times for membership, times in zip(places, times_of(latest), strict=True) if times
     }
@@ -123,32 +126,14 @@ def take_time(latest: I64, time: int) -> None:
 
 
 @compiled
-def add_owner_commit_times(times: I64, place: I64, starts: I64, member: I64, latest: I64) -> None:
-    """Add commits at `times[i]` to a place owned by `member[starts[place[i]] : starts[place[i] + 1]]`; -1: no owner."""
-    for index in range(len(times)):
-        if place[index] < 0:
-            continue
-        for holder in range(starts[place[index]], starts[place[index] + 1]):
-            take_time(latest[member[holder]], times[index])
+def owners_of_commits(log_offset: I64, rows: I32, starts: I64, place: I64, begins: I64, ends: I64, member: I64) -> I32:
+    """Which member owned the partition of each commit; NOBODY, also where several did.
 
-
-@compiled
-def add_commit_times(
-    recorded_at_ms: I64,
-    log_offset: I64,
-    rows: I32,
-    starts: I64,
-    place: I64,
-    begins: I64,
-    ends: I64,
-    member: I64,
-    latest: I64,
-) -> None:
-    """Add the commits to places, `rows[starts[place] : starts[place + 1]]` in log order, made while a member owned
-    them.
-
-    Each ownership interval has its place, the log offsets of its begin and (exclusive) end, and its member.
+    Each ownership interval has its place, the log offsets of its begin and (exclusive) end, and its member; the commits
+    to a place are `rows[starts[place] : starts[place + 1]]`, in log order.
     """
+    owner = np.full(len(log_offset), NOBODY, np.int32)
+    is_taken = np.zeros(len(log_offset), np.bool_)
     for index in range(len(place)):
         first, last = starts[place[index]], starts[place[index] + 1]
         while first < last:
@@ -158,6 +143,29 @@ def add_commit_times(
             else:
                 last = middle
         for at in range(first, starts[place[index] + 1]):
-            if log_offset[rows[at]] >= ends[index]:
+            row = rows[at]
+            if log_offset[row] >= ends[index]:
                 break
-            take_time(latest[member[index]], recorded_at_ms[rows[at]])
+            owner[row] = NOBODY if is_taken[row] else member[index]
+            is_taken[row] = True
+    return owner
+
+
+@compiled
+def add_commit_times(
+    times: I64, log_offset: I64, group: I64, owner: I32 | I64, has_moved: BoolArray, latest: I64
+) -> None:
+    """Add the times of operations to the rows of `latest` of their members. `group`: of each commit; empty: all are of
+    one group. `owner`: a member each, or NOBODY."""
+    first = 0
+    while first < len(times):
+        end, is_one = first + 1, True
+        while end < len(times) and times[end] == times[first] and log_offset[end] == log_offset[end - 1] + 1:
+            if len(group) and group[end] != group[first]:
+                break
+            is_one = is_one and owner[end] == owner[first]
+            end += 1
+        for row in range(first, end):
+            if owner[row] >= 0 and (is_one or has_moved[row]):
+                take_time(latest[owner[row]], times[row])
+        first = end

@@ -39,7 +39,7 @@ EXPIRED: Final = "MEMBER_EXPIRED"
 UNKNOWN: Final = "UNKNOWN"
 
 SILENT_FOR_POLL_INTERVAL: Final = "SILENT_FOR_POLL_INTERVAL"
-"""Method: the client no longer polled."""
+"""Method: silent for so long that the client may have left since it no longer polled."""
 REBALANCE_TIMEOUT: Final = "REBALANCE_TIMEOUT"
 """Method: the member did not do in time what a rebalance requires."""
 
@@ -390,7 +390,8 @@ def _by_silence(member: MemberRow, last_seen: LastSeen, silent_ms: int, session_
     is_apart = poll_ms > session_ms + slack_ms or (poll_ms > session_ms and is_past_session)
     is_just_poll = is_apart and poll_ms <= silent_ms <= poll_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
     if is_just_poll:
-        return LeaveReason(LEFT, SILENT_FOR_POLL_INTERVAL, GUESS)
+        # as many were killed in recordings, or did not join again in time
+        return LeaveReason(UNKNOWN, SILENT_FOR_POLL_INTERVAL, GUESS)
     if is_just_session:
         # one heartbeat until the others know, and one before a commit within a transaction
         is_silent = silent_ms > 2 * HEARTBEAT_MS + SILENT_FACTOR * rhythm_ms

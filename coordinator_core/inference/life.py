@@ -14,6 +14,7 @@ from coordinator_core.offsets.columnar import CHANGES
 NONE_MS = -1
 """A missing time, in columns."""
 _DELETE: Final = CHANGES.index("DELETE")
+_ADVANCE: Final = CHANGES.index("ADVANCE")
 WHOLE: Final = 2**63 - 1
 """Greater than all offsets."""
 NO_GROWTH: Final[Mapping[str, Sequence[int]]] = {}
@@ -82,6 +83,12 @@ class GroupCommits:
         """
         times = self.recorded_at_ms
         found: I64 = np.where(self.is_transactional & (times >= 0), np.maximum(times - HEARTBEAT_MS, 0), times)
+        return found
+
+    @property
+    def has_moved(self) -> BoolArray:
+        """Which rows moved their offset on, or may have: those of a transaction, which may still be open."""
+        found: BoolArray = (self.change == _ADVANCE) | self.is_transactional
         return found
 
     def taken(self, rows: I64 | BoolArray | slice) -> "GroupCommits":

@@ -33,11 +33,13 @@ from coordinator_core.inference.causes import (
     CONVERSION_FOLLOW_UP,
     COOPERATIVE_FOLLOW_UP,
     METADATA_FOLLOW_UP,
+    PATTERN_RESOLVED,
 )
 from coordinator_core.inference.last_commit_times import Membership
 from coordinator_core.inference.leave_reasons import (
     EXPIRED,
     SILENT_FOR_POLL_INTERVAL,
+    UNKNOWN,
     LeaveReason,
     LeaveReasons,
     membership_of,
@@ -48,7 +50,7 @@ from coordinator_core.inference.settings import InferenceSettings
 ROLLING_DEPLOYMENT: Final = "ROLLING_DEPLOYMENT"
 """Method: the reason is that of the other members of the deployment."""
 FOLLOW_UPS: Final = frozenset(
-    {COOPERATIVE_FOLLOW_UP, CONVERSION_FOLLOW_UP, CONNECT_DELAY_OVER, METADATA_FOLLOW_UP, "PATTERN_RESOLVED"}
+    {COOPERATIVE_FOLLOW_UP, CONVERSION_FOLLOW_UP, CONNECT_DELAY_OVER, METADATA_FOLLOW_UP, PATTERN_RESOLVED}
 )
 """Methods of causes that only complete the rebalance before."""
 MEMBERS_MIN: Final = 2
@@ -94,7 +96,7 @@ def find_rollouts(
 
 
 def by_others(rollouts: Iterable[Rollout], leave_reasons: LeaveReasons) -> dict[Membership, LeaveReason]:
-    """Reasons for unexplained departures, taken from the other members of their deployment."""
+    """Reasons for unexplained departures, taken from the other members of their deployment: never more than a guess."""
     reasons: dict[Membership, LeaveReason] = {}
     for rollout in rollouts:
         of_rollout = {
@@ -102,8 +104,8 @@ def by_others(rollouts: Iterable[Rollout], leave_reasons: LeaveReasons) -> dict[
         }
         causes = {reason.cause for reason in of_rollout.values() if reason.confidence != GUESS}
         if len(causes) == 1:
-            reason = LeaveReason(causes.pop(), ROLLING_DEPLOYMENT, LIKELY)
-            reasons |= {membership: reason for membership, own in of_rollout.items() if own.confidence == GUESS}
+            reason = LeaveReason(causes.pop(), ROLLING_DEPLOYMENT, GUESS)
+            reasons |= {membership: reason for membership, own in of_rollout.items() if own.cause == UNKNOWN}
     return reasons
 
 

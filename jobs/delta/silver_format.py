@@ -11,7 +11,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import WarehouseError
 from schemas.tables.state import REPLAY_STARTS, RUNS
 
-SILVER_FORMAT: Final = 6
+SILVER_FORMAT: Final = 7
 """Raise it when the columns of silver, or what replay writes into them, change."""
 UNNUMBERED: Final = 1
 """The format of runs without a number."""

@@ -19,7 +19,7 @@ from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogSta
 from coordinator_core.inference.configs import NO_CONFIGS
 from coordinator_core.inference.group_past import GroupedCommits
 from coordinator_core.inference.groups import judge_group
-from coordinator_core.inference.last_commit_times import add_commit_times, add_owner_commit_times, latest_of
+from coordinator_core.inference.last_commit_times import add_commit_times, latest_of, owners_of_commits
 from coordinator_core.inference.life import GroupCommits, GroupLife
 from coordinator_core.inference.ordering import ordered_by
 from coordinator_core.inference.settings import InferenceSettings
@@ -156,8 +156,9 @@ def use_all_but_share_states() -> None:
     audit.counted.counts(2)
     kept_of(log, audit.evidence, 2, NO_CONFIGS, {})
     one, bounds, latest = np.zeros(1, np.int64), np.array([0, 1]), latest_of([()])
-    add_commit_times(one, one, one.astype(np.int32), bounds, one, one, one + 1, one, latest)
-    add_owner_commit_times(one, one, bounds, one, latest)
+    owner = owners_of_commits(one, one.astype(np.int32), bounds, one, one, one + 1, one)
+    for owned_by in (owner, one):
+        add_commit_times(one, one, one, owned_by, one > 0, latest)
     ordered_by(np.zeros(2, np.int32), 1, np.array([1, 0]))
     judge_group(GroupLife("g", 0, commits=commits()), InferenceSettings(stalled_ms=0))
     GroupedCommits.of_groups([("g", commits())]).kept()

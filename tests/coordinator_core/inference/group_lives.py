@@ -237,6 +237,12 @@ def life_of(
 def _columns(committed: Sequence[tuple[int, int, int, int]]) -> GroupCommits:
     at, log_offset, partition, offset = np.array(committed, np.int64).reshape(-1, 4).T
     count = len(committed)
+    known = dict[int, int]()
+    changes = []
+    for _, _, of_partition, to in committed:
+        before = known.get(of_partition, -1)
+        changes.append("ADVANCE" if to > before else "REPEAT" if to == before else "REWIND")
+        known[of_partition] = to
     return GroupCommits(
         topics=(TOPIC,),
         topic=np.zeros(count, np.int32),
@@ -248,7 +254,7 @@ def _columns(committed: Sequence[tuple[int, int, int, int]]) -> GroupCommits:
         committed_offset=offset,
         previous_offset=np.full(count, -1, np.int64),
         outcome=np.full(count, OUTCOMES.index("APPLIED"), np.int8),
-        change=np.full(count, CHANGES.index("ADVANCE"), np.int8),
+        change=np.array([CHANGES.index(change) for change in changes], np.int8),
         is_transactional=np.zeros(count, np.bool_),
     )
 

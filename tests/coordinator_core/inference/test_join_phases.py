@@ -93,10 +93,10 @@ def test_a_timeout_of_few_commits_shows_little() -> None:
 
 
 def test_a_member_that_was_silent_too() -> None:
-    """It may have stopped polling just before: then its client leaves in its name, after as long."""
+    """It may have stopped polling just before: then its client leaves in its name, after as long. Or it was killed."""
     commits = [one for partition in range(3) for one in beats(partition, 2_000, BEGAN)]
     row = second(commits, classic(1, THREE, state_at=1_000), classic(2, WITHOUT_B, state_at=ENDED))
-    assert causes_of(row) == [("MEMBER_LEFT", "SILENT_FOR_POLL_INTERVAL", "GUESS")]
+    assert causes_of(row) == [("UNKNOWN", "SILENT_FOR_POLL_INTERVAL", "GUESS")]
 
 
 TOPICS: Final = dict.fromkeys(THREE, (TOPIC, "u"))
@@ -180,3 +180,51 @@ def test_nights_that_end_within_a_join_phase(cuts: tuple[int, ...]) -> None:
         nights.audit(now, end_of(batches[first:end], nights.place))
         assert_same(nights, now, end)
     assert causes_of(nights.gold[GROUP].rebalances[-1]) == [OUT]
+
+
+EXPIRED: Final = ("MEMBER_EXPIRED", "SILENT_FOR_SESSION", "LIKELY")
+FOREIGN: Final[Mapping[str, tuple[tuple[tuple[int, ...], ...], bool, tuple[str, str, str]]]] = {
+    # partitions that are committed together after a stopped, whether a's move on, and what is said of a
+    "only its own": (((1,),), False, EXPIRED),
+    "one of a's with it": (((0, 1),), False, EXPIRED),
+    "one of a's before it": (((1, 0),), False, EXPIRED),
+    "one that nobody owns with a's": (((0, 7),), False, EXPIRED),
+    "one of a's alone": (((0,), (1,)), False, LEFT),
+    "each what it reads": (((0, 1),), True, LEFT),
+}
+
+
+@pytest.mark.parametrize("case", FOREIGN.values(), ids=FOREIGN.keys())
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
+def test_a_commit_with_partitions_of_others_is_no_sign_of_life(
+    case: tuple[tuple[tuple[int, ...], ...], bool, tuple[str, str, str]], protocol: str
+) -> None:
+    """Kafka checks that who commits is a member, not that it owns the partition: it goes on committing where it had
+    stopped. Two that commit at one time, each what it reads, are there."""
+    operations, moves, expected = case
+    stopped, ended = 100_000, 147_000
+    commits = beats(0, 2_000, stopped)
+    for at in range(2_300, ended, 5_000):
+        for number, partitions in enumerate(operations if at > stopped else ((1,),)):
+            commits += [(at + 50 * number, it, at if moves or it == 1 else 3) for it in partitions]
+    first, now = ({"a": (0,), "b": (1,)}, {"b": (0, 1)})
+    generations = (
+        classic(1, first, state_at=1_000, protocol=protocol),
+        classic(2, now, state_at=ended, protocol=protocol),
+    )
+    assert causes_of(second(commits, *generations, ended)) == [expected]
+
+
+@pytest.mark.parametrize("cut", [5, 20, 60])
+def test_nights_with_commits_of_several_members(cut: int) -> None:
+    """What one operation commits of both members is a sign of those whose offsets move on, whenever it was read."""
+    first = [*generation(1, {"a": [0], "b": [1]}, state_at=0, session_ms=10_000)]
+    alone = [commit(number, 0) for number in range(1, 40)]
+    mixed = [[*commit(1, 0), *commit(number, 1)] for number in range(40, 56)]
+    batches = batches_of([first, *alone, *mixed, generation(2, {"b": [0, 1]}, state_at=56_000, session_ms=10_000)])
+    nights, now = Nights(SETTINGS), None
+    for some in (batches[:cut], batches[cut:]):
+        now = Replayed(now, some)
+        nights.audit(now, end_of(some, nights.place))
+        assert_same(nights, now, len(some))
+    assert causes_of(nights.gold[GROUP].rebalances[-1]) == [("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")]

@@ -311,6 +311,10 @@ LATE_LIVES: Final[Mapping[str, tuple[Operations, tuple[str, str, str]]]] = {
     ),
     "a topic where nothing was assigned": (
         [in_topics(2, {"c": {}}, 70_000), in_topics(3, {"c": {"u": (0,)}}, 71_000)],
+        ("MEMBER_JOINED", METADATA_FOLLOW_UP, "GUESS"),
+    ),
+    "a topic where nothing was assigned for long": (
+        [in_topics(2, {"c": {}}, 70_000), in_topics(3, {"c": {"u": (0,)}}, LATE_MS + 1)],
         ("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", "LIKELY"),
     ),
 }
@@ -420,8 +424,53 @@ def test_leaving_a_consumer_group_by_what_was_last_seen() -> None:
     ]
 
 
+@pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
+def test_a_client_without_metadata_joins_again(protocol: str) -> None:
+    """A first generation in which nothing is assigned, and 120 ms later one with all: no topic grew."""
+    lives = [
+        (1_000, classic(1, {"a": ()}, state_at=1_000, protocol=protocol)),
+        (1_120, classic(2, {"a": (0, 1)}, state_at=1_120, protocol=protocol)),
+    ]
+    row = rebalances([(0, classic(0, {})), *lives])[-1]
+    assert (row.cause, row.method, row.confidence) == ("FIRST", METADATA_FOLLOW_UP, "GUESS")
+
+
+def resolved(regex: str, topics: Sequence[str]) -> list[Record]:
+    """The topics of a pattern."""
+    key = {"group_id": GROUP, "regular_expression": regex}
+    return [record(RecordType.CONSUMER_GROUP_REGULAR_EXPRESSION, key, {"topics": topics, "version": 1, "timestamp": 0})]
+
+
+PATTERN: Final = ("SUBSCRIPTION_CHANGED", "PATTERN_RESOLVED", "LIKELY")
+TOPIC_CAME: Final = ("PARTITIONS_CHANGED", "PATTERN_RESOLVED_AGAIN", "CERTAIN")
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        (resolved("t.*", ("t", "t2")), [TOPIC_CAME]),
+        (resolved("t.*", ()), [TOPIC_CAME]),
+        (resolved("u.*", ("u",)), [PATTERN]),
+        ([*resolved("t.*", ("t", "t2")), *resolved("u.*", ("u",))], [PATTERN, TOPIC_CAME]),
+        (resolved("t.*", ("t",)), [("PARTITIONS_CHANGED", "METADATA_HASH", "CERTAIN")]),
+    ],
+)
+def test_two_values_of_a_pattern_show_which_topics_came(
+    changes: list[Record], expected: list[tuple[str, str, str]]
+) -> None:
+    """Whoever joined before: it was the topics that changed, if the same pattern has others; the metadata, if not."""
+    operations = [
+        (0, [*joins("a", regex="t.*"), *epoch(2, 0), *target(2, {"a": ()}), *reconciled("a", 2, ())]),
+        (1_000, [*resolved("t.*", ("t",)), *epoch(3, 9), *target(3, {"a": (0,)}), *reconciled("a", 3, (0,))]),
+        (9_000, [*joins("b", regex="u.*"), *epoch(4, 9), *target(4, {"a": (0,), "b": ()})]),
+        (90_000, [*changes, *epoch(5, 10), *target(5, {"a": (0, 1)}), *reconciled("a", 5, (0, 1))]),
+    ]
+    row = rebalances(operations)[-1]
+    assert list(zip(row.causes, row.cause_methods, row.cause_confidences, strict=True)) == expected
+
+
 def test_patterns_are_never_certain() -> None:
-    """A new hash in a group with a pattern may be the pattern's doing."""
+    """A new hash in a group with a pattern may be the pattern's doing, where no record shows its topics."""
     operations = [
         (0, [*joins("a", regex="t.*"), *epoch(2, 0), *target(2, {"a": ()}), *reconciled("a", 2, ())]),
         (1_000, [*epoch(3, 9), *target(3, {"a": (0,)}), *reconciled("a", 3, (0,))]),
