@@ -30,6 +30,8 @@ class Listing(StrEnum):
     WITHOUT_COPY = "without-copy"
     """Archived in groups that have a dead-letter topic, but not copied there."""
     REDELIVERIES = "redeliveries"
+    SHARE_OFFSETS = "share-offsets"
+    """Offsets of share groups that were moved or deleted."""
     REBALANCES = "rebalances"
     COMMITS = "commits"
     OWNERS = "owners"

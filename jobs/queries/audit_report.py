@@ -36,10 +36,20 @@ from jobs.silver.homes import listed_move_text
 from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE, QUARANTINE
 from schemas.tables.declare import Table
-from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, PARTITION_OWNERS, REBALANCES, REDELIVERIES
+from schemas.tables.gold import (
+    ARCHIVED_RECORDS,
+    COMMIT_ANOMALIES,
+    PARTITION_OWNERS,
+    REBALANCES,
+    REDELIVERIES,
+    SHARE_OFFSET_CHANGES,
+)
 from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
 
 HOLES_LISTED_MAX: Final = 20
+SKIPS_LISTED_MAX: Final = 20
+UNKNOWN: Final = ("SKIPPED_BY_RESET", None)
+"""Kind and count of changes that skipped an unknown number of records: after a deletion, nothing may follow."""
 MOVES_LISTED_MAX: Final = 20
 
 
@@ -55,13 +65,14 @@ SOURCES: Final = {
     Listing.ARCHIVED: Source(ARCHIVED_RECORDS, "at", SHARES_LOG),
     Listing.WITHOUT_COPY: Source(ARCHIVED_RECORDS, "at", SHARES_LOG),
     Listing.REDELIVERIES: Source(REDELIVERIES, "at", SHARES_LOG),
+    Listing.SHARE_OFFSETS: Source(SHARE_OFFSET_CHANGES, "at", SHARES_LOG),
     Listing.REBALANCES: Source(REBALANCES, "started_at", GROUPS_LOG),
     Listing.COMMITS: Source(COMMIT_ANOMALIES, "at", GROUPS_LOG),
     Listing.OWNERS: Source(PARTITION_OWNERS, "valid_from", GROUPS_LOG),
 }
 
 
-OF_SHARE_GROUPS: Final = (Listing.ARCHIVED, Listing.WITHOUT_COPY, Listing.REDELIVERIES)
+OF_SHARE_GROUPS: Final = (Listing.ARCHIVED, Listing.WITHOUT_COPY, Listing.REDELIVERIES, Listing.SHARE_OFFSETS)
 WITHOUT_COPY: Final = ("REFUSED", "NOT_TRIED")
 """Values of `dead_letter` where a group has a dead-letter topic, but certainly no copy of the record."""
 
@@ -72,6 +83,7 @@ NOT_IN_ANY_LOG: Final = {
     "of compacted topics); the share coordinator only counts them",
     Listing.REDELIVERIES: "Not in any log of Kafka's: deliveries in flight when a share partition got a new leader; "
     "delivery counts are lower bounds",
+    Listing.SHARE_OFFSETS: "Not in any log of Kafka's: who moved or deleted the offsets",
     Listing.REBALANCES: "Not in any log of Kafka's: rebalances of classic groups that ended without a new generation",
 }
 """What even a complete list cannot contain."""
@@ -339,6 +351,23 @@ def overlapping(span: Span) -> list[Any]:
     return conditions
 
 
+def _skipped(silver: SilverAt, span: Span) -> Iterator[str]:
+    """Statements for records that a reset or a deletion of offsets skipped: they were not given up."""
+    columns, rows = listed(silver, Listing.SHARE_OFFSETS, span)
+    found: list[dict[str, Any]] = [dict(zip(columns, row, strict=True)) for row in rows]
+    skips = [
+        row for row in found if row["never_delivered_count"] or (row["kind"], row["never_delivered_count"]) == UNKNOWN
+    ]
+    for row in skips[:SKIPS_LISTED_MAX]:
+        count, place = row["never_delivered_count"], f"{short(row['topic'] or row['topic_id'])}-{row['partition']}"
+        records = "an unknown number of records" if count is None else counted(count, "record")
+        begin = "" if row["from_offset"] is None else f" from offset {row['from_offset']} on"
+        what = f"never delivered to group {short(row['group_id'])}: {records} of {place}{begin}"
+        yield f"Not in this list, {what}: {row['kind']} at {row['at']} ({row['confidence']})"
+    if len(skips) > SKIPS_LISTED_MAX:
+        yield f"... and by {len(skips) - SKIPS_LISTED_MAX:,} more changes: audit --list {Listing.SHARE_OFFSETS}"
+
+
 def untimed_statement(count: int, span: Span) -> Iterator[str]:
     """A statement for rows without a timestamp."""
     if count and span != Span():
@@ -442,6 +471,8 @@ def run_audit_report(
         complete = complete.adding(*past_statements(tables, span, group_ids))
     if listing in NOT_IN_ANY_LOG:
         complete = complete.adding(NOT_IN_ANY_LOG[listing])
+    if listing is Listing.ARCHIVED:
+        complete = complete.adding(*_skipped(silver, span))
     if group_ids:
         complete = complete.adding(*_of_other_types(silver, listing))
     columns, rows = listed(silver, listing, span)

@@ -29,7 +29,7 @@ from jobs.queries.findings import audit_lacks, groups_not_judged
 from jobs.queries.group_verdicts import OK, group_verdicts
 from jobs.queries.in_log import require_in_any_log, require_in_log
 from schemas.tables.declare import Table
-from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES
+from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES, SHARE_OFFSET_CHANGES
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, GROUP_MEMBERS
 
 LINE_CHARACTERS_MAX: Final = 120
@@ -51,6 +51,7 @@ LOG_OF_TABLE: Final = (
     (COMMIT_ANOMALIES, GROUPS_LOG),
     (REDELIVERIES, SHARES_LOG),
     (ARCHIVED_RECORDS, SHARES_LOG),
+    (SHARE_OFFSET_CHANGES, SHARES_LOG),
 )
 """The tables with events, and the log that each is from."""
 GIVEN_UP: Final = "given up"
@@ -87,9 +88,9 @@ class Event(NamedTuple):
 def events_and_steps(
     tables: ClusterTables, group_id: str, *, from_ms: int | None, to_ms: int | None
 ) -> tuple[list[Event], list[ClockStep]]:
-    """Changes of a group and its members, rebalances, commit anomalies, redeliveries and archived records, by time, and
-    the clock steps of the log partitions that they are from. `to_ms` is exclusive. Those of one time are in the order
-    of the log; so are events without a timestamp, which may be of any time and come last.
+    """Changes of a group and its members, rebalances, commit anomalies, redeliveries, archived records, moved offsets
+    of share groups, by time, and the clock steps of the log partitions that they are from. `to_ms` is exclusive. Those
+    of one time are in the order of the log; so are events without a timestamp, which may be of any time and come last.
 
     Raises ArgumentError for a group that is not in the log, and for a span outside of what was read.
     """
@@ -121,6 +122,7 @@ def events_and_steps(
         *map(_commit, rows[COMMIT_ANOMALIES]),
         *_records("redelivered", rows[REDELIVERIES]),
         *_records(GIVEN_UP, rows[ARCHIVED_RECORDS]),
+        *map(_offset_change, rows[SHARE_OFFSET_CHANGES]),
     ]
     begins, ends = from_ms if from_ms is not None else -1, to_ms if to_ms is not None else sys.maxsize
     timed = [event for event in found if event.at_ms is not None and begins <= event.at_ms < ends]
@@ -270,6 +272,14 @@ def _commit(row: Mapping[str, Any]) -> Event:
     if row["likely_cause"]:
         text += f", {row['likely_cause']}"
     return Event(row["at_ms"], f"commit {row['kind']}", row["confidence"], text, row["place"], row.get("log_position"))
+
+
+def _offset_change(row: Mapping[str, Any]) -> Event:
+    place = f"{short(row['topic'] or row['topic_id'])}-{row['partition']}"
+    text = f"{place} from {_offset(row['from_offset'])} to {_offset(row['to_offset'])}"
+    for count, words in ((row["never_delivered_count"], "never delivered"), (row["delivered_again_count"], "again")):
+        text += f", {counted(count, 'record')} {words}" if count else ""
+    return Event(row["at_ms"], f"offsets {row['kind']}", row["confidence"], text, row["place"], row.get("log_position"))
 
 
 def _offset(offset: int | None) -> str:

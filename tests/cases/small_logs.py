@@ -183,6 +183,11 @@ class SmallLog:
         value = encode_value(SHARE_TOPIC, kind, 0, make(SHARE_SNAPSHOT_VALUE, **fields))
         self.put(encode_key(SHARE_TOPIC, kind, key), value, at_ms, **how)
 
+    def tombstone(self, group_id: str, at_ms: int) -> None:
+        """The end of the state of the same partition."""
+        key = make(SHARE_SNAPSHOT_KEY, group_id=group_id, topic_id=T1, partition=0)
+        self.put(encode_key(SHARE_TOPIC, ShareStateRecordType.SHARE_SNAPSHOT, key), None, at_ms)
+
     def update(
         self, group_id: str, at_ms: int, batches: tuple[tuple[int, int, int, int], ...], start: int = -1
     ) -> None:
