@@ -10,11 +10,11 @@ import pyarrow.compute as pc
 from coordinator_core.inference.archived import NOT_GIVEN_UP
 from coordinator_core.inference.commit_anomalies import NOT_APPLIED, TOPIC_RECREATED
 from schemas.tables.declare import Table
-from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES
+from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES, SHARE_OFFSET_CHANGES
 
 OFFSETS: Final = "last_offset - first_offset + 1"
 EXTRA: Final = (
-    f"({OFFSETS}) * case when cause = 'COUNT_LOST' then 1 "
+    f"({OFFSETS}) * case when cause in ('COUNT_LOST', 'RETURNED') then 1 "
     "else greatest(to_delivery_count - greatest(coalesce(from_delivery_count, 1), 1), 0) end"
 )
 """As `RedeliveryColumns.extra_deliveries`."""
@@ -37,7 +37,8 @@ def _offsets(rows: pa.Table) -> pa.ChunkedArray:
 def _extra(rows: pa.Table) -> pa.ChunkedArray:
     before = pc.max_element_wise(rows["from_delivery_count"], 1)
     more = pc.max_element_wise(pc.subtract(rows["to_delivery_count"], before), 0)
-    return pc.multiply(_offsets(rows), pc.if_else(pc.equal(_texts(rows, "cause"), "COUNT_LOST"), 1, more))
+    is_uncounted = pc.is_in(_texts(rows, "cause"), pa.array(["COUNT_LOST", "RETURNED"]))
+    return pc.multiply(_offsets(rows), pc.if_else(is_uncounted, 1, more))
 
 
 class Measure(NamedTuple):
@@ -111,10 +112,21 @@ MEASURES: Final[Mapping[str, Measure]] = {
         counts=lambda rows: pc.invert(pc.is_in(_texts(rows, "likely_cause"), pa.array(NOT_GIVEN_UP))),
         reads=(*_RANGE, "likely_cause"),
     ),
+    "offset_changes": Measure(SHARE_OFFSET_CHANGES, "at", "kind"),
+    **{
+        name: Measure(
+            *(SHARE_OFFSET_CHANGES, "at", "kind"),
+            amount_sql=f"coalesce({name}_count, 0)",
+            amount=lambda rows, column=f"{name}_count": pc.fill_null(rows[column], 0),  # type: ignore[misc]
+            reads=(f"{name}_count",),
+        )
+        for name in ("never_delivered", "delivered_again")
+    },
 }
 """By name: the columns of gold.group_summary and gold.share_group_summary with their causes, at any time.
 
-`rewinds`: went_back_count; `redelivered`: records_redelivered; `archived`: records_given_up."""
+`rewinds`: went_back_count; `redelivered`: records_redelivered; `archived`: records_given_up; `offset_changes`:
+offset_change_count."""
 
 
 def counted(read: Callable[[Table, Sequence[str], str], pa.Table]) -> dict[str, pa.Table]:

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from jobs.queries.group_verdicts import GONE, OK, SEVERITIES, GroupVerdict
+from jobs.queries.group_verdicts import GONE, MOVED, OK, SEVERITIES, GroupVerdict
 
 OF_DAY: Final[Mapping[str, str]] = {
     "rebalances": "Rebalances",
@@ -19,6 +19,7 @@ OF_DAY: Final[Mapping[str, str]] = {
     "redelivered_records": "Records that were handed back or given out again, each counted once",
     "extra_deliveries": "Deliveries of share groups' records beyond the first",
     "rewinds": "Commits that went back, by members or reset by a tool",
+    "share_offset_changes": "Share partitions whose offsets a tool reset or deleted, each time",
 }
 """What is counted, for groups and clusters."""
 LAG: Final = "group_lag_records"
@@ -77,5 +78,5 @@ def samples(verdicts: Sequence[GroupVerdict], newest_ms: int, groups_max: int) -
 
 def _of_day(it: GroupVerdict) -> dict[str, float]:
     counts = it.rebalance_count, it.storm_count, it.unowned_ms / 1000
-    offsets = it.given_up_count, it.redelivered_count, it.extra_delivery_count, it.rewind_count
+    offsets = it.given_up_count, it.redelivered_count, it.extra_delivery_count, it.rewind_count, it.rules.get(MOVED, 0)
     return dict(zip(OF_DAY, (*counts, *offsets), strict=True))

@@ -49,6 +49,7 @@ from schemas.tables.gold import (
     LOG_ANOMALIES,
     REBALANCES,
     SHARE_GROUP_SUMMARY,
+    SHARE_OFFSET_CHANGES,
 )
 from schemas.tables.state import LEADER_EPOCHS
 
@@ -100,6 +101,11 @@ class Findings:
     """Deliveries of share groups' records beyond the first."""
     went_back_by_group: Counts = field(default_factory=dict)
     """Groups, and their commits of a lower offset than before, whoever made them."""
+    share_offset_changes: Counts = field(default_factory=dict)
+    """By kind, resets and deletions of share groups' offsets."""
+    never_delivered_count: int = 0
+    """Records that these skipped."""
+    delivered_again_count: int = 0
     odd_commits: Counts
     """Commit anomalies by kind."""
     guessed_odd_commits: Counts = field(default_factory=dict)
@@ -141,6 +147,8 @@ class Findings:
             self._thrown_out(),
             _counted(self.given_up_count, "record", "given up", verb=True),
             _counted(len(self.went_back_by_group), "group", "whose offsets went back"),
+            _counted(sum(self.share_offset_changes.values()), "share partition", "reset or deleted by a tool"),
+            _counted(self.never_delivered_count, "record", "never delivered for that", verb=True),
             _counted(sum(self.odd_commits.values()), "commit anomaly", "", plural="commit anomalies"),
             _counted(sum(self.broken_rules.values()), "broken rule", "of the coordinators"),
             _counted(sum(self.log_oddities.values()), "oddity", "of the log", plural="oddities"),
@@ -188,6 +196,7 @@ def findings(tables: ClusterTables) -> Findings:
     # there may be millions of redeliveries, and the days have their sums
     days = gold.read(SHARE_GROUP_SUMMARY, ["records_redelivered", "extra_deliveries"])
     markers = gold.read(ARCHIVED_RECORDS, ["likely_cause"])["likely_cause"].cast(pa.string())
+    moved = gold.read(SHARE_OFFSET_CHANGES, ["kind", "never_delivered_count", "delivered_again_count"])
     odd_commits = gold.read(COMMIT_ANOMALIES, ["kind", "likely_cause", "confidence"])
     is_guessed = pc.fill_null(pc.equal(odd_commits["confidence"], GUESS), False)
     odd = gold.read(
@@ -218,6 +227,9 @@ def findings(tables: ClusterTables) -> Findings:
         redelivered_count=pc.sum(days["records_redelivered"]).as_py() or 0,
         extra_delivery_count=pc.sum(days["extra_deliveries"]).as_py() or 0,
         went_back_by_group=_sums_by_group(went_back),
+        share_offset_changes=_counts_of(moved["kind"]),
+        never_delivered_count=pc.sum(moved["never_delivered_count"]).as_py() or 0,
+        delivered_again_count=pc.sum(moved["delivered_again_count"]).as_py() or 0,
         odd_commits=_counts_of(_kinds(odd_commits.filter(pc.invert(is_guessed)))),
         guessed_odd_commits=_counts_of(_kinds(odd_commits.filter(is_guessed))),
         broken_rules=_counts_of(_of_category(odd, COORDINATOR)["rule"]),
@@ -465,6 +477,11 @@ def _parts_of_offsets(found: Findings) -> Iterator[Part]:
     if found.went_back_by_group:
         query = f"select * from gold.commit_anomalies where {MEASURES['rewinds'].condition_sql} order by at, log_offset"
         yield f"offsets went back, by members or reset by a tool: {_names(found.went_back_by_group)}", _sql(query)
+    if found.share_offset_changes:
+        counts = (found.never_delivered_count, "never delivered"), (found.delivered_again_count, "delivered again")
+        those = [f"{counted(number, 'record')} {words}" for number, words in counts if number]
+        changes = f"offsets of share groups reset or deleted: {_names(found.share_offset_changes)}"
+        yield "; ".join([changes, *those]), "audit --list share-offsets"
     if found.odd_commits:
         yield f"commit anomalies: {_names(found.odd_commits)}", "audit --list commits"
     if found.guessed_odd_commits:

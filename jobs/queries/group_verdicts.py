@@ -2,9 +2,9 @@
 and time.
 
 STALLED: commits repeat an offset that has not moved since, and no sampled end offset shows that there was nothing to
-read. WARN: storms, archived records, offsets that went back, that a tool reset or deleted, or a group that could not be
-judged. OK: none of these. By default, counts are of the last day before the newest record that was read. Sums are
-computed by Arrow, without loops over rows of gold.
+read. WARN: storms, archived records, offsets that went back, that a tool reset or deleted (those of share groups, too),
+or a group that could not be judged. OK: none of these. By default, counts are of the last day before the newest record
+that was read. Sums are computed by Arrow, without loops over rows of gold.
 """
 
 import sys
@@ -43,6 +43,7 @@ IN_STORM: Final = "IN_STORM"
 GIVEN_UP: Final = "RECORDS_GIVEN_UP"
 RESET: Final = "OFFSETS_RESET"
 DELETED: Final = "OFFSETS_DELETED"
+MOVED: Final = "SHARE_OFFSETS_CHANGED"
 WENT_BACK: Final = "OFFSETS_WENT_BACK"
 REPEATED: Final = "REPEATED_COMMITS"
 FAILED: Final = "NOT_JUDGED"
@@ -52,11 +53,12 @@ RULES: Final[Mapping[str, tuple[str, str]]] = {
     IN_STORM: ("in a storm", "in storms"),
     GIVEN_UP: ("given up", "given up"),
     RESET: ("partition", "partitions"),
+    MOVED: ("share partition", "share partitions"),
     DELETED: ("offset deleted, not by age", "offsets deleted, not by age"),
     WENT_BACK: ("rewind", "rewinds"),
 }
 """Rules for the verdict, worst first, and the words after a count of one and of more."""
-RULE_OF_MEASURE: Final = {"storm_rebalances": IN_STORM, "archived": GIVEN_UP}
+RULE_OF_MEASURE: Final = {"storm_rebalances": IN_STORM, "archived": GIVEN_UP, "offset_changes": MOVED}
 """Measures that are the reason of a verdict by themselves."""
 DELETED_ELSEWHERE: Final = (TOPIC_DELETED, GROUP_DELETED, EXPIRED)
 """Why offsets go without anybody having deleted them."""
@@ -173,6 +175,10 @@ def _verdict(row: Mapping[str, Any], seen: Seen, lag: int | None) -> GroupVerdic
 
 def _why(rule: str, counts: Mapping[str, int]) -> str:
     text = counted(counts[rule], *RULES[rule])
+    if rule == MOVED:
+        ways = ("never_delivered", "never delivered"), ("delivered_again", "delivered again")
+        lost = [f"{counted(counts[name], 'record')} {words}" for name, words in ways if counts[name]]
+        return f"offsets reset or deleted by a tool: {', '.join([text, *lost])} (who did it is in no log)"
     if rule != RESET:
         return text
     moved = [f"{counted(counts[way], 'record')} {way}" for way in ("back", "ahead") if counts[way]]

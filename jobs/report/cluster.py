@@ -21,7 +21,15 @@ from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE
 from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
 
-MEASURES: Final = ("rebalances", "unowned_ms", "rewinds", "redelivered", "extra_deliveries", "archived")
+MEASURES: Final = (
+    "rebalances",
+    "unowned_ms",
+    "rewinds",
+    "redelivered",
+    "extra_deliveries",
+    "archived",
+    "offset_changes",
+)
 """Measures for comparing groups, in the order of the SQL."""
 
 OVERVIEW_COLUMNS: Final = (
@@ -33,6 +41,7 @@ OVERVIEW_COLUMNS: Final = (
     Column("redelivered", Kind.NUMBER, "coalesce(sum(redelivered), 0)"),
     Column("extra_deliveries", Kind.NUMBER, "coalesce(sum(extra_deliveries), 0)"),
     Column("archived", Kind.NUMBER, "coalesce(sum(archived), 0)"),
+    Column("offset_changes", Kind.NUMBER, "coalesce(sum(offset_changes), 0)"),
     Column("holes", Kind.NUMBER, "coalesce(sum(holes), 0)"),
 )
 OVERVIEW_ORDER: Final = ("rebalances desc", "unowned_ms desc", "archived desc", "redelivered desc", "group_id")
@@ -69,6 +78,7 @@ class GroupLine:
     redelivered: int = 0
     extra_deliveries: int = 0
     archived: int = 0
+    offset_changes: int = 0
     holes: int = 0
     """Holes in the log partitions that have records of it."""
     log_partitions: set[tuple[str, int]] = field(default_factory=set)

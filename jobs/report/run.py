@@ -59,6 +59,7 @@ DIRECTORY_COLUMNS: Final = (
     Column("redelivered", Kind.NUMBER),
     Column("extra_deliveries", Kind.NUMBER),
     Column("archived", Kind.NUMBER),
+    Column("offset_changes", Kind.NUMBER),
 )
 NOT_THERE: Final = "GONE"
 """Replaces a verdict: the group is no longer in the log."""
@@ -351,8 +352,13 @@ def _tiles(lines: Sequence[GroupLine], hole_count: int) -> tuple[Tile, ...]:
         Tile("commits that went back", f"{sum(line.rewinds for line in lines):,}"),
         _redelivered(sum(line.redelivered for line in lines), sum(line.extra_deliveries for line in lines)),
         Tile("records given up", f"{given_up:,}", is_bad=given_up > 0),
+        _moved(sum(line.offset_changes for line in lines)),
         Tile("holes in coverage", f"{hole_count:,}", is_bad=hole_count > 0),
     )
+
+
+def _moved(count: int) -> Tile:
+    return Tile("share offsets reset or deleted", f"{count:,}", is_bad=count > 0)
 
 
 def _redelivered(record_count: int, extra_count: int) -> Tile:
@@ -364,6 +370,7 @@ def _group_tiles(line: GroupLine) -> tuple[Tile, ...]:
     if line.is_share:
         tiles.append(_redelivered(line.redelivered, line.extra_deliveries))
         tiles.append(Tile("records given up", f"{line.archived:,}", is_bad=line.archived > 0))
+        tiles.append(_moved(line.offset_changes))
     else:
         tiles.append(Tile("partition time unowned", duration_text(line.unowned_ms)))
         tiles.append(Tile("commits that went back", f"{line.rewinds:,}", is_bad=line.rewinds > 0))

@@ -1,4 +1,4 @@
-"""What an admin does to the offsets of share groups is told everywhere: moved on, moved back, deleted with or without
+"""What an admin does to the offsets of share groups is shown everywhere: moved on, moved back, deleted with or without
 their group."""
 
 from collections.abc import Iterator
@@ -10,7 +10,9 @@ import pytest
 
 from jobs.cli_enums import Listing
 from jobs.queries.audit_report import Span, run_audit_report
+from jobs.queries.findings import findings, lines
 from jobs.queries.group_history import events_and_steps
+from jobs.queries.group_verdicts import MOVED, WARN, group_verdicts
 from schemas.consumer_offsets import RecordType
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import Ledger
@@ -78,7 +80,7 @@ def moved(ledger: Ledger, tmp_path: Path) -> Ledger:
     return ledger
 
 
-def test_changes_are_told(moved: Ledger) -> None:
+def test_changes_are_shown(moved: Ledger) -> None:
     """Gold has each with its numbers, the day adds them up, history and the list of what was given up name them."""
     assert {row["group_id"]: place(row) for row in moved.rows("gold.share_offset_changes")} == EXPECTED
     for row in moved.rows("gold.share_group_summary"):
@@ -94,7 +96,7 @@ def test_changes_are_told(moved: Ledger) -> None:
     assert "to group skip: 200 records of in-0 from offset 100 on: SKIPPED_BY_RESET" in "\n".join(skipped)
 
 
-def test_nights_tell_what_one_night_tells(moved: Ledger, tmp_path: Path) -> None:
+def test_nights_show_what_one_night_shows(moved: Ledger, tmp_path: Path) -> None:
     """What a deletion skips is known only when the group is back, nights later."""
     ledger = Ledger(tmp_path / "nights")
     for number, (groups, shares) in enumerate(nights(), 1):
@@ -105,3 +107,19 @@ def test_nights_tell_what_one_night_tells(moved: Ledger, tmp_path: Path) -> None
             found = {row["group_id"]: place(row) for row in ledger.rows("gold.share_offset_changes")}
             assert found["wipe"] == ("OFFSETS_DELETED", 100, None, None, None, "CERTAIN")
     assert gold(ledger) == gold(moved)
+
+
+def test_groups_that_were_moved_need_attention(moved: Ledger) -> None:
+    """The verdict of each says what happened and how many records it cost, and a night finds all of them."""
+    verdicts = {it.group_id: it for it in group_verdicts(moved.tables, from_ms=NOON_MS)}
+    assert {group_id: (it.verdict, it.rules) for group_id, it in verdicts.items()} == {
+        group_id: (WARN, {MOVED: 1}) for group_id in GROUPS
+    }
+    assert verdicts["skip"].why == (
+        "offsets reset or deleted by a tool: 1 share partition, 200 records never delivered (who did it is in no log)"
+    )
+    found = findings(moved.tables)
+    assert found.share_offset_changes == {kind: 1 for kind, *_ in EXPECTED.values()}
+    assert (found.never_delivered_count, found.delivered_again_count) == (500, 180)
+    assert "4 share partitions reset or deleted by a tool" in found.headline
+    assert any("audit --list share-offsets" in line for line in lines(found))

@@ -117,7 +117,7 @@
     flag: (value) => (value ? "yes" : "no"),
   };
 
-  const HEADINGS = { group_id: "group", archived: "given up", unowned_ms: "time unowned", gap_before_ms: "gap before", duration_ms: "duration",
+  const HEADINGS = { group_id: "group", archived: "given up", offset_changes: "share offsets changed", unowned_ms: "time unowned", gap_before_ms: "gap before", duration_ms: "duration",
     unowned_partition_ms: "time unowned" };
   const heading = (name) => HEADINGS[name] ?? name.replaceAll("_", " ");
 
@@ -506,7 +506,8 @@
     const measures = [["rebalances", "Rebalances", "rebalances"], ["unowned_ms", "Time unowned", "partition time without an owner"],
       ["rewinds", "Commits back", "commits that went back"], ["redelivered", "Redelivered", "records handed back or given out again"],
       ["extra_deliveries", "Extra deliveries", "deliveries beyond the first of a record"],
-      ["archived", "Given up", "records given up"], ["holes", "Holes", "holes in the group's log partitions"]];
+      ["archived", "Given up", "records given up"],
+      ["offset_changes", "Offsets changed", "share partitions whose offsets a tool reset or deleted"], ["holes", "Holes", "holes in the group's log partitions"]];
     let measure = measures.find(([name]) => data.measures[name].count > 0) ?? measures[0];
     const controls = figure.querySelector(".controls");
     const chart = new Chart(figure, (view, size, own) => {

@@ -14,7 +14,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.gold.measures import MEASURES, Measure
 from jobs.operations.group_metrics import samples
 from jobs.queries.findings import findings
-from jobs.queries.group_verdicts import group_verdicts
+from jobs.queries.group_verdicts import MOVED, group_verdicts
 from jobs.report.cluster import group_lines, timeline
 from jobs.report.reader import Reader
 from jobs.report.sql_text import Scope
@@ -23,13 +23,23 @@ from schemas.tables.gold import GROUP_SUMMARY, SHARE_GROUP_SUMMARY
 from tests.jobs.conftest import Recorded
 from tests.jobs.silver.test_replay import CLUSTER
 
-PICTURED: Final = ("rebalances", "rewinds", "unowned_ms", "redelivered", "extra_deliveries", "archived")
+PICTURED: Final = (
+    "rebalances",
+    "rewinds",
+    "unowned_ms",
+    "redelivered",
+    "extra_deliveries",
+    "archived",
+    "offset_changes",
+)
 VALUES: Final[dict[str, tuple[Any, ...]]] = {
     "kind": ("REWIND", "SKIP", "STALLED", "DELETED", "ABORTED", "EMPTY_GROUP_RESET"),
     "likely_cause": (None, "EXPIRED", "REJECTED", "GAP", "TRANSACTION_MARKER", "ABORTED_TRANSACTION", TOPIC_RECREATED),
-    "cause": ("COUNT_LOST", "RETRIED", "REJECT_OR_GAP"),
+    "cause": ("COUNT_LOST", "RETURNED", "RETRIED", "REJECT_OR_GAP"),
     "from_offset": (None, 0, 5, 9),
     "to_offset": (None, 0, 5, 9),
+    "never_delivered_count": (None, 0, 7),
+    "delivered_again_count": (None, 0, 7),
     "first_offset": (0, 3),
     "last_offset": (3, 7),
     "from_delivery_count": (None, 0, 1, 4),
@@ -83,12 +93,14 @@ def test_every_face_shows_the_same_number(recorded: Recorded) -> None:
             "records_redelivered",
             "extra_deliveries",
             "records_given_up",
+            "offset_change_count",
         )
     }
     expected = dict(zip(PICTURED, days.values(), strict=True))
     assert expected == {**expected, "rebalances": 257, "rewinds": 17, "redelivered": 300, "archived": 122}
+    others = {"storm_rebalances": 16, "never_delivered": 0, "delivered_again": 87}
     for name, measure in MEASURES.items():
-        assert in_sql(measure, tables.read(measure.table)) == expected.get(name, 16), name
+        assert in_sql(measure, tables.read(measure.table)) == (expected | others)[name], name
     found = findings(tables)
     assert (found.rebalance_count, sum(found.went_back_by_group.values())) == (257, 17)
     of_share = found.redelivered_count, found.extra_delivery_count, found.given_up_count
@@ -100,7 +112,7 @@ def test_every_face_shows_the_same_number(recorded: Recorded) -> None:
         assert sum(row[place] for row in listing.rows) == expected.get(column.name, 16), column.name
     verdicts = group_verdicts(tables, with_gone=True)
     columns = zip(
-        PICTURED,
+        PICTURED[:-1],
         (
             "rebalance_count",
             "rewind_count",
@@ -111,6 +123,8 @@ def test_every_face_shows_the_same_number(recorded: Recorded) -> None:
         ),
         strict=True,
     )
+    moved = expected.pop("offset_changes")
+    assert moved == sum(found.share_offset_changes.values()) == sum(it.rules.get(MOVED, 0) for it in verdicts) == 5
     assert {name: sum(getattr(it, column) for it in verdicts) for name, column in columns} == expected
     gauges = {it.gauge: it.value for it in samples(verdicts, 0, 0)}
     metrics = (

@@ -120,6 +120,7 @@ def test_its_numbers_are_golds(warehouse: Warehouse, report: Path) -> None:
         "commits that went back": "17",
         "records redelivered": f"{redelivered:,}",
         "records given up": f"{given_up:,}",
+        "share offsets reset or deleted": "5",
         "holes in coverage": "0",
     }
     silver = warehouse.read(TABLES["silver.group_generations"], ["group_id"])["group_id"].to_pylist()
