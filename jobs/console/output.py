@@ -1,13 +1,13 @@
 """Print answers: as a table in the style of Kafka's tools, as JSON (one object per line), or as CSV.
 
 A value is a number, a string, a bool, or None for unknown: `-` in tables and CSV, null in JSON. Strings may contain
-anything a client sent: output is safe for terminals (control codes) and spreadsheets (formulas).
+anything a client sent: output of all kinds is safe for terminals (`escaped`), and CSV for spreadsheets (formulas).
 """
 
 import csv
 import io
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TextIO
@@ -20,14 +20,14 @@ FORMULA_STARTS: Final = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 ESCAPE: Final = "'"
 """Prefix for text that a spreadsheet would evaluate, and for text that begins with it, so that the result is
 unambiguous."""
-QUOTED_ENDS: Final = "\r\n"
-OTHER_ENDS: Final = {ord(end): f"\\u{ord(end):04x}" for end in "\x85\u2028\u2029"}
-"""Characters that JSON does not escape, and that some readers treat as line ends."""
+CELL_CHARACTERS_MAX: Final = 255
+"""A longer cell of a table is cut. No name of a topic is that long, and ids can have 30,000 characters."""
+CUT: Final = "..."
 
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A column of a table: its minimum width, and whether it grows with its cells.
+    """A column of a table: its minimum width, whether it grows with its cells, and whether they are never cut.
 
     Width 0: as wide as necessary, for the last column.
     """
@@ -35,18 +35,24 @@ class Column:
     name: str
     width: int = 0
     grows: bool = False
+    is_whole: bool = False
 
 
 def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[Value]]) -> list[str]:
     """The header and the rows, padded like Java's `%-15s`."""
     cells = [list(map(text_cell, values)) for values in zip(*rows, strict=True)] or [[] for _ in columns]
+    cells = [texts if column.is_whole else list(map(cut, texts)) for column, texts in zip(columns, cells, strict=True)]
     padded = map(_padded, columns, cells)
     return [" ".join(line).rstrip() for line in zip(*padded, strict=True)]
 
 
+def cut(text: str) -> str:
+    return text if len(text) <= CELL_CHARACTERS_MAX else text[: CELL_CHARACTERS_MAX - len(CUT)] + CUT
+
+
 def text_cell(value: Value) -> str:
     if isinstance(value, str):
-        return value if value.isprintable() else printable(value)
+        return printable(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return UNKNOWN if value is None else str(value)
@@ -60,9 +66,15 @@ def time_text(timestamp_ms: int | None) -> str | None:
     return f"{at:%Y-%m-%dT%H:%M:%S}.{timestamp_ms % 1000:03d}Z"
 
 
+def escaped(text: str, escape: Callable[[str], str]) -> str:
+    """The text with control codes (C0, C1, bidi), line ends and other invisible characters escaped, so that they have
+    no effect in a terminal or an editor."""
+    return text if text.isprintable() else "".join(c if c.isprintable() else escape(c) for c in text)
+
+
 def printable(text: str) -> str:
-    """The text with control characters escaped, so that they have no effect in a terminal."""
-    return "".join(c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text)
+    """The text, `escaped` as in Python."""
+    return escaped(text, lambda character: character.encode("unicode_escape").decode("ascii"))
 
 
 def csv_cell(value: Value) -> str:
@@ -73,19 +85,15 @@ def csv_cell(value: Value) -> str:
 
 
 def csv_line(cells: Iterable[object]) -> str:
-    """A line of CSV.
-
-    A cell with a carriage return is quoted, like one with a line feed: unquoted it would begin a new line, but Python's
-    writer quotes only the characters of its line terminator.
-    """
+    """A line of CSV; strings as in a table."""
     line = io.StringIO(newline="")
-    csv.writer(line, lineterminator=QUOTED_ENDS).writerow(cells)
-    return line.getvalue().removesuffix(QUOTED_ENDS) + "\n"
+    csv.writer(line, lineterminator="\n").writerow(printable(it) if isinstance(it, str) else it for it in cells)
+    return line.getvalue()
 
 
 def json_line(value: Any) -> str:
-    """A line of JSON without characters that any reader treats as a line end."""
-    return json.dumps(value, ensure_ascii=False).translate(OTHER_ENDS) + "\n"
+    """A line of JSON: what it escapes, a reader of JSON gets as it was."""
+    return escaped(json.dumps(value, ensure_ascii=False), lambda character: json.dumps(character)[1:-1]) + "\n"
 
 
 def write_csv(columns: Sequence[str], rows: Sequence[Mapping[str, Value]], out: TextIO) -> None:

@@ -82,7 +82,7 @@ class Layout:
     """The columns that a tool prints for a view."""
 
     words: str
-    """The columns as NAME:WIDTH, with marks: `+` it grows with its cells, `v` is_verbose, `?` if_any."""
+    """The columns as NAME:WIDTH, with marks: `+` it grows with its cells, `w` is_whole, `v` is_verbose, `?` if_any."""
     rows: "Callable[[Group, EndOffsets], Iterator[Cells]]"
     without_rows: bool = False
     """Print the header even without rows."""
@@ -103,7 +103,7 @@ def columns_of(words: str) -> tuple[ShownColumn, ...]:
     """The columns that a layout has in words; `_` in a name is a space."""
     parts = (re.fullmatch(r"([^:]+):?(\d*)(\D*)", word) for word in words.split())
     return tuple(
-        ShownColumn(it[1].replace("_", " "), int(it[2] or 0), "+" in it[3], "v" in it[3], "?" in it[3])
+        ShownColumn(it[1].replace("_", " "), int(it[2] or 0), *(mark in it[3] for mark in "+wv?"))
         for it in parts
         if it is not None
     )
@@ -272,7 +272,7 @@ LAYOUTS: Final[Mapping[tuple[Tool, View], Layout]] = {
     ),
     (Tool.CONSUMER, View.MEMBERS): Layout(
         "GROUP:15+ CONSUMER-ID:15+ GROUP-INSTANCE-ID:17+? HOST:15+ CLIENT-ID:15+ #PARTITIONS:15 CURRENT-EPOCH:15v "
-        "CURRENT-ASSIGNMENT:20+v TARGET-EPOCH:15v TARGET-ASSIGNMENT:20+v UPGRADED:v?",
+        "CURRENT-ASSIGNMENT:20+vw TARGET-EPOCH:15v TARGET-ASSIGNMENT:20+vw UPGRADED:v?",
         _member_rows,
         without_rows=True,
     ),
@@ -285,7 +285,7 @@ LAYOUTS: Final[Mapping[tuple[Tool, View], Layout]] = {
         "GROUP:15+ TOPIC:15+ PARTITION:10 LEADER-EPOCH:13v START-OFFSET:13 LAG", _share_offset_rows, says_empty=False
     ),
     (Tool.SHARE, View.MEMBERS): Layout(
-        "GROUP:15+ CONSUMER-ID:15+ HOST:15+ CLIENT-ID:15+ #PARTITIONS:12 MEMBER-EPOCH:13v ASSIGNMENT",
+        "GROUP:15+ CONSUMER-ID:15+ HOST:15+ CLIENT-ID:15+ #PARTITIONS:12 MEMBER-EPOCH:13v ASSIGNMENT:w",
         _share_member_rows,
     ),
     (Tool.SHARE, View.STATE): Layout(
@@ -298,7 +298,7 @@ LAYOUTS: Final[Mapping[tuple[Tool, View], Layout]] = {
     (Tool.STREAMS, View.MEMBERS): Layout(
         # Kafka's TOPOLOGY-EPOCH has width 15, and no space behind it
         "GROUP:15+ TARGET-ASSIGNMENT-EPOCH:25v TOPOLOGY-EPOCH:14v MEMBER:15+ MEMBER-PROTOCOL:15v MEMBER-EPOCH:15v "
-        "PROCESS:15+ CLIENT-ID:15+ ASSIGNMENTS",
+        "PROCESS:15+ CLIENT-ID:15+ ASSIGNMENTS:w",
         _task_member_rows,
     ),
     (Tool.STREAMS, View.STATE): Layout(

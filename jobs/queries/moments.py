@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
+from jobs.console.output import time_text
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
 from jobs.delta.times import epoch_ms
 from jobs.errors import ArgumentError
@@ -107,19 +108,24 @@ def read_moment(text: str, clock: Clock) -> Moment:
     if words == ["now"]:
         return _relative(text, clock.now, clock)
     local = _local(words, clock)
-    if local is not None:
-        return _relative(text, _as_utc(local, clock, text), clock)
-    if clock.is_zone_given and (naive := _iso(text)) is not None and naive.tzinfo is None:
-        return _relative(text, _as_utc(naive, clock, text), clock)
-    return Moment(parse_time(text), None)
+    if local is None and clock.is_zone_given and (naive := _iso(text)) is not None and naive.tzinfo is None:
+        local = naive
+    if local is None:
+        return Moment(parse_time(text), None)
+    at, again = _as_utc(local, clock, text)
+    moment = _relative(text, at, clock)
+    if again is None:
+        return moment
+    other = time_text(epoch_ms(again))
+    twice = "the first of two such times, since clocks went back: the second is"
+    return moment._replace(reading=f"{moment.reading}, {twice} {other}")
 
 
 def _relative(text: str, at: datetime, clock: Clock) -> Moment:
     at_ms = epoch_ms(at)
     if not 0 <= at_ms <= TIMESTAMP_MS_MAX:
         raise ArgumentError(f"{text[:50]!r} is out of range")
-    shown = f"{at:%Y-%m-%dT%H:%M:%S}.{at.microsecond // 1000:03d}Z"
-    return Moment(at_ms, f"{text} is {shown} ({clock.zone_name})")
+    return Moment(at_ms, f"{text} is {time_text(at_ms)} ({clock.zone_name})")
 
 
 def _before(now: datetime, ago: timedelta, text: str) -> datetime:
@@ -162,12 +168,13 @@ def _time_of_day(words: list[str]) -> time | None:
         return None
 
 
-def _as_utc(local: datetime, clock: Clock, text: str) -> datetime:
-    """To UTC. An ambiguous time is the first one; a time that is skipped by a clock change is an error."""
-    at = clock.to_utc(local.replace(fold=0))
+def _as_utc(local: datetime, clock: Clock, text: str) -> tuple[datetime, datetime | None]:
+    """To UTC; where clocks went back and the time came twice, both. A time that is skipped by a clock change is an
+    error."""
+    at, again = (clock.to_utc(local.replace(fold=fold)) for fold in (0, 1))
     if clock.to_local(at) != local:
         raise ArgumentError(f"{text[:50]!r} was left out where clocks went forward ({clock.zone_name}): give UTC")
-    return at
+    return at, again if again != at else None
 
 
 def _iso(text: str) -> datetime | None:

@@ -362,7 +362,11 @@ def _moved(count: int) -> Tile:
 
 
 def _redelivered(record_count: int, extra_count: int) -> Tile:
-    return Tile("records redelivered", f"{record_count:,}", f"{extra_count:,} deliveries beyond the first")
+    return Tile(
+        "records redelivered",
+        f"{record_count:,}",
+        counted(extra_count, "delivery beyond the first", "deliveries beyond the first"),
+    )
 
 
 def _group_tiles(line: GroupLine) -> tuple[Tile, ...]:

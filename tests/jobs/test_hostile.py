@@ -20,7 +20,7 @@ from jobs.bronze.export_segments import export_segments
 from jobs.cli import app as cli
 from jobs.cli import outcome
 from jobs.cli_enums import Listing, View
-from jobs.console.output import FORMULA_STARTS, write_csv
+from jobs.console.output import FORMULA_STARTS, printable, write_csv
 from jobs.console.progress import Steps, summary_table
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
@@ -67,7 +67,7 @@ def seen_in(sheet: list[dict[str, str]]) -> Iterator[str]:
         begins_formula = [cell for cell in cells if cell[:1] in FORMULA_STARTS and cell != "-"]
         assert all(is_number(cell) for cell in begins_formula), (column, begins_formula)
         field = COLUMN_OF.get(column, column)
-        if field in FIELDS and {cell.removeprefix("'") for cell in cells} >= set(HOSTILE):
+        if field in FIELDS and {cell.removeprefix("'") for cell in cells} >= set(map(printable, HOSTILE)):
             yield field
 
 

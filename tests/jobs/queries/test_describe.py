@@ -13,7 +13,7 @@ import pytest
 
 from jobs.cli.app import main
 from jobs.cli_enums import Tool, View
-from jobs.console.output import FORMULA_STARTS
+from jobs.console.output import FORMULA_STARTS, printable
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, NoSuchGroupError
@@ -399,7 +399,7 @@ def test_hostile_ids_match_themselves_alone(warehouse: Warehouse) -> None:
             write_descriptions(described, name, False, out)
         assert json.loads(reported["json"].getvalue())["GROUP"] == group_id
         (cells,) = list(csv.DictReader(io.StringIO(reported["csv"].getvalue(), newline="")))
-        assert cells["GROUP"] in (group_id, f"'{group_id}")
+        assert cells["GROUP"] in (printable(group_id), f"'{printable(group_id)}")
         assert cells["GROUP"][:1] not in FORMULA_STARTS
         assert reported["table"].getvalue().replace("\n", "").isprintable()
     whole = describe(warehouse, CLUSTER, view=View.OFFSETS)

@@ -82,6 +82,23 @@ def test_words_go_by_the_machines_zone_and_iso_by_utc() -> None:
     assert read_moment("2026-11-25 03:12", clock) == (parse_time("2026-11-25T03:12:00Z"), None)
 
 
+@pytest.mark.parametrize(
+    ("zone", "text", "first", "second"),
+    [
+        ("Europe/Berlin", "2026-10-25 02:30", "2026-10-25T00:30", "2026-10-25T01:30"),
+        ("Europe/Berlin", "today 02:30", "2026-10-25T00:30", "2026-10-25T01:30"),
+        ("Australia/Lord_Howe", "2026-04-05 01:45", "2026-04-04T14:45", "2026-04-04T15:15"),
+    ],
+)
+def test_a_time_that_came_twice_is_said_with_both(zone: str, text: str, first: str, second: str) -> None:
+    """The first one is taken, of words and of ISO 8601; of an hour that came once nothing is said."""
+    clock = Clock.of(datetime(2026, 10, 25, 20, tzinfo=UTC), zone)
+    twice = f", the first of two such times, since clocks went back: the second is {second}:00.000Z"
+    assert read_moment(text, clock).reading == f"{text} is {first}:00.000Z ({zone}){twice}"
+    later = text[:-5] + "12:00"
+    assert (read_moment(later, clock).reading or "").endswith(f"({zone})")
+
+
 def test_hours_that_clocks_had_twice_or_never() -> None:
     """The first of two; what was left out is no time."""
     assert berlin("2026-10-25 02:30") == "2026-10-25T00:30:00.000"

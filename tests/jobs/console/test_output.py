@@ -1,0 +1,47 @@
+"""Output of answers: what a client sent has no effect where it is read, and tables stay readable."""
+
+import csv
+import io
+import json
+import sys
+import unicodedata
+from typing import Final
+
+import pytest
+
+from jobs.console.output import CELL_CHARACTERS_MAX, Column, csv_line, json_line, table_lines, write_answers
+
+INVISIBLE: Final = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code))[0] in "CZ"]
+"""Control and format codes (bidi too), surrogates, separators, and what is not assigned."""
+
+
+def test_no_output_has_a_control_code() -> None:
+    """Neither table nor CSV nor JSON, of any character that is not seen; all three in lines of text that is UTF-8."""
+    text = "".join(character for character in INVISIBLE if character != " ")
+    (header, cell) = table_lines([Column("A", is_whole=True)], [[text]])
+    for line in (header, cell, csv_line([text])[:-1], json_line({text: [text]})[:-1]):
+        assert line.isprintable() and line.encode()
+
+
+def test_json_is_the_same_for_its_readers_and_csv_is_as_the_table() -> None:
+    """JSON escapes by its own rules, so nothing of a text is lost; in CSV stands what the table shows."""
+    texts = ["a\x1b[2Jb", "c\u202ed", "e\x9bf", "g\u2028h", "i\r\nj", "\U000e0041k", "\ud800l", 'é, "x"', "日本", "\\n"]
+    for text in texts:
+        assert json.loads(json_line({text: text})) == {text: text}
+        (_, cell) = table_lines([Column("A")], [[text]])
+        assert next(csv.reader(io.StringIO(csv_line([text])))) == [cell]
+    assert csv_line(["a\x1b\u202e"]) == "a\\x1b\\u202e\n" and json_line("\x9b") == '"\\u009b"\n'
+
+
+@pytest.mark.parametrize("output_format", ["table", "csv", "json"])
+def test_long_ids_are_cut_in_tables_alone(output_format: str) -> None:
+    """A table of one id of 30,000 characters is as readable as others; programs get it whole."""
+    out = io.StringIO()
+    write_answers(
+        ("GROUP", "STATE"), [("g" * 30_000, "Stable"), ("h" * CELL_CHARACTERS_MAX, "Empty")], output_format, out
+    )
+    lines = out.getvalue().splitlines()
+    assert ("g" * 30_000 in lines[-2]) == (output_format != "table")
+    assert any("h" * CELL_CHARACTERS_MAX in line for line in lines)
+    if output_format == "table":
+        assert max(map(len, lines)) <= CELL_CHARACTERS_MAX + len(" Stable") and "ggg... Stable" in lines[1]
