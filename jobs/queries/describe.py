@@ -433,12 +433,14 @@ def write_descriptions(descriptions: Sequence[Description], output_format: str, 
     for _, same in groupby(descriptions, key=lambda description: description.layout):
         described = list(same)
         layout, own_rows = described[0].layout, [row for description in described for row in description.rows]
-        shown = [column.name for column in layout.shown(verbose, own_rows)]
+        # without --verbose kafka-streams-groups has no offsets, which a program needs
+        is_wide = verbose or described[0].tool is Tool.STREAMS
+        shown = [column.name for column in layout.shown(is_wide, own_rows)]
         more = {LOG_POSITION: "log_position", NOTE: "note"}
         more = {name: field for name, field in more.items() if any(getattr(it, field) for it in described)}
         names |= dict.fromkeys([*shown, *more])
         rows += [
-            {name: _cell(row, name, verbose) for name in shown}
+            {name: _cell(row, name, is_wide) for name in shown}
             | {name: getattr(it, field) for name, field in more.items()}
             for it in described
             for row in it.rows

@@ -271,6 +271,8 @@ def test_streams_groups_as_kafka_prints_them(warehouse: Warehouse) -> None:
         ["g", "g-repartition", "0", "-", "-", "25", "22"],
         ["g", "in", "0", "20", "4", "25", "5"],
     ]
+    (_, offsets, *_) = text(warehouse, View.OFFSETS, 5, group_ids=["g"], output_format="json").splitlines()
+    assert json.loads(offsets)["CURRENT-OFFSET"] == 20
     topics = {line.split()[1] for line in text(warehouse, View.OFFSETS, 1.5, group_ids=["g"]).splitlines()[2:]}
     assert topics == {"old"}
 
