@@ -40,7 +40,9 @@ from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.other_writers import ForeignWrite, written_by_others
 from jobs.delta.other_writers import lines as lines_of_others
+from jobs.delta.replay_runs import WholeRun
 from jobs.gold.measures import MEASURES
+from jobs.queries.shared_instances import shared_instances
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.gold import (
     ARCHIVED_RECORDS,
@@ -118,6 +120,8 @@ class Findings:
     """Deviations of clients from their protocol, and the number of groups with each."""
     shared_groups: tuple[str, ...]
     """Groups whose current members have no topic in common: several applications share a group.id."""
+    shared_instances: tuple[str, ...] = ()
+    """In words, instance ids of several processes that put each other out."""
     not_judged: tuple[str, ...] = ()
     """Groups that could not be judged."""
     audit_lacks: tuple[str, ...] = ()
@@ -153,6 +157,7 @@ class Findings:
             _counted(sum(self.broken_rules.values()), "broken rule", "of the coordinators"),
             _counted(sum(self.log_oddities.values()), "oddity", "of the log", plural="oddities"),
             _counted(len(self.shared_groups), "group id", "used by several applications"),
+            _counted(len(self.shared_instances), "instance id", "used by several processes"),
             _counted(len(self.not_judged), "group", "could not be judged"),
             _counted(len(self.audit_lacks), "input", "of the audit could not be used"),
             _counted(self.hole_count, "hole", "in coverage"),
@@ -236,6 +241,7 @@ def findings(tables: ClusterTables) -> Findings:
         log_oddities=_counts_of(_of_category(odd, LOG)["rule"]),
         client_notes=_client_notes(_of_category(odd, CLIENT)),
         shared_groups=_shared_groups(_of_category(odd, GROUP)),
+        shared_instances=tuple(it.text for it in shared_instances(WholeRun.newest(tables))),
         not_judged=groups_not_judged(tables),
         audit_lacks=audit_lacks(tables),
         hole_count=hole_count(tables),
@@ -502,6 +508,9 @@ def _parts_of_rules(found: Findings) -> Iterator[Part]:
     if found.shared_groups:
         query = f"select group_id, at, rule, details from gold.log_anomalies where category = '{GROUP}'"
         yield f"several applications under one group.id: {names_of(found.shared_groups)}", _sql(query)
+    if found.shared_instances:
+        query = "select * from silver.group_members where ended_by = 'REPLACED_STATIC' order by valid_to"
+        yield f"processes with one group.instance.id put each other out: {some_of(found.shared_instances)}", _sql(query)
     if found.not_judged:
         query = f"select group_id, details, remedy from gold.log_anomalies where rule in {NOT_JUDGED_RULES}"
         yield (

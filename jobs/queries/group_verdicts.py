@@ -30,6 +30,7 @@ from jobs.gold.measures import counted as counted_rows
 from jobs.queries.as_of import SilverAt
 from jobs.queries.findings import NOT_JUDGED_RULES
 from jobs.queries.group_model import TopicPartition
+from jobs.queries.shared_instances import shared_instances
 from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, LAG_HISTORY, LOG_ANOMALIES
 from schemas.tables.silver import GROUP_GENERATIONS
@@ -47,9 +48,11 @@ MOVED: Final = "SHARE_OFFSETS_CHANGED"
 WENT_BACK: Final = "OFFSETS_WENT_BACK"
 REPEATED: Final = "REPEATED_COMMITS"
 FAILED: Final = "NOT_JUDGED"
+SHARED_INSTANCE: Final = "INSTANCE_ID_SHARED"
 RULES: Final[Mapping[str, tuple[str, str]]] = {
     REPEATED: ("partition stays", "partitions stay"),
     FAILED: ("failure to judge it: see gold.log_anomalies", "failures to judge it: see gold.log_anomalies"),
+    SHARED_INSTANCE: ("instance id of several processes", "instance ids of several processes"),
     IN_STORM: ("in a storm", "in storms"),
     GIVEN_UP: ("given up", "given up"),
     RESET: ("partition", "partitions"),
@@ -119,7 +122,8 @@ def group_verdicts(
     Counts are from `from_ms` on, by default a day before the newest record that was read. `match`: a part of the group
     id, ignoring case. `with_gone`: also groups that had events since and are gone, in state `GONE`, for sums.
     """
-    newest = WholeRun.newest(tables).read(GROUP_GENERATIONS, GENERATION_COLUMNS)
+    run = WholeRun.newest(tables)
+    newest = run.read(GROUP_GENERATIONS, GENERATION_COLUMNS)
     newest = newest.filter(newest["to_log_offset"].is_null())
     since_ms = from_ms if from_ms is not None else newest_record_ms(tables) - DAY_MS
     gold = WholeAudit.newest(tables)
@@ -127,6 +131,9 @@ def group_verdicts(
     _add_stalls(seen, tables, gold)
     lags = _newest_lags(gold)
     _add_failures(seen, gold)
+    for shared in shared_instances(run, since_ms):
+        seen[shared.group_id].counts[SHARED_INSTANCE] += 1
+        seen[shared.group_id].firsts[SHARED_INSTANCE] = max(shared.since_ms, since_ms)
     # a group may have an open row in a former log partition, too: it is obsolete
     left = SilverAt(tables).left_behind()
     groups = {row["group_id"]: row for row in left.present(newest.to_pylist())}
