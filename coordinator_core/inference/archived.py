@@ -6,7 +6,8 @@ row has that time (Kafka 4.4, KIP-1191); becoming ARCHIVED later adds no row.
 `cause` is what the log shows, given the delivery limit L in force at that time:
 
 * REJECT_OR_GAP: ARCHIVED at a count below L, where the limit cannot act (rule E);
-* LIMIT_OR_REJECT: ARCHIVED at L or above (rule F);
+* LIMIT_OR_REJECT: ARCHIVED at L or above (rule F), or at a count that may be L: no log has L, and no range with that
+  count was ever returned;
 * UNSEEN: the start offset passed a range that no record showed as terminal, by no more than the complete count of the
   previous record: it was archived only in the broker's memory (rule H), or cannot be distinguished from that. Ranges
   that a read_committed group passed without a state count as UNSEEN too: the complete count does not include an aborted
@@ -19,14 +20,14 @@ row has that time (Kafka 4.4, KIP-1191); becoming ARCHIVED later adds no row.
 | --- | --- | --- |
 | ARCHIVING_STATE | below L by way of ARCHIVING, where a gap never is | REJECTED, CERTAIN if the log tells L |
 | MARKER_AMONG_ABORTED | like the next, right behind complete offsets that are not stored | TRANSACTION_MARKER, LIKELY |
-| ALONE_UNDER_READ_COMMITTED | a single offset at its first try, in a read_committed group | TRANSACTION_MARKER, GUESS |
+| ALONE_UNDER_READ_COMMITTED | a single offset at its first try, near complete ones not stored | the same, GUESS |
 | BELOW_ANY_LIMIT | count 1, and no limit can be below 2 | REJECT_OR_GAP, CERTAIN |
 | ARCHIVED_WITHOUT_A_COPY | ARCHIVED at once, in a group that has a dead letter topic | GAP, LIKELY |
 | RELEASED_BEFORE | below L, and clients had seen the records and released them | REJECTED, LIKELY |
 | LOCK_DURATION | at L, alone, one lock duration after the last event | DELIVERY_LIMIT, LIKELY |
 | RETURNED_TOGETHER | at L, and the record's other ranges were handed back, none rejected | DELIVERY_LIMIT, LIKELY |
 | LAST_TRY_ALONE | at L, a single offset at L - 1 before, which the broker gives out alone | DELIVERY_LIMIT, LIKELY |
-| ASSUMED_LIMIT | below an assumed limit, and no range with that count was ever returned | REJECT_OR_GAP, GUESS |
+| ASSUMED_LIMIT | no log has L, and no range with that count was ever returned | LIMIT_OR_REJECT, GUESS; L is null |
 | DELIVERY_COUNT | count against L alone | CERTAIN if the log tells L, else LIKELY |
 | COMPLETE_COUNT | at least as many unseen offsets were complete as were passed | UNSEEN, LIKELY |
 | START_OFFSET_JUMP | the start offset moved further than the complete count | START_OFFSET_MOVED, LIKELY or GUESS |
@@ -123,7 +124,9 @@ def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> Arc
     evidence = taken(evidence, chosen)
     is_archived, is_passed = given_up(log.transitions), _is_passed(log)
     within = _is_within_complete_count(log, configs)
-    causes = (is_archived & evidence.is_below_limit, is_archived, is_passed & within, is_passed)
+    is_assumed = is_archived & evidence.is_below_limit & ~evidence.is_limit_shown
+    is_rejected = is_archived & evidence.is_below_limit & evidence.is_limit_shown
+    causes = (is_rejected, is_archived, is_passed & within, is_passed)
     cause = code_of((*range(len(CAUSES)), NONE), first_that_holds(causes))
     rules = (
         *_rules_of_archived(log, evidence, configs, is_archived, is_behind_unstored),
@@ -141,7 +144,7 @@ def archived_records(log: ShareLog, evidence: Evidence, configs: Configs) -> Arc
         first_offset=changes.first_offset[found],
         last_offset=changes.last_offset[found],
         delivery_count=count[found].astype(np.int32),
-        delivery_count_limit=evidence.limit.values[found],
+        delivery_count_limit=np.where(is_assumed, NONE, evidence.limit.values)[found],
         cause=cause[found],
         likely_cause=likely_cause[found],
         method=method[found],
@@ -188,12 +191,17 @@ def _rules_of_archived(
 ) -> tuple[Rule, ...]:
     changes, records = log.transitions, evidence.records
     states, row = log.states, log.state_of_transition
-    # it uses only the record itself, so that later records do not change earlier results
+    # it uses no later records, so that they do not change earlier results
     is_alone = (
         is_archived & (changes.from_state == NONE) & (changes.to_delivery_count == 1) & _is_read_committed(log, configs)
     )
     is_alone &= changes.first_offset == changes.last_offset
-    is_behind_aborted = is_behind_unstored & ~configs.was_compacted(log.keys.topics)[states.key[row]]
+    is_compacted = configs.was_compacted(log.keys.topics)[states.key[row]]
+    is_behind_aborted = is_behind_unstored & ~is_compacted
+    # a topic without aborted transactions may have none at all, and a client may reject a single record
+    has_unstored = states.delivery_complete_count > states.terminal_count
+    has_unstored[1:] |= has_unstored[:-1] & ~states.begins()[1:]
+    is_alone &= has_unstored[row] & ~is_compacted
     below, at_limit = is_archived & evidence.is_below_limit, is_archived & ~evidence.is_below_limit
     # what a snapshot is the first to show has an unknown time, so the limit of that time is unknown too
     by_count = np.where(evidence.limit.is_known & ~evidence.is_first_shown, CERTAIN, LIKELY)

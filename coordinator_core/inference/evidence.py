@@ -193,7 +193,8 @@ def group_pasts(log: ShareLog, to_log_offset: int | None = None) -> list[GroupPa
     _raise_to(highest, group, row, changes.to_state == AVAILABLE, changes.to_delivery_count)
     came_back = np.flatnonzero((changes.from_state == AVAILABLE) & _is_written(changes) & (changes.released < 0))
     group_of = group[row[came_back]]
-    is_try = changes.from_delivery_count[came_back] == highest[group_of]
+    # a delivery at the limit may well be accepted; those that were not show what ends there
+    is_try = (changes.from_delivery_count[came_back] == highest[group_of]) & given_up(changes)[came_back]
     tried, group_of = came_back[is_try], group_of[is_try]
     is_last = is_single_offset_of(log)[row[tried]] & given_up(changes)[tried]
     is_last &= changes.to_delivery_count[tried] == highest[group_of] + 1

@@ -117,11 +117,11 @@ class GroupPast(NamedTuple):
     highest: int
     """The highest delivery count at which it ever returned a range."""
     ends_there: bool
-    """All ranges returned at that count were archived at the next delivery, in records of their own."""
+    """All ranges returned at that count and then given up were so at the next delivery, in records of their own."""
     tries: int = 0
-    """How often a range returned at that count was delivered again, before `SharePast.from_log_offset`."""
+    """How often a range returned at that count was given up later, before `SharePast.from_log_offset`."""
     last_tries: int = 0
-    """How often it was then archived."""
+    """How often that was at the next delivery, in a record of its own."""
     lowest_assumed: int = NO_COUNT
     """The lowest delivery count at which a range was archived below a limit that was only assumed; before
     `SharePast.from_log_offset`."""
@@ -129,10 +129,10 @@ class GroupPast(NamedTuple):
     def assumed_limit(self, default: int) -> int:
         """The delivery limit, where no log has it.
 
-        It is above the highest count at which a range was returned. If all ranges returned at that count were archived
-        at the very next delivery, `LAST_TRIES_MIN` times or more and each offset in a record of its own, that delivery
-        was the limit: brokers deliver records one by one at their last try (SharePartition, since 4.3), while rejects
-        are stored with the rest of a fetch.
+        It is above the highest count at which a range was returned. If all ranges returned at that count that were
+        given up were so at the very next delivery, `LAST_TRIES_MIN` times or more and each offset in a record of its
+        own, that delivery was the limit, whatever else was accepted at it: brokers deliver records one by one at their
+        last try (SharePartition, since 4.3), while rejects are stored with the rest of a fetch.
         """
         return self.highest + 1 if self.ends_there else max(default, self.highest + 1)
 

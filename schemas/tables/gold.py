@@ -193,7 +193,7 @@ ARCHIVED_RECORDS = gold_table(
         LOG_OFFSET,
         AT,
         Column("delivery_count", INT, "Delivery count; null if it was never seen."),
-        Column("delivery_count_limit", INT, "Delivery limit in force at that time."),
+        Column("delivery_count_limit", INT, "Delivery limit in force at that time; null where nothing shows it."),
         Column("cause", STRING, "REJECT_OR_GAP LIMIT_OR_REJECT UNSEEN START_OFFSET_MOVED."),
         Column(
             "likely_cause",

@@ -121,7 +121,7 @@ CASES = (
     Case(
         "below the default, and nothing shows that the default holds",
         (SNAPSHOT, RELEASED_ONCE, archived(AV1, AR2)),
-        (3, 3, 2, 5, "REJECT_OR_GAP", None, "ASSUMED_LIMIT", "GUESS"),
+        (3, 3, 2, -1, "LIMIT_OR_REJECT", None, "ASSUMED_LIMIT", "GUESS"),
         NO_CONFIGS,
     ),
     Case(
@@ -178,9 +178,21 @@ CASES = (
         NO_CONFIGS,
     ),
     Case(
+        "so it was where other records were accepted at that delivery",
+        (
+            SNAPSHOT,
+            *returned((None, AV1), (AV1, AV2)),
+            Record(39_000, (Change(4, 4, AV2, ("ACKNOWLEDGED", 3)),)),
+            *(Record(40_000 + offset, (Change(offset, offset, AV2, AR3),)) for offset in (0, 1, 2)),
+            archived(AV2, AR3),
+        ),
+        (3, 3, 3, 3, "LIMIT_OR_REJECT", "DELIVERY_LIMIT", "LAST_TRY_ALONE", "LIKELY"),
+        NO_CONFIGS,
+    ),
+    Case(
         "two such ends are no pattern",
         (SNAPSHOT, *returned((None, AV1), (AV1, AV2)), archived(AV2, AR3, 40_000), archived(AV2, AR3)),
-        (3, 3, 3, 5, "REJECT_OR_GAP", None, "ASSUMED_LIMIT", "GUESS"),
+        (3, 3, 3, -1, "LIMIT_OR_REJECT", None, "ASSUMED_LIMIT", "GUESS"),
         NO_CONFIGS,
     ),
     Case(
@@ -205,10 +217,16 @@ CASES = (
         group_configs(share_isolation_level="read_committed"),
     ),
     Case(
-        "a single offset of a group that reads committed records only may be a transaction marker",
+        "a single offset of a group that reads committed records only: nothing shows a transaction",
         (SNAPSHOT, archived(None, AR1)),
+        (3, 3, 1, 5, "REJECT_OR_GAP", None, "BELOW_ANY_LIMIT", "CERTAIN"),
+        COMMITTED,
+    ),
+    Case(
+        "it may be a transaction marker where the record before counts what is not stored, as aborted records are",
+        (SNAPSHOT, aborted(1, Change(20, 20, None, ACK1)), archived(None, AR1)),
         (3, 3, 1, 5, "REJECT_OR_GAP", "TRANSACTION_MARKER", "ALONE_UNDER_READ_COMMITTED", "GUESS"),
-        group_configs(share_isolation_level="read_committed"),
+        COMMITTED,
     ),
     Case(
         "right behind offsets that were counted and not stored, as aborted records are, it is likely one",
@@ -358,7 +376,7 @@ DEAD_LETTER_CASES = (
     Case(
         "below a limit that no log tells it may have been the limit",
         (SNAPSHOT, archived(None, AG4)),
-        (3, 3, 4, 5, "REJECT_OR_GAP", None, "ASSUMED_LIMIT", "GUESS"),
+        (3, 3, 4, -1, "LIMIT_OR_REJECT", None, "ASSUMED_LIMIT", "GUESS"),
         NO_CONFIGS,
     ),
     Case(
