@@ -24,7 +24,7 @@ def test_no_output_has_a_control_code() -> None:
 
 
 def test_json_is_the_same_for_its_readers_and_csv_is_as_the_table() -> None:
-    """JSON escapes by its own rules, so nothing of a text is lost; in CSV stands what the table shows."""
+    """JSON escapes by its own rules, so nothing of a text is lost; CSV has what the table shows."""
     texts = ["a\x1b[2Jb", "c\u202ed", "e\x9bf", "g\u2028h", "i\r\nj", "\U000e0041k", "\ud800l", 'é, "x"', "日本", "\\n"]
     for text in texts:
         assert json.loads(json_line({text: text})) == {text: text}

@@ -16,11 +16,10 @@ from jobs.cli_enums import Tool, View
 from jobs.console.output import FORMULA_STARTS, printable
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import ArgumentError, NoSuchGroupError
+from jobs.errors import NoSuchGroupError
 from jobs.queries.as_of import SilverAt
 from jobs.queries.describe import write_descriptions
 from jobs.queries.group_model import TopicPartition
-from jobs.queries.moments import parse_time
 from tests.answers import describe
 from tests.conftest import PROJECT_ROOT
 from tests.jobs.history import CLUSTER, at, at_ms, between, commit, event, write
@@ -59,44 +58,6 @@ def text(warehouse: Warehouse, view: View, at_minute: float | None = None, **opt
     described = describe(warehouse, CLUSTER, view=view, at_ms=moment, **options)
     write_descriptions(described, output_format, verbose, out)
     return out.getvalue()
-
-
-TIMES = [
-    ("1767225600123", 1767225600123),
-    ("2026-01-01T00:00:00Z", 1767225600000),
-    ("2026-01-01T01:00:00.123+01:00", 1767225600123),
-    ("2026-01-01 00:00:00", 1767225600000),
-    ("2026-01-01", 1767225600000),
-]
-
-
-@pytest.mark.parametrize(("given", "timestamp_ms"), TIMES)
-def test_times(given: str, timestamp_ms: int) -> None:
-    """Epoch milliseconds, and ISO 8601 in UTC unless it names a zone."""
-    assert parse_time(given) == timestamp_ms
-
-
-@pytest.mark.parametrize("given", ["", "soon", "-5", "1e9", "٣", "2026-13-01", "9" * 30, "${env:HOME}"])
-def test_what_is_no_time(given: str) -> None:
-    """Anything else is a wrong argument."""
-    with pytest.raises(ArgumentError):
-        parse_time(given)
-
-
-@pytest.mark.parametrize(
-    ("given", "said"),
-    [
-        ("1763900000", "a time in 1970 in milliseconds: are these seconds? Give milliseconds, 1763900000000"),
-        ("1763900000000000", "are these microseconds? Give milliseconds, 1763900000000"),
-        ("1763900000000000000", "no time in milliseconds: are these nanoseconds? Give milliseconds, 1763900000000"),
-        ("7", "out of range: give milliseconds since 1970"),
-    ],
-)
-def test_numbers_of_another_unit_are_noticed(given: str, said: str) -> None:
-    """Seconds, microseconds and nanoseconds would be another age: they are refused with what was meant."""
-    with pytest.raises(ArgumentError) as refused:
-        parse_time(given)
-    assert said in str(refused.value)
 
 
 def test_intervals_are_half_open(warehouse: Warehouse) -> None:

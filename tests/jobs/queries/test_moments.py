@@ -108,7 +108,24 @@ def test_hours_that_clocks_had_twice_or_never() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "soon", "-", "-5", "-2y", "--2h", "yesterday at 3", "yesterday 3:12", "someday 03:12", "25:00", "-٣h"]
+    "text",
+    [
+        "",
+        "soon",
+        "-",
+        "-5",
+        "-2y",
+        "--2h",
+        "yesterday at 3",
+        "yesterday 3:12",
+        "someday 03:12",
+        "25:00",
+        "-٣h",
+        "1e9",
+        "٣",
+        "2026-13-01",
+        "${env:HOME}",
+    ],
 )
 def test_what_is_no_moment(text: str) -> None:
     """One line with examples."""
@@ -116,7 +133,7 @@ def test_what_is_no_moment(text: str) -> None:
         berlin(text)
 
 
-@pytest.mark.parametrize("text", ["-999999w", "-3000w999999d"])
+@pytest.mark.parametrize("text", ["-999999w", "-3000w999999d", "9" * 30])
 def test_before_1970_is_out_of_range(text: str) -> None:
     """No record of Kafka's is so old."""
     with pytest.raises(ArgumentError, match="out of range"):
@@ -128,3 +145,34 @@ def test_an_unknown_zone_is_named(zone: str) -> None:
     """With one that would do."""
     with pytest.raises(ArgumentError, match=r"--timezone .* is no zone: give a name as Europe/Berlin"):
         Clock.of(NOW, zone)
+
+
+TIMES = [
+    ("1767225600123", 1767225600123),
+    ("2026-01-01T00:00:00Z", 1767225600000),
+    ("2026-01-01T01:00:00.123+01:00", 1767225600123),
+    ("2026-01-01 00:00:00", 1767225600000),
+    ("2026-01-01", 1767225600000),
+]
+
+
+@pytest.mark.parametrize(("given", "timestamp_ms"), TIMES)
+def test_times(given: str, timestamp_ms: int) -> None:
+    """Epoch milliseconds, and ISO 8601 in UTC unless it names a zone."""
+    assert parse_time(given) == timestamp_ms
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ("1763900000", "a time in 1970 in milliseconds: are these seconds? Give milliseconds, 1763900000000"),
+        ("1763900000000000", "are these microseconds? Give milliseconds, 1763900000000"),
+        ("1763900000000000000", "no time in milliseconds: are these nanoseconds? Give milliseconds, 1763900000000"),
+        ("7", "out of range: give milliseconds since 1970"),
+    ],
+)
+def test_numbers_of_another_unit_are_noticed(given: str, said: str) -> None:
+    """Seconds, microseconds and nanoseconds would be another age: they are refused with what was meant."""
+    with pytest.raises(ArgumentError) as refused:
+        parse_time(given)
+    assert said in str(refused.value)
