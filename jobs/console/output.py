@@ -20,6 +20,7 @@ FORMULA_STARTS: Final = frozenset("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 ESCAPE: Final = "'"
 """Prefix for text that a spreadsheet would evaluate, and for text that begins with it, so that the result is
 unambiguous."""
+QUOTED_ENDS: Final = "\r\n"
 CELL_CHARACTERS_MAX: Final = 255
 """A longer cell of a table is cut. No name of a topic is that long, and ids can have 30,000 characters."""
 CUT: Final = "..."
@@ -78,17 +79,21 @@ def printable(text: str) -> str:
 
 
 def csv_cell(value: Value) -> str:
-    """A cell of CSV for people: text that begins like a formula gets an apostrophe."""
+    """A cell of CSV for people: as in a table, and text that begins like a formula gets an apostrophe."""
     if not isinstance(value, str):
         return text_cell(value)
-    return ESCAPE + value if value[:1] in FORMULA_STARTS or value.startswith(ESCAPE) else value
+    return printable(ESCAPE + value if value[:1] in FORMULA_STARTS or value.startswith(ESCAPE) else value)
 
 
 def csv_line(cells: Iterable[object]) -> str:
-    """A line of CSV; strings as in a table."""
+    """A line of CSV, with texts as they are: for people they are `csv_cell`s.
+
+    A cell with a carriage return is quoted, like one with a line feed: unquoted it would begin a new line, but Python's
+    writer quotes only the characters of its line terminator.
+    """
     line = io.StringIO(newline="")
-    csv.writer(line, lineterminator="\n").writerow(printable(it) if isinstance(it, str) else it for it in cells)
-    return line.getvalue()
+    csv.writer(line, lineterminator=QUOTED_ENDS).writerow(cells)
+    return line.getvalue().removesuffix(QUOTED_ENDS) + "\n"
 
 
 def json_line(value: Any) -> str:

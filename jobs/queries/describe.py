@@ -39,7 +39,7 @@ from jobs.queries.caveats import (
 from jobs.queries.group_model import Group, Member, SampledEnd, TopicPartition
 from jobs.queries.group_state import by_group
 from jobs.queries.holes import where_absent
-from jobs.queries.in_log import share_remarks
+from jobs.queries.in_log import require_groups, share_remarks
 from jobs.queries.logged_coordinators import logged_coordinators
 from jobs.queries.unread import unread_records, unread_records_text
 from jobs.silver.replay_failures import failure_text
@@ -359,7 +359,8 @@ def describe_with_caveats(
     """Groups at a time (None: the newest state), in the tools' order; and caveats. `group_ids` None: all groups.
 
     End offsets sampled more than `sample_age_max_ms` before are not shown. A group occurs several times if the log
-    passes the time several times and its states differ. Raises NoSuchGroupError if a requested group does not exist.
+    passes the time several times and its states differ. Raises ArgumentError for a group that the log does not
+    know, NoSuchGroupError for one that does not exist at that time.
     """
     with_offsets = view is View.OFFSETS
     passages = SilverAt(tables, at_ms, group_ids).passages(with_offsets=with_offsets)
@@ -379,6 +380,8 @@ def describe_with_caveats(
     if group_ids is not None:
         missing = sorted(set(group_ids) - found.keys())
         if missing:
+            if not unread_records(newest, missing):
+                require_groups(tables, missing)
             raise NoSuchGroupError(_not_there(newest, missing))
     several = [group_id for group_id, of_group in found.items() if len(of_group) > 1]
     places = {group_id: of_group[-1].group.log_partition for group_id, of_group in found.items()}

@@ -27,7 +27,7 @@ from jobs.queries.caveats import log_remarks
 from jobs.queries.clock_steps import ClockStep, clock_steps, step_lines
 from jobs.queries.findings import audit_lacks, groups_not_judged
 from jobs.queries.group_verdicts import OK, group_verdicts
-from jobs.queries.in_log import require_in_any_log, require_in_log
+from jobs.queries.in_log import require_groups, require_in_any_log, require_in_log
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES, SHARE_OFFSET_CHANGES
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, GROUP_MEMBERS
@@ -326,8 +326,11 @@ def run_groups(
     Raises ArgumentError for a time after the end of what was read: no group is known to be OK then.
     """
     require_in_any_log(tables, from_ms, None)
+    verdicts = group_verdicts(tables, from_ms=from_ms, match=match)
+    if match is not None and not verdicts:
+        require_groups(tables, [match])
     rows: list[list[Value]] = []
-    for line in group_verdicts(tables, from_ms=from_ms, match=match):
+    for line in verdicts:
         if needs_attention and line.verdict == OK:
             continue
         values: dict[str, Any] = {**line._asdict(), "last_change_ms": time_text(line.last_change_ms)}

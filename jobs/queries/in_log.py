@@ -4,6 +4,7 @@ Otherwise an empty answer would look like "nothing happened".
 """
 
 from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Final
 
 import pyarrow.compute as pc
@@ -18,8 +19,20 @@ from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from jobs.queries.behind import not_replayed_lines
 from jobs.queries.holes import where_absent
 from jobs.silver.replay_failures import failure_text
-from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, OFFSET_COMMITS, SHARE_PARTITION_STATES
+from schemas.tables.declare import Table
+from schemas.tables.silver import (
+    GROUP_EVENTS,
+    GROUP_GENERATIONS,
+    MEMBER_ASSIGNMENTS,
+    OFFSET_COMMITS,
+    SHARE_PARTITION_STATES,
+    TOPICS,
+)
 
+NAME_CHARACTERS_MAX: Final = 100
+COMPARED_MAX: Final = 20_000
+"""How many names are compared with one that is not known: about a second."""
+KNOW_TOPICS: Final = (TOPICS, MEMBER_ASSIGNMENTS, SHARE_PARTITION_STATES, OFFSET_COMMITS)
 KNOW_GROUPS: Final = (GROUP_GENERATIONS, GROUP_EVENTS, SHARE_PARTITION_STATES, OFFSET_COMMITS)
 """Tables that together have a row of every group; the largest comes last, and is read only if necessary."""
 
@@ -37,7 +50,8 @@ def require_groups(tables: ClusterTables, group_ids: Collection[str] | None) -> 
     failures = SilverAt(tables, group_ids=unknown).failures()
     lacking = " ".join(f"Not all could be replayed: {failure_text(failure)}. " for failure in failures)
     ends = log_ends(tables)[GROUPS_LOG]
-    names = ", ".join(repr(printable(name)[:100]) for name in sorted(unknown))
+    known = set[str]().union(*(_names_in(tables, table, "group_id") for table in KNOW_GROUPS[:-1]))
+    names = ", ".join(_named(name, known) for name in sorted(unknown))
     missing = _missing_places(ends, unknown)
     where = f" {GROUPS_LOG}-{missing[0]}, where it would be, is in no source." if missing else ""
     if not ends.is_count_known and ends.unseen:
@@ -49,6 +63,32 @@ def require_groups(tables: ClusterTables, group_ids: Collection[str] | None) -> 
         f"there is no group {names} in what was captured of cluster {tables.cluster_id!r}: {covered_text(ends)}.{where}"
         f" {lacking}Group ids are case-sensitive"
     )
+
+
+def require_topic(tables: ClusterTables, topic: str) -> None:
+    """Raise ArgumentError for a topic that does not occur in the log, neither by name nor by id."""
+    names = set[str]().union(*(_names_in(tables, table, "topic") for table in KNOW_TOPICS))
+    if topic in names or topic in _names_in(tables, TOPICS, "topic_id"):
+        return
+    ends = log_ends(tables)
+    remarks = "".join(f"; {remark}" for remark in unread_remarks(ends))
+    raise ArgumentError(
+        f"there is no topic {_named(topic, names)} in what was captured of cluster {tables.cluster_id!r}: "
+        f"{covered_text(ends[GROUPS_LOG])}{remarks}"
+    )
+
+
+def _names_in(tables: ClusterTables, table: Table, column: str) -> set[str]:
+    return set(pc.unique(SilverAt(tables).scan(table, (column,))[column]).to_pylist()) - {None}
+
+
+def _named(name: str, known: Collection[str]) -> str:
+    """A name that is not known, and the nearest one that is."""
+    own = printable(name)[:NAME_CHARACTERS_MAX]
+    others = {printable(it)[:NAME_CHARACTERS_MAX] for it in known}
+    alike = [it for it in sorted(others) if it.casefold() == own.casefold()]
+    found = alike or get_close_matches(own, sorted(others)[:COMPARED_MAX], 1)
+    return f"{own!r}" + (f" (did you mean {found[0]!r}?)" if found else "")
 
 
 def unread_remarks(all_ends: Mapping[str, LogEnds], group_ids: Collection[str] | None = None) -> Iterator[str]:

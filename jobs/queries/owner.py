@@ -34,6 +34,7 @@ from jobs.queries.caveats import (
     twice,
     with_notes,
 )
+from jobs.queries.in_log import require_topic
 from jobs.queries.unread import UnreadRecords, unread_groups, unread_owners_text, unread_records, unread_text
 from jobs.silver.rows import rows_of
 from schemas.group_types import GroupType
@@ -218,6 +219,8 @@ def run_owner(
 ) -> list[str]:
     """Find the owners and print them. Returns the caveats as lines."""
     found = find_owners(tables, topic=topic, partition=partition, at_ms=at_ms)
+    if not (found.is_known or found.share_groups or found.unread or found.unread_records):
+        require_topic(tables, topic)
     columns, rows = COLUMNS, [_row(it.row) for it in found.owners]
     if any(it.log_position is not None for it in found.owners):
         columns = (*columns, LOG_POSITION)

@@ -24,6 +24,7 @@ from jobs.queries.as_of import GROUPS_LOG, SilverAt
 from jobs.queries.caveats import LOG_POSITION, Caveat, caveats_of, lines_of, moved, notes_by_group, twice, with_notes
 from jobs.queries.group_model import CommittedOffset, Group, TopicPartition
 from jobs.queries.holes import where_absent
+from jobs.queries.in_log import require_groups
 from schemas.group_types import GroupType
 from schemas.tables.silver import TOPICS
 
@@ -98,8 +99,8 @@ def restoration(
     If the log passes the time several times with different offsets, all of them are returned, unless `log_offset`
     selects a position: the last included offset of the log partition.
 
-    Raises NoSuchGroupError if a group had no committed offsets then, ArgumentError for a share group, and for a
-    `log_offset` that is not one of the positions.
+    Raises NoSuchGroupError if a group had no committed offsets then, ArgumentError for an unknown group, a share group,
+    and for a `log_offset` that is not one of the positions.
     """
     newest = SilverAt(tables, group_ids=group_ids)
     passages = newest.at(at_ms).passages()
@@ -112,6 +113,7 @@ def restoration(
             name = short(group_id)
             if shares:
                 raise ArgumentError(f"{name} is a share group: it has start offsets, no committed offsets")
+            require_groups(tables, [group_id])
             raise NoSuchGroupError(
                 f"{name} had no committed offsets then{_reservation(passages[-1], present, group_id)}"
             )

@@ -23,6 +23,7 @@ from jobs.console.command_name import command
 from jobs.console.output import Value, write_answers
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import JobError, SettingsError
+from jobs.queries.in_log import require_groups
 from jobs.queries.verify_broker import Asked, ask
 from jobs.queries.verify_judge import (
     BATCHES,
@@ -37,6 +38,7 @@ from jobs.queries.verify_ledger import Ledger, Window
 from jobs.settings import Settings
 from jobs.sources.admin import Admin
 from jobs.sources.admin_answers import Refusal
+from jobs.sources.admin_questions import GROUP_ID_NOT_FOUND
 from jobs.sources.broker import TOPIC_AUTHORIZATION_FAILED, Broker
 from schemas import consumer_offsets, share_group_state
 from schemas.tables.bronze import COVERAGE, RECORD_BATCHES
@@ -215,6 +217,8 @@ def run_verify(
         tables = ledger()
         refuse_other_cluster(tables, broker)
         _require_replayed(tables)
+        gone = Refusal.of(GROUP_ID_NOT_FOUND)
+        require_groups(tables, [name for name in group_ids or () if asked.descriptions.get(name, gone) == gone])
         findings = verify(tables, asked, Admin(broker))
     for remark in print_findings(findings, asked, output_format, verbose, out or sys.stdout):
         say(remark)

@@ -35,7 +35,7 @@ from jobs.console.output import Value, time_text, write_answers, write_csv, writ
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import WhatIfArgumentError, WhatIfJobError
 from jobs.gold.share_reader import configs
-from jobs.queries.in_log import require_in_any_log
+from jobs.queries.in_log import require_groups, require_in_any_log
 from jobs.settings import Settings, first_night
 from jobs.silver.bundles import group_lives
 from jobs.silver.homes import CoordinatorPartitions, LeftBehind
@@ -99,6 +99,7 @@ def whatif(
         left = places.left_behind(GROUPS_LOG, None if to_ms is None else to_ms - 1, [group_id])
         life = _life(files, group_id, left)
         if life is None:
+            require_groups(tables, [group_id])
             raise WhatIfJobError(
                 f"no group {group_id!r} in {tables.warehouse.root}: run "
                 f"{command(first_night(tables.warehouse.root, tables.cluster_id))} first, or see "

@@ -19,6 +19,7 @@ from jobs.bronze.partition_counts import SETTING, KnownCount, known_counts
 from jobs.console.output import Value, printable, write_answers
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import ArgumentError, JobError
+from jobs.queries.in_log import require_topic
 from jobs.settings import Settings
 from jobs.sources.broker import Broker
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
@@ -96,6 +97,8 @@ class _Sources:
             return known
         rows = self._ledger().read(TOPICS, ["topic_id", "valid_to"], topic=topic).to_pylist()
         ids = [row["topic_id"] for row in rows if row["valid_to"] is None]
+        if not ids:
+            require_topic(self._ledger(), topic)
         if len(ids) != 1:
             raise JobError(
                 f"what was captured does not contain the id of topic {printable(topic)[:100]}, which the key of a "

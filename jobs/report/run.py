@@ -24,6 +24,7 @@ from jobs.errors import JobError, NoSuchGroupError
 from jobs.queries.as_of import SHARES_LOG
 from jobs.queries.audit_report import Hole, completeness
 from jobs.queries.group_verdicts import OK, SEVERITIES, GroupVerdict, group_verdicts, newest_record_ms
+from jobs.queries.in_log import require_groups
 from jobs.report.changes import Changes, Snapshot, changes, cluster_of, earlier, snapshot_of, text_of
 from jobs.report.cluster import MEASURES, GroupLine, coverage_picture, group_lines, overview, timeline
 from jobs.report.groups import GroupFacts, group_pictures, read_groups, span_of
@@ -208,6 +209,7 @@ def _read(warehouse: Warehouse, scope: Scope, limits: Limits, made_at: str, prev
     if scope.group_ids is not None:
         missing = sorted(set(scope.group_ids) - {line.group_id for line in lines})
         if missing:
+            require_groups(reader.tables, missing)
             raise NoSuchGroupError(f"nothing is known of: {', '.join(printable(name)[:100] for name in missing)}")
     groups = [line for line in lines if not line.is_share]
     share_groups = sorted(

@@ -170,11 +170,11 @@ def test_answers_name_what_is_in_no_source(ledger: Ledger, tmp_path: Path, capsy
         return capsys.readouterr().err
 
     some = f"3 of 5 log partitions of {GROUPS_LOG} are in no source (0, 1, 3)"
-    assert some in stderr("owner", "--topic", "none", "--partition", "0")
+    assert some in stderr("owner", "--topic", "none", "--partition", "0", code=2)
     assert some in stderr("describe")
     own = f"{GROUPS_LOG}-3, where it would be, is in no source"
-    assert own in stderr("describe", "--group", nobody, code=1)
-    assert own in stderr("restore", "--group", nobody, "--at", str(END), code=1)
+    assert own in stderr("describe", "--group", nobody, code=2)
+    assert own in stderr("restore", "--group", nobody, "--at", str(END), code=2)
     there = {row["log_partition"]: row["group_id"] for row in ledger.rows("silver.group_generations")}
     assert "no source" not in stderr("describe", "--group", there[2])
 

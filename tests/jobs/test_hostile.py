@@ -15,7 +15,6 @@ from pyspark.sql import Row, SparkSession
 from rich.console import Console
 
 from coordinator_core.whatif.answer import WhatIfRow
-from jobs import exit_codes
 from jobs.bronze.export_segments import export_segments
 from jobs.cli import app as cli
 from jobs.cli import outcome
@@ -24,7 +23,7 @@ from jobs.console.output import FORMULA_STARTS, printable, write_csv
 from jobs.console.progress import Steps, summary_table
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import ExportError, JobError
+from jobs.errors import ArgumentError, ExportError, JobError
 from jobs.queries.audit_report import Span, run_audit_report
 from jobs.queries.describe import write_descriptions
 from jobs.queries.findings import findings, lines
@@ -120,7 +119,7 @@ def test_lines_of_a_log_stay_lines(ledger: Warehouse, tmp_path: Path, capfd: pyt
     asked = [word for name in HOSTILE for word in ("--group", f"{name}?")]
     options = ["--warehouse", ledger.root, "--cluster-id", CLUSTER]
     for job in (["describe"], ["restore", "--at", "2026-01-01"], ["report", "--output", str(tmp_path / "r.html")]):
-        assert cli.main([*job, *options, *asked]) == exit_codes.FAILED
+        assert cli.main([*job, *options, *asked]) == ArgumentError.exit_code
         [*remarks, error, rest] = capfd.readouterr().err.split("\n")
         assert all(line.startswith("captured and not replayed yet: ") and line.isprintable() for line in remarks)
         assert (error[:7], rest, error.isprintable()) == ("error: ", "", True)

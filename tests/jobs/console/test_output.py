@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from jobs.console.output import CELL_CHARACTERS_MAX, Column, csv_line, json_line, table_lines, write_answers
+from jobs.console.output import CELL_CHARACTERS_MAX, Column, csv_cell, csv_line, json_line, table_lines, write_answers
 
 INVISIBLE: Final = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code))[0] in "CZ"]
 """Control and format codes (bidi too), surrogates, separators, and what is not assigned."""
@@ -19,7 +19,7 @@ def test_no_output_has_a_control_code() -> None:
     """Neither table nor CSV nor JSON, of any character that is not seen; all three in lines of text that is UTF-8."""
     text = "".join(character for character in INVISIBLE if character != " ")
     (header, cell) = table_lines([Column("A", is_whole=True)], [[text]])
-    for line in (header, cell, csv_line([text])[:-1], json_line({text: [text]})[:-1]):
+    for line in (header, cell, csv_line([csv_cell(text)])[:-1], json_line({text: [text]})[:-1]):
         assert line.isprintable() and line.encode()
 
 
@@ -29,8 +29,8 @@ def test_json_is_the_same_for_its_readers_and_csv_is_as_the_table() -> None:
     for text in texts:
         assert json.loads(json_line({text: text})) == {text: text}
         (_, cell) = table_lines([Column("A")], [[text]])
-        assert next(csv.reader(io.StringIO(csv_line([text])))) == [cell]
-    assert csv_line(["a\x1b\u202e"]) == "a\\x1b\\u202e\n" and json_line("\x9b") == '"\\u009b"\n'
+        assert next(csv.reader(io.StringIO(csv_line([csv_cell(text)])))) == [cell]
+    assert csv_line([csv_cell("a\x1b\u202e")]) == "a\\x1b\\u202e\n" and json_line("\x9b") == '"\\u009b"\n'
 
 
 @pytest.mark.parametrize("output_format", ["table", "csv", "json"])

@@ -334,8 +334,10 @@ def test_how_old_a_sample_may_be_is_a_setting(
 def test_groups_that_are_not_there_are_an_error(warehouse: Warehouse) -> None:
     """Not an empty answer: a name may be misspelt. Connect's groups are shown only if asked for by name."""
     write(warehouse, {GENERATIONS: [generation("g", 1, 5), generation("connect", 1, None, protocol_type="connect")]})
-    with pytest.raises(NoSuchGroupError, match="at that time: g, h; g is gone since 2026-01-01T00:05:00"):
+    with pytest.raises(ArgumentError, match="there is no group 'h'"):
         text(warehouse, View.STATE, 6, group_ids=["g", "h"])
+    with pytest.raises(NoSuchGroupError, match="at that time: g; g is gone since 2026-01-01T00:05:00"):
+        text(warehouse, View.STATE, 6, group_ids=["g"])
     with pytest.raises(NoSuchGroupError, match="at that time: g; g begins at 2026-01-01T00:01:00"):
         text(warehouse, View.STATE, 0, group_ids=["g"])
     assert text(warehouse, View.STATE, 6) == ""
@@ -370,7 +372,7 @@ def test_hostile_ids_match_themselves_alone(warehouse: Warehouse) -> None:
 
 
 def test_neither_spark_nor_java_is_needed(tmp_path: Path) -> None:
-    """The command answers where there is no Java; wrong arguments have exit code 2, groups that are not there 1."""
+    """The command answers where there is no Java; wrong arguments have exit code 2, and so have unknown groups."""
     write(Warehouse(str(tmp_path / "w")), {GENERATIONS: [generation("g", 1, None)]})
 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
@@ -386,6 +388,6 @@ def test_neither_spark_nor_java_is_needed(tmp_path: Path) -> None:
 
     done = run("--state", "--group", "g", "--format", "json")
     assert (done.returncode, json.loads(done.stdout)["STATE"]) == (0, "Empty")
-    assert run("--group", "h").returncode == 1
+    assert run("--group", "h").returncode == 2
     assert run("--state", "--members").returncode == 2
     assert run("--at", "soon").returncode == 2

@@ -191,7 +191,7 @@ def test_the_table_of_a_share_group(replayed: Replayed) -> None:
 
 def test_what_cannot_be_answered_is_reported(replayed: Replayed) -> None:
     """Unknown groups, settings of another type of group, a window that ends before it begins."""
-    with pytest.raises(WhatIfJobError, match="no group 'nobody'"):
+    with pytest.raises(ArgumentError, match="no group 'nobody'"):
         replayed.ask("nobody", "group.instance.id=static")
     with pytest.raises(WhatIfJobError, match="is no share group"):
         replayed.ask("billing", "share.delivery.count.limit=3")
