@@ -34,7 +34,6 @@ fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, 300
 	COPY_SETS=2000 DAMAGE_SETS=500 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_copies_at_random.py tests/cases/test_damage_at_random.py tests/cases/test_rows_of_dumps.py
 	CLUSTERS=300 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py
 	WHATIF_STORIES=200 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_whatif_at_random.py
-	SQL_QUERIES=500 PYTHONPATH=. $(PYTHON) -m pytest -q tests/jobs/queries/test_sql_engines.py
 	HYPOTHESIS_PROFILE=exhaustive PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/stateful tests/coordinator_core/share_partition/test_machine.py
 
 methods: test-env ## How often each method of gold's claims is right, in a table: over the recordings, and 300 random clusters (CLUSTERS) with their damaged logs.

@@ -57,9 +57,16 @@ class SummaryFormat(StrEnum):
     """As TABLE, and one object on stdout."""
 
 
+class SqlFormat(StrEnum):
+    TABLE = "table"
+    JSON = "json"
+    CSV = "csv"
+    PARQUET = "parquet"
+
+
 class Engine(StrEnum):
-    AUTO = "auto"
-    """DuckDB for what means the same to both, Spark for everything else."""
+    """The dialect of SQL, and what executes it."""
+
     DUCKDB = "duckdb"
     SPARK = "spark"
 

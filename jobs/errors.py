@@ -137,7 +137,13 @@ class CaptureConflict(WarehouseError):
 
 
 class SqlError(JobError):
-    """The query failed; the message is Spark's own, in one line."""
+    """The query failed; the message is the engine's own, in one line."""
+
+
+class StatementError(SqlError):
+    """The statement is wrong, or does more than read."""
+
+    exit_code: ClassVar[int] = 2
 
 
 class WhatIfJobError(JobError):

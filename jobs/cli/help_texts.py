@@ -22,7 +22,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "restore": "The committed offsets of a group as they were.",
     "whatif": "A group's history under other settings.",
     "report": "One HTML file that opens offline, with charts.",
-    "sql": "Spark SQL over all tables: a shell, or one query.",
+    "sql": "SQL over all tables: a shell, or one query.",
     "verify": "Compares the tables with a live cluster.",
     "simulate": "A scenario -> coordinator logs and their true history.",
     "export-segments": "Bronze -> .log files that Kafka's tools read.",
@@ -142,7 +142,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
             'sql -e "select group_id, sum(rebalance_count) as rebalances from gold.group_summary '
             'group by group_id order by rebalances desc, group_id limit 10"',
         ),
-        ("What a column means:", 'sql -e "describe table gold.rebalances"'),
+        ("What a column means:", 'sql -e "describe gold.rebalances"'),
         ("A shell; statements end with a semicolon:", "sql"),
         ("For another program:", 'sql --format json -e "select * from gold.group_summary"'),
         (

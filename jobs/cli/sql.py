@@ -1,7 +1,9 @@
 """The job sql: its options, and how it is run."""
 
 import sys
-from typing import Annotated
+from contextlib import nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -10,9 +12,13 @@ from jobs.cli.arguments import settings_of
 from jobs.cli.outcome import job, say
 from jobs.cli.readable import no_tables
 from jobs.cli.session import start_run
-from jobs.cli_enums import Engine, Format
-from jobs.errors import JobError, SettingsError
+from jobs.cli_enums import Engine, SqlFormat
+from jobs.errors import ArgumentError, JobError, SettingsError
 from jobs.exit_codes import DONE
+from jobs.settings import Settings
+
+if TYPE_CHECKING:
+    from jobs.queries.sql import Answering
 
 
 @job
@@ -35,58 +41,61 @@ def sql(
         typer.Option("--ddl", help="Print the statements that register tables, views and functions in a catalogue."),
     ] = False,
     engine: Annotated[
-        Engine,
-        typer.Option(
-            "--engine", help="Engine that runs the query; auto: DuckDB if the query means the same to both, else Spark."
-        ),
-    ] = Engine.AUTO,
-    output_format: options.FormatOption = Format.TABLE,
+        Engine | None, typer.Option("--engine", help="Dialect and engine. [default: duckdb; with --write spark]")
+    ] = None,
+    output_format: Annotated[
+        SqlFormat, typer.Option("--format", help="How rows are printed; json: one object a line.")
+    ] = SqlFormat.TABLE,
+    output: Annotated[
+        str | None, typer.Option("--output", metavar="FILE", help="Write the result of -e to a file, not to stdout.")
+    ] = None,
 ) -> int:
-    """Spark SQL over the tables, as silver.offset_commits: a shell, or one statement with -e.
+    """SQL over the tables, as silver.offset_commits: a shell, or one statement with -e.
 
-    It reads: statements that change tables need --write. Simple ones are answered by DuckDB, without Spark.
+    It reads, in DuckDB's dialect; --engine spark has Spark SQL. Statements that change tables need --write.
     """
     if write and cluster_id is not None:
         raise SettingsError("--write and --cluster-id exclude each other: with --cluster-id names mean views")
     if write and engine is Engine.DUCKDB:
         raise SettingsError("--write needs Spark: leave out --engine duckdb")
+    if output is not None and execute is None:
+        raise SettingsError("--output has the result of one statement: name it with -e")
+    if output_format is SqlFormat.PARQUET and output is None and (execute is None or sys.stdout.isatty()):
+        raise SettingsError("--format parquet is for one statement, -e SQL, with --output FILE or into a pipe")
     settings = settings_of(warehouse, cluster_id)
     from jobs.delta.warehouse import Warehouse
-    from jobs.queries.sql import Catalogue, has_metastore, run_query, shell
     from jobs.queries.sql import ddl as statements
+    from jobs.queries.sql import run_query, shell
     from jobs.queries.sql_duckdb import DuckDb
-    from jobs.queries.sql_engines import Engines
     from jobs.queries.sql_remarks import sql_remarks
-    from jobs.spark.settings import own_sql_settings
 
     tables = Warehouse(settings.warehouse)
-    duckdb = DuckDb(tables, cluster_id=cluster_id)
-    if not duckdb.table_names:
+    answering: Answering = DuckDb(tables, cluster_id=cluster_id)
+    if not answering.table_names:
         raise JobError(no_tables(settings.warehouse))
     if ddl:
         typer.echo("\n".join(statements(tables)))
         return DONE
-
-    def start() -> Catalogue:
-        run = start_run("sql", settings)
-        if cluster_id is not None and has_metastore(run.session):
-            say("note: names of a metastore mean the rows of all clusters: add where cluster_id = ...")
-        return Catalogue(run.session, run.warehouse, cluster_id=cluster_id, may_write=write)
-
-    own = own_sql_settings()
-    if own and engine is Engine.DUCKDB:
-        raise SettingsError(f"DuckDB does not know Spark's {', '.join(own)}: leave out --engine duckdb")
-    chosen = Engine.SPARK if own or write else engine
-    engines = Engines(duckdb, start, engine=chosen, say=_say_on_a_terminal)
+    if write or engine is Engine.SPARK:
+        answering = _spark(settings, cluster_id, may_write=write)
     if execute is None:
-        shell(engines, output_format)
-    else:
-        run_query(engines, execute, output_format)
-        say(*sql_remarks(tables, cluster_id))
+        shell(answering, output_format)
+        return DONE
+    try:
+        with nullcontext(sys.stdout) if output is None else Path(output).open("w", encoding="utf-8", newline="") as out:
+            run_query(answering, execute, output_format, out)
+    except OSError as error:
+        if output is None:
+            raise
+        raise ArgumentError(f"--output {output} cannot be written: {error.strerror}") from error
+    say(*sql_remarks(tables, cluster_id))
     return DONE
 
 
-def _say_on_a_terminal(text: str) -> None:
-    """For a waiting user; in the log of a program it would be noise."""
-    if sys.stderr.isatty():
-        say(text)
+def _spark(settings: Settings, cluster_id: str | None, *, may_write: bool) -> "Answering":
+    from jobs.queries.sql_spark import Catalogue, has_metastore
+
+    run = start_run("sql", settings)
+    if cluster_id is not None and has_metastore(run.session):
+        say("note: names of a metastore mean the rows of all clusters: add where cluster_id = ...")
+    return Catalogue(run.session, run.warehouse, cluster_id=cluster_id, may_write=may_write)

@@ -20,7 +20,7 @@ from jobs.operations.ledger import ledger_line, total, unknown_fields_line
 from jobs.operations.metrics import job_of, ledger_counts
 from jobs.operations.run_context import RunContext
 from jobs.queries.findings import audit_lacks, findings, groups_not_judged, lines
-from jobs.queries.sql import has_metastore, publish
+from jobs.queries.sql_spark import has_metastore, publish
 from jobs.settings import Settings, place_options, source_line
 from jobs.silver.hot_logs import CutRule
 from jobs.silver.privacy import host_pseudonyms
@@ -233,7 +233,7 @@ def print_replay(
         steps.say(f"... and {len(summary.failures) - FAILURES_SHOWN_MAX:,} more: see {REPLAY_FAILURES.full_name}")
     for line in missing_lines(ends):
         steps.say(line)
-    show = command("sql -e 'show tables in silver'" + settings.place_words)
+    show = command("sql -e 'show tables from silver'" + settings.place_words)
     steps.say(f"the tables are in {settings.warehouse}; ask them with {show}")
     if not all_counts.is_balanced:
         return FAILED

@@ -11,14 +11,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-import duckdb
-
 from jobs.console.names import short
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.scanner import dataset_of
 from jobs.errors import ArgumentError, JobError
-from jobs.queries.sql_duckdb import DuckDbAnswer, answer_of, connect
+from jobs.queries.sql_duckdb import DuckDbAnswer, connect
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
@@ -99,10 +97,8 @@ def changes_of(tables: ClusterTables, pair: Compared) -> DuckDbAnswer:
     order = ", ".join(f'"{name}" NULLS FIRST' for name in keys) or "ALL"
     listed = ", ".join(f'"{name}"' for name in columns)
     run = "'" + pair.run.run_id.replace("'", "''") + "'"
-    return answer_of(
-        connection,
-        f"SELECT {CHANGE}, {run} AS {RUN}, {listed} FROM changes ORDER BY {order}, {CHANGE} DESC",
-        [CHANGE, RUN, *columns],
+    return DuckDbAnswer(
+        connection, f"SELECT {CHANGE}, {run} AS {RUN}, {listed} FROM changes ORDER BY {order}, {CHANGE} DESC"
     )
 
 
@@ -123,7 +119,7 @@ def _loaded(tables: ClusterTables, pair: Compared) -> tuple[Any, list[str]]:
     stored = tables.warehouse.columns(table, version, reader_version_max=1) or list(table.column_names)
     columns = [name for name in stored if name in table.column_names]
     schema = columns_read(table, columns)
-    connection = connect(duckdb)
+    connection = connect()
     for name, files in (
         ("after_files", [file for path, file in after.items() if path not in before]),
         ("before_files", [file for path, file in before.items() if path not in after]),

@@ -481,7 +481,9 @@ def _parts_of_offsets(found: Findings) -> Iterator[Part]:
         records = f"handed back or given out again: {counted(found.redelivered_count, 'record')}"
         yield ", ".join(filter(None, [records, extra])), "audit --list redeliveries"
     if found.went_back_by_group:
-        query = f"select * from gold.commit_anomalies where {MEASURES['rewinds'].condition_sql} order by at, log_offset"
+        query = (
+            f'select * from gold.commit_anomalies where {MEASURES["rewinds"].condition_sql} order by "at", log_offset'
+        )
         yield f"offsets went back, by members or reset by a tool: {_names(found.went_back_by_group)}", _sql(query)
     if found.share_offset_changes:
         counts = (found.never_delivered_count, "never delivered"), (found.delivered_again_count, "delivered again")
@@ -506,7 +508,7 @@ def _parts_of_rules(found: Findings) -> Iterator[Part]:
         names = _names(found.client_notes, NOTE_CHARACTERS_MAX)
         yield f"notes on clients, by what they write, and in how many groups: {names}", _sql(query)
     if found.shared_groups:
-        query = f"select group_id, at, rule, details from gold.log_anomalies where category = '{GROUP}'"
+        query = f"""select group_id, "at", rule, details from gold.log_anomalies where category = '{GROUP}'"""
         yield f"several applications under one group.id: {names_of(found.shared_groups)}", _sql(query)
     if found.shared_instances:
         query = "select * from silver.group_members where ended_by = 'REPLACED_STATIC' order by valid_to"
@@ -533,7 +535,7 @@ def _parts_of_the_log(found: Findings) -> Iterator[Part]:
         query = "select topic, partition, leader_epoch, start_offset from state.leader_epochs where not is_checkpoint"
         yield f"leaders changed, as when a broker fails or restarts: {_names(found.leader_changes)}", _sql(query)
     if found.parted_copies:
-        query = f"select topic, partition, offset, message from bronze.quarantine where code = '{COPIES_PART}'"
+        query = f"""select topic, partition, "offset", message from bronze.quarantine where code = '{COPIES_PART}'"""
         yield (
             f"copies of a log part ways, as after an unclean leader election: {_names(found.parted_copies)}",
             _sql(query),
@@ -542,7 +544,9 @@ def _parts_of_the_log(found: Findings) -> Iterator[Part]:
         query = "select topic, partition from bronze.log_partitions"
         yield f"log partitions in no source: {_names(found.missing_log_partitions)}; found are", _sql(query)
     if found.quarantined_count:
-        query = "select topic, partition, offset, stage, code, message from bronze.quarantine where resolved_at is null"
+        query = (
+            'select topic, partition, "offset", stage, code, message from bronze.quarantine where resolved_at is null'
+        )
         yield f"could not be read: {found.quarantined_count:,}", _sql(query)
 
 

@@ -1,244 +1,264 @@
-"""DuckDB as an engine for `sql`, for statements that need no Spark.
+"""`sql` in DuckDB's dialect: the tables, views and functions by their names, without Spark.
 
 DuckDB gets the files in Delta's log as Arrow datasets, at the versions of the last whole runs, so that names mean the
-same as in Spark (`jobs.queries.sql.Catalogue`). `jobs.queries.sql_translation` defines the supported statements. A
-table with Delta features beyond plain files (deletion vectors, column mapping) is left to Spark. So is a statement for
-which DuckDB raises an error, since users know Spark's messages.
+same as in Spark (`jobs.queries.sql_spark.Catalogue`). It has no other way to a file: its access to files, the network,
+extensions, secrets and Python's variables is off, and its configuration is locked. Statements other than queries are
+refused by the type that DuckDB's own parser gives them, although there is nothing that they could change.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import timedelta
-from itertools import chain, islice
+import re
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+from difflib import get_close_matches
+from functools import cached_property
+from itertools import islice
 from typing import Any, Final
 
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from jobs.cli_enums import Engine
+from jobs.console.output import printable
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.pinned_versions import Pinned, pinned_versions
 from jobs.delta.scanner import dataset_of
-from jobs.delta.times import EPOCH
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import SqlError
+from jobs.errors import SqlError, StatementError
 from jobs.queries.interrupts import interruptible
-from jobs.queries.sql_subset import Argument, Column, Kind, OutsideSubset, Relation, Statement
-from jobs.queries.views import DEFINITIONS, Definition
-from jobs.queries.views import Kind as DefinitionKind
+from jobs.queries.views import DEFINITIONS, named_in
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
-from schemas.tables.gold import LOG_ANOMALIES
-from schemas.tables.silver import COORDINATOR_PARTITIONS
 
 BATCH_ROWS: Final = 10_000
 MIN_READER_VERSION_MAX: Final = 1
 """Tables that need a higher Delta reader version may have features that only Spark's reader supports."""
-KINDS: Final = {
-    "TINYINT": Kind.INTEGER,
-    "SMALLINT": Kind.INTEGER,
-    "INTEGER": Kind.INTEGER,
-    "BIGINT": Kind.INTEGER,
-    "DOUBLE": Kind.DOUBLE,
-    "VARCHAR": Kind.TEXT,
-    "TIMESTAMP WITH TIME ZONE": Kind.TIME,
-    "BOOLEAN": Kind.BOOLEAN,
-    "VARCHAR[]": Kind.TEXTS,
-    **dict.fromkeys(("TINYINT[]", "SMALLINT[]", "INTEGER[]", "BIGINT[]"), Kind.INTEGERS),
-}
-PARAMETERS: Final = {"STRING": Kind.TEXT, "INT": Kind.INTEGER, "TIMESTAMP": Kind.TIME}
+READING: Final = frozenset({"SELECT", "EXPLAIN"})
+"""Types of statements that read; DuckDB's parser makes DESCRIBE, SHOW and SUMMARIZE of type SELECT."""
+COMMENTS: Final = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
+TEMPORARY: Final = re.compile(
+    COMMENTS + r"create\s+(or\s+replace\s+)?temp(orary)?\s+(view|macro|function)\b", re.IGNORECASE | re.DOTALL
+)
+"""CREATE statements that live in the session."""
+EXPLAINED: Final = re.compile(COMMENTS + r"explain\s+(analyze\b|\([^)]*\))?", re.IGNORECASE | re.DOTALL)
+REFUSED: Final = (
+    "the ledger is read-only here, and DuckDB calls this {part}: nothing was done. Allowed are select, describe, show, "
+    "summarize, explain, and create temporary view or macro, one statement at a time"
+)
+RESERVED: Final = frozenset({"at", "offset"})
+"""Columns of ours that are words of DuckDB's grammar."""
+COLUMN_IN_ERROR: Final = re.compile(r'have a column named "([^"]+)"')
+NAMED_IN_ERROR: Final = re.compile(r'with name "?([^"\s]+)"? does not exist')
 
 
 class DuckDbAnswer:
-    """The result of a statement: columns, and values in the types that Spark returns to Python."""
+    """The result of a statement. Times are aware, and sums are integers, as Spark's are."""
 
-    def __init__(self, connection: Any, columns: Sequence[Column], text: str) -> None:
+    def __init__(self, connection: Any, text: str) -> None:
         self._connection = connection
-        self.columns: Sequence[str] = tuple(column.name for column in columns)
-        self._kinds = [column.kind for column in columns]
-        self._batches: Iterator[pa.RecordBatch] = interruptible(
-            lambda: connection.sql(text).to_arrow_reader(BATCH_ROWS), connection.interrupt
-        )
-
-    def begin(self) -> None:
-        """Compute the first rows."""
+        self.columns: Sequence[str] = ()
+        self._reader: pa.RecordBatchReader | None = None
+        interruptible(lambda: self._begin(text), connection.interrupt)
+        # errors in the first rows must occur before anything is printed
         first = self._computed()
-        self._batches = chain(() if first is None else (first,), self._batches if first is not None else ())
+        self._first = () if first is None else (first,)
+
+    def _begin(self, text: str) -> None:
+        relation = self._connection.sql(text)
+        if relation is not None and TEMPORARY.match(text) is None:
+            self.columns = tuple(relation.columns)
+            self._reader = relation.to_arrow_reader(BATCH_ROWS)
+
+    def close(self) -> None:
+        """End the statement: a connection has one at a time."""
+        self._reader = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield from self._first
+        while (batch := self._next()) is not None:
+            yield batch
+
+    @property
+    def schema(self) -> pa.Schema:
+        assert self._reader is not None
+        return self._reader.schema
 
     def rows(self) -> Iterator[list[Any]]:
-        while (batch := self._next()) is not None:
-            yield from map(
-                list,
-                zip(*(_values(values, kind) for values, kind in zip(batch, self._kinds, strict=True)), strict=True),
-            )
+        for batch in self.batches():
+            yield from map(list, zip(*map(_values, batch.columns), strict=True))
 
     def _next(self) -> pa.RecordBatch | None:
         try:
             return self._computed()
         except (pa.ArrowException, OSError) as error:
-            said = str(error).splitlines()[0]
-            raise SqlError(f"DuckDB could not go on: {said}: try it with --engine spark") from error
+            raise SqlError(f"DuckDB could not go on: {_first_line(error)}") from error
 
     def _computed(self) -> pa.RecordBatch | None:
-        return interruptible(lambda: next(self._batches, None), self._connection.interrupt)
+        reader = self._reader
+        return None if reader is None else interruptible(lambda: next(reader, None), self._connection.interrupt)
 
     def head(self, count: int) -> list[list[Any]]:
         return list(islice(self.rows(), count))
 
 
-def _values(values: pa.Array, kind: Kind) -> list[Any]:
-    if kind is Kind.TIME:
-        return [
-            None if us is None else EPOCH + timedelta(microseconds=us) for us in values.cast(pa.int64()).to_pylist()
-        ]
-    if pa.types.is_map(values.type):
-        return [None if pairs is None else dict(pairs) for pairs in values.to_pylist()]
-    return values.to_pylist()  # type: ignore[no-any-return]
+def _values(values: pa.Array) -> list[Any]:
+    plain = values.to_pylist(maps_as_pydicts="strict")
+    is_simple = pa.types.is_integer(values.type) or pa.types.is_string(values.type) or pa.types.is_boolean(values.type)
+    return plain if is_simple else [_value(value) for value in plain]
 
 
-def connect(duckdb: Any) -> Any:
+def _value(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.replace(tzinfo=UTC) if value.tzinfo is None else value
+        case Decimal():  # of a sum of integers
+            return int(value) if value.as_tuple().exponent == 0 else value
+        case dict():
+            return {name: _value(item) for name, item in value.items()}
+        case list():
+            return [_value(item) for item in value]
+    return value
+
+
+def _duckdb() -> Any:
+    import duckdb  # noqa: PLC0415  (a tenth of a second that other jobs need not wait for)
+
+    return duckdb
+
+
+def connect() -> Any:
     """A DuckDB that reads only what it is given, neither files nor the network; queries that exceed memory fail."""
-    return duckdb.connect(
+    connection = _duckdb().connect(
         config={
             "enable_external_access": False,
             "autoload_known_extensions": False,
             "autoinstall_known_extensions": False,
+            "allow_persistent_secrets": False,
+            "python_enable_replacements": False,
             "temp_directory": "",
         }
     )
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection.execute("SET lock_configuration = true")
 
 
-def answer_of(connection: Any, text: str, names: Sequence[str]) -> DuckDbAnswer:
-    """The result of one of our own statements, with these column names."""
-    relation = connection.sql(text)
-    kinds = [KINDS.get(str(kind), Kind.OTHER) for kind in relation.types]
-    return DuckDbAnswer(connection, list(map(Column, names, kinds)), text)
+def refused_part(statement: str) -> str | None:
+    """What DuckDB's parser calls a statement that does more than read; None where it reads. Raises DuckDB's errors."""
+    try:
+        types = [each.type.name for each in _duckdb().extract_statements(statement)]
+    except ValueError:  # a type that DuckDB's Python has no name for
+        return "a statement of another kind"
+    if len(types) != 1:
+        return f"{len(types)} statements"
+    if types[0] == "EXPLAIN":
+        head = EXPLAINED.match(statement)
+        return types[0] if head is None else refused_part(statement[head.end() :])
+    is_reading = types[0] in READING or (types[0] == "CREATE" and TEMPORARY.match(statement) is not None)
+    return None if is_reading else types[0]
 
 
 class DuckDb:
-    """DuckDB over a warehouse. `cluster_id`: table names refer to rows of this cluster only."""
+    """DuckDB over a warehouse, for one session. `cluster_id`: table names refer to rows of this cluster only."""
 
     def __init__(self, warehouse: Warehouse, *, cluster_id: str | None = None) -> None:
         self._warehouse = warehouse
         self._cluster_id = cluster_id
-        self._there = {name: table for name, table in TABLES.items() if warehouse.exists(table)}
-        self.table_names = tuple(self._there)
+        self._tables = [table for table in TABLES.values() if warehouse.exists(table)]
+        self._last: DuckDbAnswer | None = None
+        self._known: dict[Table, tuple[int | None, Pinned]] = {}
+        self.table_names = tuple(table.full_name for table in self._tables)
+
+    @cached_property
+    def _connection(self) -> Any:
+        return connect()
 
     def answer(self, statement: str) -> DuckDbAnswer:
-        """Execute a statement. Raises OutsideSubset, with the reason, where Spark is needed."""
+        """Execute a statement. Raises SqlError."""
+        duckdb = _duckdb()
         try:
-            import duckdb  # noqa: PLC0415  (a tenth of a second each that other jobs need not wait for)
+            part = refused_part(statement)
+            if part is not None:
+                raise StatementError(REFUSED.format(part=part))
+            try:
+                return self._of_whole_runs(statement, self._tables if _is_of_all(statement) else None)
+            except duckdb.CatalogException:  # it may name a table in another way: known are all then
+                return self._of_whole_runs(statement, self._tables)
+        except (duckdb.ParserException, duckdb.CatalogException, duckdb.BinderException) as error:
+            raise StatementError(self._with_remedy(error, statement)) from error
+        except (duckdb.Error, pa.ArrowException, DeltaError, OSError) as error:
+            raise SqlError(_first_line(error)) from error
 
-            from jobs.queries.sql_translation import statement_of  # noqa: PLC0415
-        except ImportError as error:
-            raise OutsideSubset(f"{error.name} is not installed") from None
-        try:
-            return self._of_whole_runs(lambda relations: statement_of(statement, relations), duckdb)
-        except (duckdb.Error, pa.ArrowException, DeltaError, OSError, OverflowError) as error:
-            raise OutsideSubset(f"{type(error).__name__}") from error
-
-    def _of_whole_runs(self, translate: Callable[["_Relations"], Statement], duckdb: Any) -> DuckDbAnswer:
+    def _of_whole_runs(self, statement: str, tables: Sequence[Table] | None) -> DuckDbAnswer:
+        if self._last is not None:
+            self._last.close()
         pinned = pinned_versions(self._warehouse)
         while True:
-            connection = connect(duckdb)
-            relations = _Relations(connection, self._warehouse, self._there, pinned, self._cluster_id)
-            found = translate(relations)
-            answer = DuckDbAnswer(connection, found.columns, found.text)
+            definitions, named = named_in(statement.lower(), self._tables)
+            for table in named if tables is None else tables:
+                self._make_known(table, pinned.get(table, {}))
+            for definition in definitions if tables is None else DEFINITIONS:
+                text = definition.statement(self.table_names, Engine.DUCKDB)
+                if text is not None:
+                    self._connection.execute(text)
+            self._last = DuckDbAnswer(self._connection, statement)
             now = pinned_versions(self._warehouse)
             if now == pinned:
-                # errors in the first rows must occur before anything is printed
-                answer.begin()
-                return answer
+                return self._last
+            self._last.close()
             pinned = now  # a run began meanwhile: the former files may be a part of it
 
-
-@dataclass(frozen=True, slots=True)
-class _Relations:
-    """Registers what a statement names with DuckDB."""
-
-    connection: Any
-    warehouse: Warehouse
-    there: Mapping[str, Table]
-    pinned: Mapping[Table, Pinned]
-    cluster_id: str | None
-    known: dict[str, Relation] = field(default_factory=dict)
-
-    def __call__(self, name: tuple[str, ...], arguments: tuple[Argument, ...] | None) -> Relation:
-        if len(name) == 2 and arguments is None and (table := self.there.get(".".join(name))) is not None:
-            return self._table(table)
-        definition = next((it for it in DEFINITIONS if (it.name,) == name), None)
-        if definition is None or (definition.kind is DefinitionKind.FUNCTION) != (arguments is not None):
-            raise OutsideSubset(f"the name {'.'.join(name)}")
-        return self._definition(definition, arguments or ())
-
-    def _table(self, table: Table) -> Relation:
-        name = f"{table.layer}.{table.name}"
-        if name not in self.known:
-            self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {table.layer}")
-            self.connection.execute(f"CREATE VIEW {name} AS {self._rows(table)}")
-            self.known[name] = self._relation(name)
-        return self.known[name]
-
-    def _rows(self, table: Table) -> str:
-        """The query for a table's rows: for clusters without a whole run now, those of the last whole run."""
-        pinned = self.pinned.get(table, {})
-        newest, columns = self._register(table, None)
+    def _make_known(self, table: Table, pinned: Pinned) -> None:
+        """A view of a table's rows: for clusters without a whole run now, those of the last whole run."""
+        state = self._warehouse.version(table), pinned
+        if self._known.get(table) == state:
+            return
         conditions = [f"cluster_id <> {_text(cluster_id)}" for cluster_id in pinned]
-        if self.cluster_id is not None:
-            conditions.append(f"cluster_id = {_text(self.cluster_id)}")
-        parts = [f"SELECT * FROM {newest} WHERE {' AND '.join(conditions) or 'true'}"]
+        if self._cluster_id is not None:
+            conditions.append(f"cluster_id = {_text(self._cluster_id)}")
+        parts = [f"SELECT * FROM {self._register(table, None)} WHERE {' AND '.join(conditions) or 'true'}"]
         for cluster_id, version in pinned.items():
-            if version is not None and self.cluster_id in (None, cluster_id):
-                registered, stored = self._register(table, version)
-                if stored != columns:
-                    raise OutsideSubset(f"{table.full_name}, whose columns changed")
+            if version is not None and self._cluster_id in (None, cluster_id):
+                registered = self._register(table, version)
                 parts.append(f"SELECT * FROM {registered} WHERE cluster_id = {_text(cluster_id)}")
-        return " UNION ALL ".join(parts)
+        self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {table.layer}")
+        self._connection.execute(f"CREATE OR REPLACE VIEW {table.full_name} AS {' UNION ALL BY NAME '.join(parts)}")
+        self._known[table] = state
 
-    def _register(self, table: Table, version: int | None) -> tuple[str, list[str]]:
-        """Register a version of a table with DuckDB. Returns its name there, and its columns in order."""
-        stored = self.warehouse.columns(table, version, reader_version_max=MIN_READER_VERSION_MAX)
+    def _register(self, table: Table, version: int | None) -> str:
+        """Register a version of a table with DuckDB. Returns its name there."""
+        stored = self._warehouse.columns(table, version, reader_version_max=MIN_READER_VERSION_MAX)
         if stored is None or not set(stored) <= set(table.column_names):
-            raise OutsideSubset(f"{table.full_name}, which only Spark's reader of Delta is sure to know")
-        files = self.warehouse.files(table, version)
-        dataset = dataset_of(
-            [file.path for file in files], columns_read(table, stored), [file.partition_values for file in files]
-        )
+            raise SqlError(f"{table.full_name} has columns or features that are not ours: --engine spark reads it")
+        files = self._warehouse.files(table, version)
+        paths, values = [file.path for file in files], [file.partition_values for file in files]
         name = f"files_{table.layer}_{table.name}_{'newest' if version is None else version}"
-        self.connection.register(name, dataset)
-        return name, stored
+        self._connection.register(name, dataset_of(paths, columns_read(table, stored), values))
+        return name
 
-    def _definition(self, definition: Definition, arguments: tuple[Argument, ...]) -> Relation:
-        from jobs.queries.sql_translation import definition_of  # noqa: PLC0415  (as above)
+    def _with_remedy(self, error: Exception, statement: str) -> str:
+        """DuckDB's words in one line, with the nearest name where it has none."""
+        text = " ".join(str(error).partition("\n\nLINE ")[0].split())
+        names = [*self.table_names, *(definition.name for definition in DEFINITIONS)]
+        columns = {name for table in named_in(statement.lower(), self._tables)[1] for name in table.column_names}
+        for pattern, known in ((NAMED_IN_ERROR, names), (COLUMN_IN_ERROR, columns)):
+            missing = pattern.search(text)
+            nearest = get_close_matches(missing[1].lower(), known, 1) if missing is not None else []
+            if missing is not None and nearest:
+                text = f"there is no {missing[1]}: did you mean {nearest[0]}?"
+        words = RESERVED.intersection(re.findall(r"\w+", statement.lower()))
+        if isinstance(error, _duckdb().ParserException) and words:
+            quoted = " or ".join(f'"{word}"' for word in sorted(words))
+            text += f" (a column of this name is written in double quotes: {quoted})"
+        return printable(text)
 
-        query = self._query(definition)
-        parameters = definition.parameters
-        if [argument.kind for argument in arguments] != [PARAMETERS[kind] for _, kind in parameters]:
-            raise OutsideSubset(f"arguments of {definition.name}")
-        names = [(definition.name, name.strip("`")) for name, _ in parameters]
-        text = definition_of(query, dict(zip(names, arguments, strict=True)))
-        for table in definition.tables:
-            self._table(table)
-        name = f"definition_{len(self.known)}"
-        self.connection.execute(f"CREATE VIEW {name} AS {text}")
-        self.known[name] = self._relation(name)
-        return self.known[name]
 
-    def _query(self, definition: Definition) -> str:
-        text = definition.query_of(self.there)
-        if text is None:
-            raise OutsideSubset(f"the name {definition.name}")
-        for table in (LOG_ANOMALIES, COORDINATOR_PARTITIONS):
-            if table.full_name in self.there:
-                self._table(table)
-        return text
+def _is_of_all(statement: str) -> bool:
+    """Does a statement list what there is?"""
+    return re.search(r"\bshow\b|\bdescribe\b|information_schema|duckdb_|pg_|pragma_", statement.lower()) is not None
 
-    def _relation(self, name: str) -> Relation:
-        relation = self.connection.sql(f"SELECT * FROM {name}")
-        kinds = [KINDS.get(str(kind), Kind.OTHER) for kind in relation.types]
-        for kind, type_ in zip(kinds, relation.types, strict=True):
-            if kind is Kind.OTHER and ("TIMESTAMP" in str(type_) or "MAP" in str(type_)[1:]):
-                raise OutsideSubset("a column with times in it")
-        return Relation(name, tuple(map(Column, relation.columns, kinds)))
+
+def _first_line(error: Exception) -> str:
+    return printable(str(error).partition("\n")[0])
 
 
 def _text(text: str) -> str:

@@ -7,14 +7,19 @@ Functions of a time have an additional column `is_moment_repeated`: true where a
 log passes the time twice, and for an interval that a record without a timestamp ended, perhaps before the time. The row
 is then one of several answers; `describe`, `owner` and `restore` go by log position.
 
-In Spark's in-memory catalogue they are temporary and end with the session; with a metastore they are persistent like
-the tables, and visible to other sessions.
+Each is written once, in SQL that Spark and DuckDB both read, with `{word}` for a parameter and where they differ
+(`WORDS`).
+
+In Spark's in-memory catalogue and in DuckDB they end with the session; with a metastore they are persistent like the
+tables, and visible to other sessions.
 """
 
+import re
 from collections.abc import Collection
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from jobs.cli_enums import Engine
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.declare import Table
@@ -33,6 +38,26 @@ class Kind(StrEnum):
     FUNCTION = "FUNCTION"
 
 
+WORDS: Final = {
+    Engine.SPARK: {
+        "from_millis": "timestamp_millis(",
+        "steps": "collect_list(struct(from_time, to_time))",
+        "is_twice": "exists(k.steps, s -> {time} BETWEEN s.from_time AND s.to_time)",
+        "batches": "sort_array(collect_list(struct(first_offset, last_offset, delivery_state, delivery_count)))",
+        "no_batches": "array()",
+    },
+    Engine.DUCKDB: {
+        "from_millis": "make_timestamptz(1000 * ",
+        "steps": "list(struct_pack(from_time := from_time, to_time := to_time))",
+        "is_twice": "len(list_filter(k.steps, lambda s: {time} BETWEEN s.from_time AND s.to_time)) > 0",
+        "batches": "list_sort(list(struct_pack(first_offset := first_offset, last_offset := last_offset, "
+        "delivery_state := delivery_state, delivery_count := delivery_count)))",
+        "no_batches": "[]",
+    },
+}
+"""What stands for a word in each engine's dialect."""
+
+
 class Definition(NamedTuple):
     """A view or a table function. `signature`: the parameters of a function."""
 
@@ -44,58 +69,56 @@ class Definition(NamedTuple):
     """The tables that its query reads."""
     query: str
 
-    def statement(self, there: Collection[str], *, is_persistent: bool) -> str | None:
+    def statement(self, there: Collection[str], engine: Engine, *, is_persistent: bool = False) -> str | None:
         """The DDL; None where a table that it needs is not `there`."""
-        query = self.query_of(there)
-        if query is None:
-            return None
-        temporary = "" if is_persistent else "TEMPORARY "
-        if self.kind is Kind.VIEW:
-            return f"CREATE OR REPLACE {temporary}VIEW {self.name} AS {query}"
-        return f"CREATE OR REPLACE {temporary}FUNCTION {self.name}{self.signature} RETURNS TABLE RETURN {query}"
-
-    def query_of(self, there: Collection[str]) -> str | None:
-        """Its query, for the tables that exist; None where one that it needs does not."""
         if not all(table.full_name in there for table in self.tables):
             return None
-        is_audited, has_places = LOG_ANOMALIES.full_name in there, COORDINATOR_PARTITIONS.full_name in there
-        query = self.query if is_audited else self.query.replace(CLOCK_STEPS, NO_CLOCK_STEPS)
-        return query if has_places else query.replace(COORDINATOR_ROWS, NO_COORDINATOR_ROWS)
-
-    @property
-    def parameters(self) -> list[tuple[str, str]]:
-        """The parameters of a function, each with its name in the query and its type."""
-        pairs = (part.split() for part in self.signature.strip("()").split(","))
-        return [(pair[0], pair[1]) for pair in pairs if pair]
+        query = self.query
+        if LOG_ANOMALIES.full_name not in there:
+            query = query.replace(CLOCK_STEPS, NO_CLOCK_STEPS)
+        if COORDINATOR_PARTITIONS.full_name not in there:
+            query = query.replace(COORDINATOR_ROWS, NO_COORDINATOR_ROWS)
+        is_spark = engine is Engine.SPARK
+        parameters = re.findall(r"\w+(?=`? [A-Z])", self.signature)
+        names = {name: f"{self.name}.`{name}`" if is_spark else f'"{name}"' for name in parameters}
+        for word, text in (WORDS[engine] | names).items():
+            query = query.replace(f"{{{word}}}", text)
+        create = f"CREATE OR REPLACE {'' if is_persistent else 'TEMPORARY '}"
+        if self.kind is Kind.VIEW:
+            return f"{create}VIEW {self.name} AS {query}"
+        if is_spark:
+            return f"{create}FUNCTION {self.name}{self.signature} RETURNS TABLE RETURN {query}"
+        return f"{create}MACRO {self.name}({', '.join(names.values())}) AS TABLE {query}"
 
 
 CLOCK_STEPS: Final = """(
-        SELECT cluster_id, log_topic, log_partition,
-            collect_list(struct(at AS from_time, before + (before - at) AS to_time)) AS steps
-        FROM (
-            SELECT cluster_id, log_topic, log_partition, at,
-                timestamp_millis(CAST(regexp_extract(details, '^from (-?[0-9]+) to', 1) AS BIGINT)) AS before
-            FROM gold.log_anomalies WHERE rule = 'TIME_WENT_BACK'
-        ) GROUP BY cluster_id, log_topic, log_partition
-    )"""
-"""By log partition, the time spans that its log passes twice: between the timestamps of the two records at a clock
-step, extended by the same length, since it is unknown how much time passed before the clock went back."""
+            SELECT cluster_id, log_topic, log_partition, from_time, before + (before - from_time) AS to_time FROM (
+                SELECT a.cluster_id, a.log_topic, a.log_partition, a.at AS from_time,
+                    {from_millis}CAST(regexp_extract(a.details, '^from (-?[0-9]+) to', 1) AS BIGINT)) AS before
+                FROM gold.log_anomalies AS a WHERE a.rule = 'TIME_WENT_BACK'
+            )
+        )"""
+"""The time spans that a log passes twice: between the timestamps of the two records at a clock step, extended by the
+same length, since it is unknown how much time passed before the clock went back."""
 NO_CLOCK_STEPS: Final = """(
-        SELECT CAST(NULL AS STRING) AS cluster_id, CAST(NULL AS STRING) AS log_topic,
-            CAST(NULL AS INT) AS log_partition,
-            CAST(NULL AS ARRAY<STRUCT<from_time: TIMESTAMP, to_time: TIMESTAMP>>) AS steps WHERE false
-    )"""
+            SELECT CAST(NULL AS STRING) AS cluster_id, CAST(NULL AS STRING) AS log_topic,
+                CAST(NULL AS INT) AS log_partition, CAST(NULL AS TIMESTAMP) AS from_time,
+                CAST(NULL AS TIMESTAMP) AS to_time WHERE false
+        )"""
 
 
 def _clocks(alias: str, topic: str) -> str:
     """The clock steps (`k`) of a row's log partition."""
-    return f"""LEFT JOIN {CLOCK_STEPS} AS k
+    return f"""LEFT JOIN (
+            SELECT cluster_id, log_topic, log_partition, {{steps}} AS steps FROM {CLOCK_STEPS}
+            GROUP BY cluster_id, log_topic, log_partition
+        ) AS k
         ON {alias}.cluster_id = k.cluster_id AND k.log_topic = '{topic}' AND {alias}.log_partition = k.log_partition"""
 
 
-def _is_repeated(time: str, of_interval: str | None = None) -> str:
+def _is_repeated(of_interval: str | None = None) -> str:
     """The last column of functions of a time. `of_interval`: the alias of rows that are intervals."""
-    is_twice = f"coalesce(exists(k.steps, s -> {time} BETWEEN s.from_time AND s.to_time), false)"
+    is_twice = "coalesce({is_twice}, false)"
     if of_interval is not None:
         is_twice += f" OR ({of_interval}.valid_to IS NULL AND {of_interval}.to_log_offset IS NOT NULL)"
     return f"{is_twice} AS is_moment_repeated"
@@ -123,7 +146,7 @@ NEWEST: Final = "to_log_offset IS NULL"
 """Where a record without a timestamp ended an interval, `valid_to` is null as in an open one."""
 
 
-def _holds_at(time: str, prefix: str = "") -> str:
+def _holds_at(time: str, prefix: str) -> str:
     """A condition: the interval contains the time."""
     return f"{prefix}valid_from <= {time} AND ({prefix}valid_to IS NULL OR {time} < {prefix}valid_to)"
 
@@ -157,7 +180,7 @@ def _is_there(alias: str, time: str | None) -> str:
 
 def _groups(condition: str, time: str | None) -> str:
     """Groups whose generations satisfy a condition, each in the log partition that Kafka uses for it."""
-    repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time, 'g')}", _clocks("g", OFFSETS_TOPIC))
+    repeated, clocks = ("", "") if time is None else (f", {_is_repeated('g')}", _clocks("g", OFFSETS_TOPIC))
     return f"""
         SELECT {_prefixed(GROUP_COLUMNS, "g")}{repeated} FROM silver.group_generations AS g
         {_places("g", OFFSETS_TOPIC)}
@@ -173,7 +196,7 @@ def _prefixed(columns: str, alias: str) -> str:
 def _offsets(condition: str, time: str | None) -> str:
     """Offsets in force after the commits that satisfy a condition: the last one applied to each partition, in the
     log partition that Kafka uses for the group."""
-    repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time)}", _clocks("c", OFFSETS_TOPIC))
+    repeated, clocks = ("", "") if time is None else (f", {_is_repeated()}", _clocks("c", OFFSETS_TOPIC))
     names = OFFSET_COLUMNS if time is None else f"{OFFSET_COLUMNS}, is_moment_repeated"
     return f"""
         SELECT {names} FROM (
@@ -192,16 +215,16 @@ def _offsets(condition: str, time: str | None) -> str:
 def _share_partitions(condition: str, batches_condition: str, time: str | None) -> str:
     """Share partitions with their batches in flight, in offset order, each in the log partition that Kafka uses for
     it."""
-    repeated, clocks = ("", "") if time is None else (f", {_is_repeated(time, 's')}", _clocks("s", SHARE_TOPIC))
+    repeated, clocks = ("", "") if time is None else (f", {_is_repeated('s')}", _clocks("s", SHARE_TOPIC))
     return f"""
-        SELECT {SHARE_COLUMNS}, coalesce(b.batches, array()) AS batches{repeated}
+        SELECT {SHARE_COLUMNS}, coalesce(b.batches, {{no_batches}}) AS batches{repeated}
         FROM silver.share_partition_states AS s LEFT JOIN (
-            SELECT cluster_id, group_id, topic_id, partition, log_partition, sort_array(collect_list(struct(
-                first_offset, last_offset, delivery_state, delivery_count))) AS batches
-            FROM silver.share_state_batches WHERE {batches_condition}
-            GROUP BY cluster_id, group_id, topic_id, partition, log_partition
+            SELECT x.cluster_id, x.group_id, x.topic_id, x.partition, x.log_partition, {{batches}} AS batches
+            FROM silver.share_state_batches AS x WHERE {batches_condition}
+            GROUP BY x.cluster_id, x.group_id, x.topic_id, x.partition, x.log_partition
         ) AS b ON s.cluster_id = b.cluster_id AND s.group_id = b.group_id
-            AND s.topic_id = b.topic_id AND s.partition = b.partition AND s.log_partition <=> b.log_partition
+            AND s.topic_id = b.topic_id AND s.partition = b.partition
+            AND s.log_partition IS NOT DISTINCT FROM b.log_partition
         {_places("s", SHARE_TOPIC)}
         {clocks}
         WHERE s.record_kind <> 'TOMBSTONE' AND {condition} AND {_is_there("s", time)}
@@ -241,7 +264,7 @@ GROUP_AT: Final = Definition(
     "Every group that existed then, with its generation or epoch; `state` is the state at the end of that generation.",
     "(time TIMESTAMP)",
     (GROUP_GENERATIONS,),
-    _groups(_holds_at("group_at.time", "g."), "group_at.time"),
+    _groups(_holds_at("{time}", "g."), "{time}"),
 )
 
 OWNER_AT: Final = Definition(
@@ -251,11 +274,11 @@ OWNER_AT: Final = Definition(
     "(topic STRING, partition INT, time TIMESTAMP)",
     (PARTITION_OWNERS,),
     f"""
-    SELECT {_prefixed(OWNER_COLUMNS, "o")}, {_is_repeated("owner_at.time", "o")} FROM gold.partition_owners AS o
+    SELECT {_prefixed(OWNER_COLUMNS, "o")}, {_is_repeated("o")} FROM gold.partition_owners AS o
     {_places("o", OFFSETS_TOPIC)}
     {_clocks("o", OFFSETS_TOPIC)}
-    WHERE {_is_there("o", "owner_at.time")} AND owner_at.topic IN (o.topic, o.topic_id)
-        AND o.partition = owner_at.partition AND {_holds_at("owner_at.time", "o.")}
+    WHERE {_is_there("o", "{time}")} AND {{topic}} IN (o.topic, o.topic_id)
+        AND o.partition = {{partition}} AND {_holds_at("{time}", "o.")}
     """,
 )
 
@@ -265,7 +288,7 @@ OFFSETS_AT: Final = Definition(
     "The committed offsets of a group that were in force.",
     "(`group` STRING, time TIMESTAMP)",
     (OFFSET_COMMITS,),
-    _offsets("c.group_id = offsets_at.`group` AND c.applied_at <= offsets_at.time", "offsets_at.time"),
+    _offsets("c.group_id = {group} AND c.applied_at <= {time}", "{time}"),
 )
 
 SHARE_PARTITION_AT: Final = Definition(
@@ -275,11 +298,10 @@ SHARE_PARTITION_AT: Final = Definition(
     "(`group` STRING, topic STRING, partition INT, time TIMESTAMP)",
     (SHARE_PARTITION_STATES, SHARE_STATE_BATCHES),
     _share_partitions(
-        f"""s.group_id = share_partition_at.`group` AND share_partition_at.topic IN (s.topic, s.topic_id)
-        AND s.partition = share_partition_at.partition AND {_holds_at("share_partition_at.time", "s.")}""",
-        f"""group_id = share_partition_at.`group` AND partition = share_partition_at.partition
-        AND {_holds_at("share_partition_at.time")}""",
-        "share_partition_at.time",
+        f"""s.group_id = {{group}} AND {{topic}} IN (s.topic, s.topic_id)
+        AND s.partition = {{partition}} AND {_holds_at("{time}", "s.")}""",
+        f"x.group_id = {{group}} AND x.partition = {{partition}} AND {_holds_at('{time}', 'x.')}",
+        "{time}",
     ),
 )
 
@@ -294,8 +316,8 @@ DEFINITIONS: Final = (
 )
 
 
-def definitions_named_in(text: str) -> list[Definition]:
-    """The definitions that a statement, in lower case, may name; all for SHOW VIEWS and SHOW FUNCTIONS."""
-    words = text.split()
-    is_all = words[:1] == ["show"] and not {"views", "functions"}.isdisjoint(words)
-    return [definition for definition in DEFINITIONS if is_all or definition.name in text]
+def named_in(text: str, tables: Collection[Table]) -> tuple[list[Definition], list[Table]]:
+    """The definitions, and of some tables those, that a statement in lower case may name, or read through them."""
+    named = [definition for definition in DEFINITIONS if definition.name in text]
+    sources = {table for definition in named for table in (*definition.tables, COORDINATOR_PARTITIONS, LOG_ANOMALIES)}
+    return named, [table for table in tables if table.name in text or table in sources]

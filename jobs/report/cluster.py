@@ -16,7 +16,7 @@ from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
 from jobs.queries.audit_report import Hole
 from jobs.report.pictures import Column, Kind, Listing, Picture, columns_of, first_rows
 from jobs.report.reader import LOGS, Limits, Reader
-from jobs.report.sql_text import Scope, bin_of, literal, select, width_text
+from jobs.report.sql_text import Scope, bin_of, column, literal, select, width_text
 from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE
 from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
@@ -183,7 +183,7 @@ def timeline(reader: Reader, window: tuple[int, int], holes: Sequence[Hole]) -> 
 def _timeline_sql(scope: Scope, width_ms: int) -> str:
     def part(measure: Measure, name: str) -> str:
         columns = [f"{measure.amount_sql if it == name else 0} as {it}" for it in TIMELINE]
-        timed = [*scope.within(measure.time), measure.condition_sql, f"{measure.time} is not null"]
+        timed = [*scope.within(measure.time), measure.condition_sql, f"{column(measure.time)} is not null"]
         what = f"select {bin_of(measure.time, width_ms)} as bin, {', '.join(columns)}"
         return f"{what}\n    from {measure.table.full_name} where {' and '.join(timed)}"
 

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from jobs.delta.arrow_columns import CODED, epoch_ms_column
-from jobs.report.sql_text import Scope, select
+from jobs.report.sql_text import Scope, column, select
 from schemas.tables.declare import BIGINT, BOOLEAN, INT, STRING, TIMESTAMP, Table
 
 NO_TIME: Final = -1
@@ -39,7 +39,7 @@ class Column(NamedTuple):
     @property
     def sql(self) -> str:
         """Its part of the select list."""
-        return self.name if self.expression is None else f"{self.expression} as {self.name}"
+        return column(self.name) if self.expression is None else f"{self.expression} as {self.name}"
 
 
 KINDS: Final[Mapping[object, Kind]] = {
@@ -144,9 +144,9 @@ def first_rows(rows: pa.Table, columns: Sequence[Column], order: Sequence[str], 
 
 def in_order(rows: pa.Table, order: Sequence[str]) -> pa.Table:
     """Rows sorted like in Spark; strings are decoded."""
-    for index, column in enumerate(rows.schema):
-        if column.type == CODED:
-            rows = rows.set_column(index, column.name, rows[column.name].cast(pa.string()))
+    for index, stored in enumerate(rows.schema):
+        if stored.type == CODED:
+            rows = rows.set_column(index, stored.name, rows[stored.name].cast(pa.string()))
     return rows.take(pc.sort_indices(rows, sort_keys=[(name, "ascending", "at_start") for name in order]))
 
 

@@ -1,9 +1,10 @@
-"""SQL that users copy from the report: ids are literals of letters, digits and escapes only."""
+"""SQL in DuckDB's dialect that users copy from the report: ids are literals of letters, digits and escapes only."""
 
 from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from jobs.delta.times import to_datetime
+from jobs.queries.sql_duckdb import RESERVED
 
 PLAIN: Final = frozenset(" _-./:")
 
@@ -31,9 +32,9 @@ class Scope(NamedTuple):
         """Conditions: the time is in the span."""
         conditions = self.rows()
         if self.from_ms is not None:
-            conditions.append(f"{time_column} >= {time_literal(self.from_ms)}")
+            conditions.append(f"{column(time_column)} >= {time_literal(self.from_ms)}")
         if self.to_ms is not None:
-            conditions.append(f"{time_column} < {time_literal(self.to_ms)}")
+            conditions.append(f"{column(time_column)} < {time_literal(self.to_ms)}")
         return conditions
 
     def overlapping(self) -> list[str]:
@@ -47,10 +48,20 @@ class Scope(NamedTuple):
 
 
 def literal(text: str) -> str:
-    """A Spark SQL string literal: characters that could end it, be substituted (`${...}`) or be invisible are
-    escaped.
-    """
-    return "'" + "".join(c if c.isascii() and (c.isalnum() or c in PLAIN) else _escaped(c) for c in text) + "'"
+    """A string in DuckDB's SQL: characters that could end it or be invisible are bytes of its UTF-8."""
+    if all(map(_is_plain, text)):
+        return f"'{text}'"
+    escaped = "".join(c if _is_plain(c) else "".join(f"\\x{byte:02X}" for byte in c.encode()) for c in text)
+    return f"decode('{escaped}'::blob)"
+
+
+def _is_plain(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character in PLAIN)
+
+
+def column(name: str) -> str:
+    """A column's name in DuckDB's SQL."""
+    return f'"{name}"' if name in RESERVED else name
 
 
 def time_literal(timestamp_ms: int) -> str:
@@ -59,7 +70,7 @@ def time_literal(timestamp_ms: int) -> str:
 
 def bin_of(time_column: str, width_ms: int) -> str:
     """The beginning of the time bin of a timestamp."""
-    return f"timestamp_millis(unix_millis({time_column}) div {width_ms} * {width_ms})"
+    return f"make_timestamptz(epoch_ms({column(time_column)}) // {width_ms} * {width_ms} * 1000)"
 
 
 def width_text(width_ms: int) -> str:
@@ -78,12 +89,7 @@ def select(
         lines.append("where " + "\n  and ".join(conditions))
     if group_by:
         lines.append(f"group by {group_by}")
-    return "\n".join([*lines, f"order by {', '.join(order)}"])
-
-
-def _escaped(character: str) -> str:
-    point = ord(character)
-    return f"\\u{point:04X}" if point <= 0xFFFF else f"\\U{point:08X}"
+    return "\n".join([*lines, f"order by {', '.join(f'{column(name)} nulls first' for name in order)}"])
 
 
 def _is_one_of(texts: Collection[str]) -> str:

@@ -24,7 +24,7 @@ from jobs.queries.as_of import SilverAt
 from jobs.queries.audit_report import Span, past_statements
 from jobs.queries.findings import findings
 from jobs.queries.group_model import TopicPartition
-from jobs.queries.sql import Catalogue
+from jobs.queries.sql_spark import Catalogue
 from jobs.queries.verify import verify
 from jobs.queries.verify_broker import Asked
 from jobs.queries.whatif import asked as asked_whatif

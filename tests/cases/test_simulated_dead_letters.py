@@ -156,5 +156,4 @@ def test_a_report_counts_what_is_archiving_as_given_up(night: Ledger) -> None:
         )
         assert sum(archived for _, _, archived in counts.rows) == expected > 10
         answer = DuckDb(night.warehouse).answer(counts.sql)
-        answer.begin()
         assert [tuple(row) for row in answer.rows()] == counts.rows

@@ -4,7 +4,6 @@ import ast
 import shlex
 from collections.abc import Iterator
 from dataclasses import fields
-from functools import cache
 from io import StringIO
 from pathlib import Path
 from subprocess import run
@@ -23,9 +22,7 @@ from jobs.console.progress import Steps
 from jobs.delta.other_writers import ForeignWrite
 from jobs.delta.other_writers import lines as lines_of_others
 from jobs.delta.warehouse import Warehouse
-from jobs.queries import sql
 from jobs.queries.findings import Findings, lines
-from jobs.queries.sql import Catalogue
 from jobs.settings import Settings, first_night, load_settings, place_words
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
 from tests.conftest import PROJECT_ROOT, takes_minutes
@@ -197,19 +194,17 @@ def test_printed_commands_run(
 RUN_AS_IT_IS: Final = frozenset({"sql", "audit", "replay", "report"})
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     "place", ["nothing", *(pytest.param(place, marks=takes_minutes) for place in ("warehouse", "cluster")), "both"]
 )
 def test_every_printed_command_runs(
-    own_session: SparkSession,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
     tmp_path: Path,
     place: str,
 ) -> None:
     """Whatever a night may find, and whatever an error says to do: as printed, on a ledger at the usual place or at one
-    of its own, in Spark's session. Where the place is not the usual one, one command of each kind is enough."""
+    of its own, without Spark. Where the place is not the usual one, one command of each kind is enough."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("GROUPLEDGER_WAREHOUSE", str(tmp_path / "usual"))
     root = tmp_path / "it's mine" if place in ("warehouse", "both") else tmp_path / "usual"
@@ -226,18 +221,12 @@ def test_every_printed_command_runs(
     if place != "nothing":
         commands = list({(words[0], words[1]): words for words in commands}.values())
 
-    def open_session(job: str, settings: Settings, **_: Any) -> tuple[SparkSession, Warehouse, Steps]:
-        """Spark for what asks it; tasks of the others run here."""
-        session = own_session if job == "sql" else in_process()
+    def open_session(_: str, settings: Settings, **__: Any) -> tuple[SparkSession, Warehouse, Steps]:
+        """No command needs Spark: tasks run here."""
+        session = in_process()
         return session, Warehouse(settings.warehouse), Steps(session, Console(file=StringIO()))
 
-    @cache
-    def catalogue(cluster_id: str | None) -> Catalogue:
-        """Names of tables are made known once, not for each statement."""
-        return Catalogue(own_session, Warehouse(str(root)), cluster_id=cluster_id)
-
     monkeypatch.setattr(session, "open_session", open_session)
-    monkeypatch.setattr(sql, "Catalogue", lambda _session, _tables, *, cluster_id, may_write: catalogue(cluster_id))
     for words in commands:
         assert words[len(words) - len(options) :] == options
         assert cli.main(words) in (exit_codes.DONE, exit_codes.INCOMPLETE), (words, capsys.readouterr().err)

@@ -16,7 +16,8 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.queries.as_of import SilverAt
 from jobs.queries.findings import findings
-from jobs.queries.sql import Catalogue, run_query
+from jobs.queries.sql import run_query
+from jobs.queries.sql_spark import Catalogue
 from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES

@@ -1,17 +1,20 @@
-"""sql reads: whatever would change a table is refused by what Spark's parser makes of it, unless --write allows it."""
+"""sql reads: whatever would change a table, or reach beyond the tables, is refused, unless --write allows it."""
 
 import io
 from contextlib import suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
 
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError
-from jobs.queries.sql import Catalogue, run_query, shell
+from jobs.queries.sql import run_query, shell
+from jobs.queries.sql_duckdb import DuckDb
+from jobs.queries.sql_spark import Catalogue
 from schemas.tables import TABLES
+from tests.cases.harness import CASES
 from tests.jobs.table_rows import rows
 
 EVENTS: Final = TABLES["silver.group_events"]
@@ -83,12 +86,51 @@ WRITES: Final = (
     "add file '/x'",
     "add archive '/x.zip'",
     "call system.vacuum('silver.group_events')",
+    "explain delete from silver.group_events",
+    "describe detail delta.`{path}`",
+    "describe history '{path}'",
+    "select * from delta.`{path}`",
+    "select * from parquet.`{path}/*.parquet`",
+    "select * from identifier('text.`/etc/hostname`')",
+    "select * from identifier('csv.' || '`/etc/hostname`')",
+    "select (select max(value) from text.`/etc/hostname`) as x",
+    "with x as (select * from text.`/etc/hostname`) select * from x",
+    "create temporary view t as select * from text.`/etc/hostname`",
+    "create temporary function t() returns table(a string) return select value from text.`/etc/hostname`",
+    "create global temporary view g as select 1 as x",
+    "create or replace temporary view files using parquet options (path '{path}/*.parquet')",
+    "create temporary view f using text options (path '/etc/hostname')",
+    "create temporary table f using text options (path '/etc/hostname')",
+    "set spark.sql.runSQLOnFiles = true",
+    "reset spark.sql.runSQLOnFiles",
+    "reset",
+    "set spark.sql.warehouse.dir = /tmp",
+    "set spark.sql.streaming.checkpointLocation = /tmp",
+    "set fs.s3a.endpoint = http://localhost:1",
+    "set `spark.sql.variable.substitute` = true",
+    "refresh '{path}'",
+    "list jars",
+    "create temporary view w as with x as (select transform(1) using 'touch {path}/x' as (a)) select * from x",
+    "select * from values (1) as v(a), lateral (select transform(v.a) using 'touch {path}/x' as (b))",
+    "select map(1, (select first(a) from (select transform(1) using 'touch {path}/x' as (a)))) as m",
+    "select 1 order by (select first(a) from (select transform(1) using 'touch {path}/x' as (a)))",
+    "select 1 group by all having exists (select transform(1) using 'touch {path}/x' as (a))",
+    "from silver.group_events |> extend (select max(a) from (select transform(1) using 'touch {path}/x' as (a))) as z",
+    "with recursive r as (select 1 as n union all select n + 1 from r where n < 2) select transform(n) using 'touch "
+    "{path}/x' as (a) from r",
+    "from silver.group_events map log_offset using 'touch {path}/x' as a",
+    "from silver.group_events reduce log_offset using 'touch {path}/x' as a",
+    "describe query select transform(1) using 'touch {path}/x' as (a)",
+    "cache lazy table z as select transform(1) using 'touch {path}/x' as (a)",
 )
 UNKNOWN: Final = (
+    "select * from table_changes('silver.group_events', 0)",
+    "select * from table_changes_by_path('{path}', 0)",
+    "select * from text.`/etc/shadow`",
     "select system.builtin.reflect('java.lang.System', 'setProperty', 'sql.reads', 'no')",
     "explain select reflect('java.lang.System', 'setProperty', 'sql.reads', 'no') from values (1)",
 )
-"""Spark's own words for these: it knows no such function."""
+"""Spark's own words for these: it knows no such function or table, or not what it needs."""
 READS: Final = (
     "select count(*) as n from silver.group_events",
     "with x as (select 1 as n) select * from x",
@@ -96,13 +138,11 @@ READS: Final = (
     "values (1), (2)",
     "from silver.group_events |> select log_offset",
     "select * from silver.group_events version as of 1",
-    "explain delete from silver.group_events",
     "explain select 1",
     "show tables in silver",
     "show tblproperties silver.group_events",
     "describe extended silver.group_events",
     "describe history silver.group_events",
-    "describe detail delta.`{path}`",
     "describe query select 1 as x",
     "create or replace temporary view mine as select * from silver.group_events",
     "select * from mine",
@@ -121,8 +161,6 @@ READS: Final = (
     "select 'delete from silver.group_events' as text",
     "select 'reflect(1)' as java_method",
     "set spark.sql.shuffle.partitions = 3",
-    "create or replace temporary view files using parquet options (path '{path}/*.parquet')",
-    "drop view files",
 )
 
 
@@ -135,7 +173,7 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     return warehouse
 
 
-def answer(catalogue: Catalogue, statement: str, path: str) -> str:
+def answer(catalogue: Any, statement: str, path: str) -> str:
     """What a statement prints."""
     out = io.StringIO()
     run_query(catalogue, statement.replace("{path}", path), "csv", out)
@@ -152,16 +190,180 @@ def test_every_way_to_write_is_refused(own_session: SparkSession, warehouse: War
         with pytest.raises(SqlError) as caught:
             answer(catalogue, statement, str(folder))
         is_parsers = "PARSE_SYNTAX_ERROR" in str(caught.value)
-        assert is_parsers or "the ledger is read-only here" in str(caught.value), statement
-        assert is_parsers == statement.startswith(("declare x", "copy into")), statement
+        is_unknown = "TABLE_OR_VIEW_NOT_FOUND" in str(caught.value) and "`/etc/" in statement + "`/etc/"
+        assert is_parsers or is_unknown or "the ledger is read-only here" in str(caught.value), (
+            statement,
+            caught.value,
+        )
         assert own_session._jvm.java.lang.System.getProperty("sql.reads") is None, statement  # type: ignore[union-attr]
     for statement in UNKNOWN:
         with suppress(SqlError):
-            assert "UNRESOLVED_ROUTINE" in answer(catalogue, statement, ""), statement
+            assert "UNRESOLVED_ROUTINE" in answer(catalogue, statement, str(folder)), statement
         assert own_session._jvm.java.lang.System.getProperty("sql.reads") is None, statement  # type: ignore[union-attr]
     shell(catalogue, "csv", ["delete from silver.group_events;", "drop table", "silver.group_events;"])
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
     assert answer(catalogue, READS[0], "") == "n\n2\n"
+
+
+STATEMENTS: Final = (CASES / "sql" / "statements.txt").read_text(encoding="utf-8").splitlines()
+"""Tried by strangers: commands, classes, files, tables. PWN is a folder, WAREHOUSE that of the tables."""
+READ_OF_STATEMENTS: Final = [
+    "declare variable r string",
+    "describe history gold.rebalances",
+    "refresh table gold.rebalances",
+    "cache table gold.rebalances",
+]
+"""Those that read, or change only the session."""
+DUCKDB_STATEMENTS: Final = (
+    "copy (select 1) to 'PWN/a.csv'",
+    "copy silver.group_events to 'WAREHOUSE/x.parquet' (format parquet)",
+    "copy silver.group_events from '/etc/passwd'",
+    "/* a */ -- b\n copy (select 1) to 'PWN/b.csv'",
+    "explain copy (select 1) to 'PWN/c.csv'",
+    "explain analyze copy (select 1) to 'PWN/c.csv'",
+    "explain (analyze, format json) copy (select 1) to 'PWN/c.csv'",
+    "explain /* x */ analyze copy (select 1) to 'PWN/c.csv'",
+    "select 1; copy (select 1) to 'PWN/d.csv'",
+    "with x as (select 1) copy (select * from x) to 'PWN/e.csv'",
+    "export database 'PWN/f'",
+    "import database 'PWN/f'",
+    "attach 'PWN/g.db'",
+    "attach 'PWN/g.db' as g (type sqlite)",
+    "detach memory",
+    "install httpfs",
+    "force install httpfs from 'http://localhost:1'",
+    "load httpfs",
+    "load 'PWN/x.duckdb_extension'",
+    "set enable_external_access = true",
+    "set global lock_configuration = false",
+    "set temp_directory = 'PWN'",
+    "set variable x = 1",
+    "reset lock_configuration",
+    "pragma enable_profiling",
+    "pragma profiling_output = 'PWN/h.json'",
+    "pragma database_list",
+    "call enable_logging(storage = 'file', storage_config = {'path': 'PWN'})",
+    "select * from enable_logging(storage = 'file', storage_config = {'path': 'PWN'})",
+    "call pragma_version()",
+    "checkpoint",
+    "create secret s (type http)",
+    "create persistent secret s (type http)",
+    "create table t as select 1",
+    "create temporary table t as select * from read_text('/etc/passwd')",
+    "create view v as select 1",
+    "create macro m() as table select 1",
+    "create schema s",
+    "create or replace view silver.group_events as select 1",
+    "create temporary view v as select * from read_csv('/etc/passwd')",
+    "create temporary macro m() as table select * from read_text('/etc/passwd'); select * from m()",
+    "drop view silver.group_events",
+    "delete from silver.group_events",
+    "insert into silver.group_events select * from silver.group_events",
+    "truncate silver.group_events",
+    "prepare p as select 1",
+    "execute p",
+    "begin",
+    "use silver",
+    "vacuum",
+    "comment on view silver.group_events is 'x'",
+    "select * from read_text('/etc/passwd')",
+    "select * from read_blob('/etc/hostname')",
+    "select * from read_csv('/etc/passwd')",
+    "select * from read_csv_auto(['/etc/passwd'])",
+    "select * from sniff_csv('/etc/passwd')",
+    "select * from read_json('/etc/passwd')",
+    "select * from read_parquet('WAREHOUSE/*.parquet')",
+    "select * from parquet_metadata('WAREHOUSE/*.parquet')",
+    "select * from glob('/etc/*')",
+    "select * from '/etc/passwd'",
+    "select * from '/etc/passwd.csv'",
+    "select * from 'WAREHOUSE/x.parquet'",
+    "from 'http://localhost:1/x.parquet'",
+    "select * from query('select * from read_text(''/etc/passwd'')')",
+    "select * from query_table('/etc/passwd.csv')",
+    "select (select content from read_text('/etc/passwd'))",
+    "select 1 where exists (from read_text('/etc/passwd'))",
+    "select getenv('HOME')",
+    "select * from statement",
+    "select * from pandas_scan(1)",
+    "select * from delta_scan('WAREHOUSE')",
+    "select * from sqlite_scan('PWN/x', 't')",
+    "select * from json_execute_serialized_sql(json_serialize_sql('select * from read_text(''/etc/passwd'')'))",
+    "pivot silver.group_events on event_type using count(*)",
+    "\u00a0copy (select 1) to 'PWN/i.csv'",
+    "\ufeffcopy (select 1) to 'PWN/i.csv'",
+    "c\u043epy (select 1) to 'PWN/i.csv'",
+    "copy (select 1) to 'PWN/j.csv';",
+    "",
+    ";",
+)
+"""DuckDB's own ways to files, other programs, settings and more than one statement."""
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Every file below a folder."""
+    return {str(path): path.read_bytes() for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("statement", (*DUCKDB_STATEMENTS, *STATEMENTS))
+def test_duckdb_reaches_no_file_and_no_setting(
+    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+) -> None:
+    """One line that says so, nothing in the folder, the warehouse as it was, and the next query is answered."""
+    monkeypatch.chdir(tmp_path)
+    before = contents(Path(warehouse.root))
+    duckdb = DuckDb(warehouse)
+    with pytest.raises(SqlError) as caught:
+        answer(duckdb, statement.replace("PWN", str(tmp_path)).replace("WAREHOUSE", warehouse.root), "")
+    assert "\n" not in str(caught.value)
+    assert list(tmp_path.iterdir()) == [] and contents(Path(warehouse.root)) == before
+    assert answer(duckdb, READS[0], "") == "n\n2\n"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "explain select 1",
+        "/* a */ explain analyze select count(*) from silver.group_events",
+        "-- a\nselect 1",
+        "describe silver.group_events",
+        "summarize silver.group_events",
+        "show tables from silver",
+        "create temporary view mine as select * from silver.group_events",
+        "-- a\ncreate or replace temp macro twice(x) as 2 * x",
+        "from silver.group_events",
+        "table silver.group_events",
+        "values (1)",
+        "with x as (select 1) from x",
+        "select 'copy (select 1) to ''x' as text",
+    ],
+)
+def test_what_reads_in_duckdb_is_run(warehouse: Warehouse, statement: str) -> None:
+    """Queries, explanations, descriptions, and what lives in the session alone."""
+    answer(DuckDb(warehouse), statement, "")
+
+
+@pytest.mark.spark
+def test_statements_of_strangers_do_nothing_in_spark(
+    own_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No command is run, no class or jar is loaded, and no file outside of the tables is read or written."""
+    pwn, root = tmp_path / "pwn", tmp_path / "w"
+    pwn.mkdir()
+    monkeypatch.chdir(pwn)
+    warehouse = Warehouse(str(root))
+    table = TABLES["gold.rebalances"]
+    warehouse.write(table, rows(table, {"cluster_id": "a"}), app_id="x", version=1)
+    before = contents(root)
+    catalogue = Catalogue(own_session, warehouse)
+    ran = []
+    for statement in STATEMENTS:
+        with suppress(SqlError):
+            answer(catalogue, statement.replace("PWN", str(pwn)).replace("WAREHOUSE", str(root)), "")
+            ran.append(statement)
+        assert list(pwn.iterdir()) == [] and contents(root) == before, statement
+    assert ran == READ_OF_STATEMENTS
+    own_session.catalog.clearCache()
 
 
 @pytest.mark.spark

@@ -12,7 +12,8 @@ from jobs.console.output import printable
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError
 from jobs.queries import sql
-from jobs.queries.sql import Catalogue, json_value, one_line, run_query, shell
+from jobs.queries.sql import json_value, one_line, run_query, shell
+from jobs.queries.sql_spark import Catalogue
 from schemas.tables import TABLES
 from tests.jobs.table_rows import AT, rows
 

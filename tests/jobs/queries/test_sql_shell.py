@@ -8,7 +8,8 @@ import pytest
 
 from jobs.queries import sql
 from jobs.queries.interrupts import interruptible
-from jobs.queries.sql import Catalogue, ddl, shell
+from jobs.queries.sql import ddl, shell
+from jobs.queries.sql_spark import Catalogue
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger
 
@@ -73,6 +74,8 @@ def test_a_time_that_python_cannot_show_ends_a_statement_alone(
 
     class Tables:
         """Gives it for each statement."""
+
+        table_names: tuple[str, ...] = ()
 
         count = 0
 

@@ -2,18 +2,20 @@
 
 import io
 import json
+import re
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import duckdb
 import pytest
-from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from jobs.cli_enums import Engine
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.sql import Catalogue, run_query
-from jobs.queries.views import GROUP_AT, definitions_named_in
+from jobs.queries.sql import run_query
+from jobs.queries.sql_duckdb import DuckDb
+from jobs.queries.sql_spark import Catalogue
+from jobs.queries.views import DEFINITIONS, GROUP_AT, Kind, named_in
 from schemas.tables import TABLES
 from tests.jobs.hostile import HOSTILE
 from tests.jobs.table_rows import rows
@@ -231,10 +233,10 @@ def test_functions_need_no_audit(catalogue: Catalogue) -> None:
     query = "SELECT is_moment_repeated FROM group_at(:time) WHERE group_id = 'moved'"
     assert ask(catalogue, query, time=at(25)) == [(True,)]
     there = set(catalogue.table_names)
-    catalogue.session.sql(GROUP_AT.statement(there - {"gold.log_anomalies"}, is_persistent=False) or "")
+    catalogue.session.sql(GROUP_AT.statement(there - {"gold.log_anomalies"}, Engine.SPARK) or "")
     values = {"time": at(25)}
     assert [tuple(row) for row in catalogue.session.sql(query, args=values).collect()] == [(False,)]
-    catalogue.session.sql(GROUP_AT.statement(there, is_persistent=False) or "")
+    catalogue.session.sql(GROUP_AT.statement(there, Engine.SPARK) or "")
 
 
 @pytest.mark.spark
@@ -293,27 +295,46 @@ def test_they_are_there_when_named(catalogue: Catalogue, tmp_path: Path) -> None
     assert json.loads(out.getvalue()) == {"member_id": "g-m10"}
     catalogue.prepare("SHOW VIEWS")
     assert {name for (_, name, *_) in ask(catalogue, "SHOW VIEWS")} >= {"current_groups", "current_offsets"}
-    assert definitions_named_in("select 1 from silver.topics") == []
+    assert named_in("select 1 from silver.topics", ()) == ([], [])
     Catalogue(catalogue.session, Warehouse(str(tmp_path))).prepare("select * from current_groups")
 
 
-def test_the_same_tables_elsewhere(root: str) -> None:
-    """delta-rs and DuckDB read what the views are made of, and find the same newest state."""
-    groups = DeltaTable(f"{root}/silver/group_generations").to_pyarrow_dataset()
-    offsets = DeltaTable(f"{root}/silver/offset_commits").to_pyarrow_dataset()
-    assert groups.count_rows() == len(DATA["silver.group_generations"])
-    with duckdb.connect() as connection:
-        connection.register("groups", groups).register("offsets", offsets)
-        newest = "SELECT group_id, generation FROM groups WHERE valid_to IS NULL AND group_id <> 'moved'"
-        assert connection.execute(newest).fetchall() == [("g", 2)]
-        in_force = """
-            SELECT topic, committed_offset FROM offsets WHERE outcome = 'APPLIED' AND group_id = $1
-            QUALIFY row_number() OVER (PARTITION BY topic, partition ORDER BY applied_log_offset DESC) = 1
-                AND change <> 'DELETE'
-        """
-        assert connection.execute(in_force, ["g"]).fetchall() == [("t2", 400)]
-        for number, group in enumerate(HOSTILE):
-            assert connection.execute(in_force, [group]).fetchall() == [("t", number)]
+@pytest.mark.spark
+def test_both_engines_give_the_same(catalogue: Catalogue, root: str) -> None:
+    """Every view, and every function at many moments, of groups that moved and where a clock went back."""
+    duckdb = DuckDb(Warehouse(root))
+    values = {"topic": "'t'", "partition": "0"}
+    queries = []
+    for definition in DEFINITIONS:
+        for minute in (5, 12, 25, 39, 45) if definition.kind is Kind.FUNCTION else (0,):
+            values |= {"time": f"timestamp '{at(minute):%Y-%m-%dT%H:%M:%S}Z'", "group": "'moved'"}
+            if "share" in definition.name:
+                values["group"] = "'s'"
+            names = re.findall(r"(\w+)`? [A-Z]", definition.signature)
+            arguments = f"({', '.join(values[name] for name in names)})" if names else ""
+            queries.append(f"select * from {definition.name}{arguments}")
+    row_count = 0
+    for query in queries:
+        printed = []
+        for engine in (duckdb, catalogue):
+            out = io.StringIO()
+            run_query(engine, query, "json", out)
+            printed.append(sorted(out.getvalue().splitlines()))
+        assert printed[0] == printed[1], query
+        row_count += len(printed[0])
+    assert row_count > len(queries)
+
+
+def test_functions_in_duckdb_take_names_and_columns(root: str) -> None:
+    """Arguments by name, and columns of another function's rows; without gold no moment is marked."""
+    duckdb = DuckDb(Warehouse(root))
+    when = "timestamp '2026-01-01 00:12:00Z'"
+    named = f"SELECT member_id FROM Owner_At(topic => 't', \"partition\" => 0, time => {when})"
+    assert duckdb.answer(named).head(9) == [["g-m10"]]
+    joined = f"SELECT g.group_id, c.committed_offset FROM group_at({when}) g, LATERAL offsets_at(g.group_id, {when}) c"
+    assert duckdb.answer(joined).head(9) == [["moved", 5000]]
+    without = GROUP_AT.statement(["silver.group_generations"], Engine.DUCKDB)
+    assert without is not None and "log_anomalies" not in without
 
 
 @pytest.mark.spark

@@ -1,14 +1,13 @@
-"""The SQL below a table of the report: Spark makes the same rows of it, whatever the names in it are."""
+"""The SQL below a table of the report: DuckDB makes the same rows of it, whatever the names in it are."""
 
 from datetime import UTC, datetime
 from typing import Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.sql import Catalogue
+from jobs.queries.sql_duckdb import DuckDb
 from jobs.report.run import make_report
 from jobs.report.sql_text import Scope, literal, time_literal
 from tests.conftest import takes_minutes
@@ -36,40 +35,33 @@ def warehouse(recorded: Recorded) -> Warehouse:
 
 
 @pytest.fixture(scope="module")
-def catalogue(own_session: SparkSession, warehouse: Warehouse) -> Catalogue:
-    """These tables, known to Spark while the tests of this module last."""
-    return Catalogue(own_session, warehouse)
+def duckdb(warehouse: Warehouse) -> DuckDb:
+    """These tables."""
+    return DuckDb(warehouse)
 
 
-def answer(catalogue: Catalogue, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
-    """Columns and rows that Spark gives; times as epoch milliseconds."""
-    catalogue.prepare(sql)
-    found = catalogue.session.sql(sql)
-    rows = [
-        tuple(epoch_ms(value.astimezone(UTC)) if isinstance(value, datetime) else value for value in row)
-        for row in found.collect()
-    ]
-    return found.columns, rows
+def answer(duckdb: DuckDb, sql: str) -> tuple[list[str], list[tuple[Any, ...]]]:
+    """Columns and rows that DuckDB gives; times as epoch milliseconds."""
+    found = duckdb.answer(sql)
+    rows = [tuple(epoch_ms(value) if isinstance(value, datetime) else value for value in row) for row in found.rows()]
+    return list(found.columns), rows
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("scope", SCOPES)
-def test_each_table_is_what_its_sql_gives(catalogue: Catalogue, warehouse: Warehouse, scope: Scope) -> None:
-    """Read back from the file: Spark gives these columns, these rows first, and as many rows as the page says."""
+def test_each_table_is_what_its_sql_gives(duckdb: DuckDb, warehouse: Warehouse, scope: Scope) -> None:
+    """Read back from the file: DuckDB gives these columns, these rows first, and as many rows as the page says."""
     text, _ = make_report(warehouse, scope, made_at=MADE_AT)
     shown = list(tables_of(text))
     assert len(shown) >= 8 and sum(table.row_count > 0 for table in shown) >= 5
     for table in shown:
-        columns, rows = answer(catalogue, table.sql)
+        columns, rows = answer(duckdb, table.sql)
         assert columns == table.columns, table.sql
         assert rows[: len(table.rows)] == table.rows, table.sql
         assert len(rows) == table.row_count, table.sql
 
 
-@pytest.mark.spark
-def test_literals_are_read_back(spark: SparkSession) -> None:
-    """200 hostile texts as literals are themselves to Spark, and so is a moment."""
-    [row] = spark.sql(f"select {', '.join(map(literal, HOSTILE))}").collect()
-    assert list(row) == list(HOSTILE)
-    [[at]] = spark.sql(f"select {time_literal(1_795_230_000_123)}").collect()
-    assert epoch_ms(at.astimezone(UTC)) == 1_795_230_000_123
+def test_literals_are_read_back(duckdb: DuckDb) -> None:
+    """200 hostile texts as literals are themselves to DuckDB, and so is a moment."""
+    for text in HOSTILE:
+        assert answer(duckdb, f"select {literal(text)}")[1] == [(text,)]
+    assert answer(duckdb, f"select {time_literal(1_795_230_000_123)}")[1] == [(1_795_230_000_123,)]
