@@ -1,7 +1,8 @@
 """What clients write into the bytes fields of group records: subscriptions, assignments and assignors' user data.
 
 Consumers: ConsumerProtocol, StickyAssignor, CooperativeStickyAssignor. Connect workers: ConnectProtocol and
-IncrementalCooperativeConnectProtocol. Streams (protocol "stream") has its own format in the user data: opaque here.
+IncrementalCooperativeConnectProtocol. Streams (protocol "stream") has its own format in the user data: of an assignment
+(AssignmentInfo) only the time of the next rebalance is read, at its end; the rest is opaque here.
 
 All decoders return frozen dataclasses and raise only DecodeError. A version above the highest known one is read as the
 highest, as Kafka's readers do: later versions only append fields. A negative version is an error.
@@ -301,6 +302,26 @@ def connect_round(assignments: Iterable[Buffer]) -> ConnectRound | None:
         max(it.delay_ms for it in read),
         any(it.error for it in read),
     )
+
+
+STREAMS_NEXT_REBALANCE_SINCE: Final = 7
+"""The version of AssignmentInfo from which on its last 8 bytes are nextScheduledRebalanceMs."""
+_NEVER_MS: Final = (1 << 63) - 1
+
+
+def next_rebalance_ms(assignments: Iterable[Buffer]) -> int | None:
+    """When the leader of a Kafka Streams group told a member to join again (KIP-441): the earliest time (epoch ms) in
+    the assignments of one generation; None if no member is to, or each at once."""
+    times = []
+    for data in assignments:
+        try:
+            assignment = decode_assignment(data)
+        except DecodeError:
+            continue
+        info = (assignment.user_data if assignment is not None else None) or b""
+        if len(info) >= 16 and int.from_bytes(info[:4], signed=True) >= STREAMS_NEXT_REBALANCE_SINCE:
+            times.append(int.from_bytes(info[-8:], signed=True))
+    return min((time for time in times if 0 < time < _NEVER_MS), default=None)
 
 
 def _read_versioned(message: wire.Message, data: Buffer) -> tuple[int, Mapping[str, Any], Oddity | None]:

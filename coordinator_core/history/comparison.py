@@ -23,6 +23,7 @@ from coordinator_core.history.rows import (
     ASSIGNMENT_CONFIGS_CHANGED,
     CONVERTED,
     GROUP_DELETED,
+    NEXT_REBALANCE,
     PATTERNS_CHANGED,
     PATTERNS_NEW,
     TOPOLOGY_DESCRIPTION_CHANGED,
@@ -184,6 +185,9 @@ class Comparison(NamedTuple):
         if connect is not None:
             details["config_offset"] = str(connect.config_offset)
             details |= {name: str(count) for name, count in _what_follows(connect) if count}
+        next_ms = None if self.step.after is None else views.next_rebalance_of(self.step.after)
+        if next_ms is not None:
+            details[NEXT_REBALANCE] = str(next_ms)
         details |= _patterns_resolved(self.step.before, self.step.after)
         self.step.add_event("GENERATION_STARTED", self.step.generation_at, details=details)
 

@@ -225,6 +225,8 @@ class TopicName(NamedTuple):
 LEFT_OR_EXPIRED: Final = "LEFT_OR_EXPIRED"
 REPLACED_STATIC: Final = "REPLACED_STATIC"
 GROUP_DELETED: Final = "GROUP_DELETED"
+NEXT_REBALANCE: Final = "next_rebalance_ms"
+"""Detail of GENERATION_STARTED of Kafka Streams on the classic protocol: when a member is to join again (ms)."""
 PATTERNS_NEW: Final = "patterns_new"
 PATTERNS_CHANGED: Final = "patterns_changed"
 """Details of a consumer group's GENERATION_STARTED: how many patterns its operation resolved to topics for the first

@@ -15,6 +15,7 @@ from coordinator_core.client_protocols import (
     ConnectRound,
     Oddity,
     connect_round,
+    next_rebalance_ms,
     read_assignment,
     read_connect,
     read_subscription,
@@ -30,6 +31,8 @@ Member = ClassicMember | ConsumerMember | ShareMember | StreamsMember
 
 CONSUMER_PROTOCOL_TYPE = "consumer"
 CONNECT_PROTOCOL_TYPE = "connect"
+STREAMS_PROTOCOL: Final = "stream"
+"""The assignor of Kafka Streams on the classic protocol."""
 
 EMBEDDED_CACHE_SIZE = 16_384
 """Most members of a group send the same subscription, and keep their assignment from one generation to the next. The
@@ -337,6 +340,13 @@ def connect_round_of(group: Group) -> ConnectRound | None:
     if not isinstance(group, ClassicGroup) or group.protocol_type != CONNECT_PROTOCOL_TYPE:
         return None
     return connect_round(member.assignment for member in group.members.values())
+
+
+def next_rebalance_of(group: Group) -> int | None:
+    """The time at which a member of a Kafka Streams group on the classic protocol is to join again."""
+    if not isinstance(group, ClassicGroup) or group.protocol_name != STREAMS_PROTOCOL:
+        return None
+    return next_rebalance_ms(member.assignment for member in group.members.values())
 
 
 def sources_of(group: Group) -> Callable[[Any, str], AssignmentSources]:

@@ -16,6 +16,8 @@ last member that left are assigned then.
 Connect workers rebalance in steps (KIP-415). Workers that had to revoke something join again at once; the tasks of a
 worker that departed are assigned after the leader has waited for its return; and the leader assigns what the config
 topic contains at that time. The details of a generation's event show which of these it was.
+
+Kafka Streams announces in an assignment when a member is to join again (KIP-441, nextScheduledRebalanceMs).
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,6 +26,7 @@ from typing import Final, NamedTuple
 from coordinator_core.confidence import CERTAIN, CONFIDENCES, GUESS, LIKELY
 from coordinator_core.history.rows import (
     ASSIGNMENT_CONFIGS_CHANGED,
+    NEXT_REBALANCE,
     PATTERNS_CHANGED,
     PATTERNS_NEW,
     EventRow,
@@ -69,6 +72,8 @@ class Cause(NamedTuple):
     confidence: str
 
 
+PROBING_REBALANCE: Final = "PROBING_REBALANCE"
+"""Kafka Streams, to see whether tasks that are being restored have caught up (KIP-441)."""
 PREFERRED_ASSIGNOR: Final = "PREFERRED_ASSIGNOR"
 STARTED: Final = "GENERATION_STARTED"
 NO_CONFIGS: Final = "{}"
@@ -85,6 +90,7 @@ ORDER: Final = (
     "PROTOCOL_CHANGED",
     "STATIC_MEMBER_REPLACED",
     "ASSIGNMENT_REFINED",
+    PROBING_REBALANCE,
     "UNKNOWN",
 )
 """Order of causes; the first one is the main cause. Causes that trigger a rebalance by themselves come before inferred
@@ -520,7 +526,18 @@ def _is_delay_over(step: GenerationStart) -> bool:
     return -DELAY_SLACK_MS <= began_ms - step.previous.valid_from - delay_ms <= DELAY_REJOIN_MS
 
 
+def _is_announced(step: GenerationStart) -> bool:
+    """Kafka Streams: whether the previous generation told a member to join again then."""
+    at_ms = step.before_and_now(NEXT_REBALANCE)[0]
+    if at_ms is None or step.is_timeless:
+        return False
+    began_ms = step.row.valid_from if step.row.current_state_at is None else step.row.current_state_at
+    return -DELAY_SLACK_MS <= began_ms - at_ms <= DELAY_REJOIN_MS
+
+
 def _by_default(step: GenerationStart, before: Sequence[Cause]) -> Cause:
+    if _is_announced(step):
+        return Cause(PROBING_REBALANCE, "NEXT_REBALANCE_ANNOUNCED", LIKELY)
     method = _method_of_follow_up(step)
     if method is None or not before:
         return Cause("UNKNOWN", "NO_EVIDENCE", GUESS)

@@ -21,6 +21,7 @@ from typing import Final
 from coordinator_core.client_families import client_family
 from coordinator_core.confidence import GUESS
 from coordinator_core.history.rows import MemberRow
+from coordinator_core.inference.causes import PROBING_REBALANCE
 from coordinator_core.inference.clock import is_time
 from coordinator_core.inference.leave_reasons import EXPIRED
 from coordinator_core.inference.rollouts import FOLLOW_UPS
@@ -29,7 +30,7 @@ from coordinator_core.inference.settings import InferenceSettings
 
 CHANGES_MIN: Final = 4
 """To join, depart and join again is a restart; to depart once more is flapping."""
-EXPLAINED: Final = frozenset({"FIRST", "PARTITIONS_CHANGED", "GROUP_CONVERTED", "GROUP_EMPTIED"})
+EXPLAINED: Final = frozenset({"FIRST", "PARTITIONS_CHANGED", "GROUP_CONVERTED", "GROUP_EMPTIED", PROBING_REBALANCE})
 """Causes of rebalances in which members do not join or depart by themselves."""
 
 Name = str | tuple[str, ...]

@@ -13,6 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TextIO
 
+from coordinator_core.history.rows import NEXT_REBALANCE
 from coordinator_core.inference.archived import NOT_GIVEN_UP
 from coordinator_core.plurals import counted
 from jobs.console.names import short
@@ -35,8 +36,12 @@ from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, GROUP_MEMBERS
 LINE_CHARACTERS_MAX: Final = 120
 LAST_OF_RECORD: Final = sys.maxsize
 """Events of gold come after all of silver that are of the same record."""
-EVENT_WORDS: Final = {"MEMBER_LEFT": "member gone", "STATIC_MEMBER_LEFT": "static member away"}
-"""Where the type of an event would claim more than the log says."""
+EVENT_WORDS: Final = {
+    "MEMBER_LEFT": "member gone",
+    "STATIC_MEMBER_LEFT": "static member away",
+    "GENERATION_STARTED": "rebalance announced",
+}
+"""Where the type of an event would claim more than the log says, or is not what it shows."""
 SEEN_FIRST: Final = frozenset({"GROUP_CREATED", "MEMBER_JOINED"})
 FIRST_SEEN: Final = "first_seen"
 EVENT_COLUMNS: Final = ("at", "event", "confidence", "text")
@@ -114,7 +119,8 @@ def events_and_steps(
     others = [
         row
         for row in rows[GROUP_EVENTS]
-        if row["event_type"] not in IN_OTHER_EVENTS and row["place"][:3] not in deleted
+        if (row["event_type"] not in IN_OTHER_EVENTS or NEXT_REBALANCE in dict(row["details"] or ()))
+        and row["place"][:3] not in deleted
     ]
     found = [
         *_changes(others, _first_seen(rows[GROUP_EVENTS]), _names(run, group_id)),
@@ -237,6 +243,8 @@ def _changes(rows: Iterable[Mapping[str, Any]], first_seen: Set[Operation], name
 def _change_text(row: Mapping[str, Any], names: Names) -> str:
     """Who or what changed, and how."""
     details = dict(row["details"] or ())
+    if NEXT_REBALANCE in details:
+        return f"a member is to join again at {time_text(int(details[NEXT_REBALANCE]))}"
     log_offset = row["place"][2]
     parts = []
     if row["member_id"]:

@@ -35,6 +35,19 @@ def test_commits_of_others_are_no_sign_of_life(stories: Ledger) -> None:
     assert causes == [("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")]
 
 
+def test_kafka_streams_announces_its_probing_rebalances(stories: Ledger) -> None:
+    """As the assignment before says (KIP-441); and once more, when what was revoked is assigned."""
+    probing = [("PROBING_REBALANCE", "NEXT_REBALANCE_ANNOUNCED", "LIKELY")]
+    assert causes_of(stories, "streams-app")[1:] == [
+        *((generation, probing) for generation in (21, 22, 23, 24)),
+        (25, [("PROBING_REBALANCE", "COOPERATIVE_FOLLOW_UP", "LIKELY")]),
+        (26, [("UNKNOWN", "NO_EVIDENCE", "GUESS")]),  # nothing announced it
+    ]
+    events = events_and_steps(stories.tables, "streams-app", from_ms=None, to_ms=None)[0]
+    announced = [event.text for event in events if event.event == "rebalance announced"]
+    assert announced[0] == "a member is to join again at 2026-11-25T09:56:40.000Z"
+
+
 def test_what_was_right_stays(stories: Ledger) -> None:
     """Readers, mirrors and workers whose stories the log tells."""
     reader = [row for row in stories.rows("gold.rebalances") if row["group_id"] == "clickhouse-reader"]

@@ -47,8 +47,10 @@ def classic(
     session_ms: int = SESSION_MS,
     rebalance_ms: int = REBALANCE_MS,
     assigned: Mapping[str, Mapping[str, Sequence[int]]] | None = None,
+    user_data: bytes | None = None,
 ) -> list[Record]:
-    """A generation of a classic group: the whole picture in one record. `assigned`: of more topics than TOPIC."""
+    """A generation of a classic group: the whole picture in one record. `assigned`: of more topics than TOPIC.
+    `user_data`: of each assignment."""
     members = [
         {
             "member_id": member_id,
@@ -67,6 +69,7 @@ def classic(
                         (topic, tuple(numbers))
                         for topic, numbers in (assigned or {}).get(member_id, {TOPIC: owned}).items()
                     ),
+                    user_data=user_data,
                 )
             ),
         }

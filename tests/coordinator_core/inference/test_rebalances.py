@@ -1,6 +1,7 @@
 """Why groups rebalanced, how long it took, what it moved."""
 
 import random
+import struct
 from collections.abc import Mapping, Sequence
 from typing import Final, TypeVar
 
@@ -422,6 +423,27 @@ def test_leaving_a_consumer_group_by_what_was_last_seen() -> None:
         ("GROUP_EMPTIED", "NO_MEMBERS_LEFT", "CERTAIN"),
         ("MEMBER_EXPIRED", "STATIC_MEMBER_AWAY", "LIKELY"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("announced_ms", "cause"),
+    [
+        (600_000, "PROBING_REBALANCE"),
+        (595_000, "PROBING_REBALANCE"),
+        (500_000, "UNKNOWN"),
+        (700_000, "UNKNOWN"),
+        (2**63 - 1, "UNKNOWN"),
+        (0, "UNKNOWN"),
+    ],
+)
+@pytest.mark.parametrize("version", [6, 7, 11])
+def test_a_rebalance_that_kafka_streams_announced(announced_ms: int, cause: str, version: int) -> None:
+    """It came when the assignment before said; older versions of it do not have the time."""
+    info = struct.pack(">iiiiiiiq", version, 11, 0, 0, 0, 0, 0, announced_ms)
+    first = classic(1, {"a": (0,)}, state_at=1_000, protocol="stream", user_data=info)
+    second = classic(2, {"a": (0,)}, state_at=600_000, protocol="stream")
+    row = rebalances([(0, classic(0, {})), (1_000, first), (600_000, second)])[-1]
+    assert row.cause == (cause if version >= 7 else "UNKNOWN")
 
 
 @pytest.mark.parametrize("protocol", ["range", "cooperative-sticky"])
