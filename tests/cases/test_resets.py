@@ -1,0 +1,50 @@
+"""An admin resets all offsets of a classic group while it is empty: no face says that all is well."""
+
+from io import StringIO
+from pathlib import Path
+
+import pytest
+
+from jobs.operations.group_metrics import samples
+from jobs.queries.findings import findings
+from jobs.queries.group_history import run_history
+from jobs.queries.group_verdicts import group_verdicts
+from jobs.report.cluster import group_lines
+from jobs.report.reader import Reader
+from jobs.report.sql_text import Scope
+from tests.cases.harness import Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
+
+SECOND = 1_000
+
+
+@pytest.mark.parametrize("to_offset", [0, 300])
+def test_a_reset_of_a_whole_group_is_said_everywhere(ledger: Ledger, tmp_path: Path, to_offset: int) -> None:
+    """By a tool, with partitions and records, back or ahead; what no log has, who did it, is said with it."""
+    log = SmallLog()
+    log.generation("orders", 1, {"m": (0, 1, 2)}, NOON_MS)
+    for partition in range(3):
+        log.commit("orders", partition, 100 + partition, NOON_MS + SECOND)
+    log.generation("orders", 2, {}, NOON_MS + 2 * SECOND)
+    for partition in range(3):
+        log.commit("orders", partition, to_offset, NOON_MS + 60 * SECOND)
+    ledger.night(log.write(tmp_path / "logs"))
+    moved = "303 records back" if to_offset == 0 else "597 records ahead"
+    back = 3 if to_offset == 0 else 0
+    (verdict,) = group_verdicts(ledger.tables)
+    assert (verdict.verdict, verdict.rewind_count) == ("WARN", back)
+    assert verdict.why == f"reset by a tool: 3 partitions, {moved}, group was empty (who did it is in no log)"
+    found = findings(ledger.tables)
+    assert found.went_back_by_group == ({"orders": 3} if back else {})
+    assert ("1 group whose offsets went back" in found.headline) == bool(back)
+    assert found.odd_commits == {"EMPTY_GROUP_RESET": 3}
+    assert sum(row["went_back_count"] for row in ledger.rows("gold.group_summary")) == back
+    (line,) = group_lines(Reader(ledger.warehouse, Scope(ledger.cluster_id)), ledger.table("bronze.coverage"))
+    assert line.rewinds == back
+    gauges = {it.gauge: (it.value, it.labels.get("rule")) for it in samples([verdict], 0, 9)}
+    assert gauges["group_rewinds"][0] == back and gauges["group_verdict"] == (1, "OFFSETS_RESET")
+    run_history(
+        ledger.tables, group_id="orders", from_ms=None, to_ms=None, output_format="table", out=(out := StringIO())
+    )
+    assert out.getvalue().count("commit EMPTY_GROUP_RESET (CERTAIN)") == 3
+    assert out.getvalue().count(" back") == back
