@@ -16,7 +16,7 @@ from jobs.cli_enums import Tool, View
 from jobs.console.output import FORMULA_STARTS, printable
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import NoSuchGroupError
+from jobs.errors import ArgumentError, NoSuchGroupError
 from jobs.queries.as_of import SilverAt
 from jobs.queries.describe import write_descriptions
 from jobs.queries.group_model import TopicPartition
