@@ -70,6 +70,12 @@ def group_days(
     storms = Counter(_day(row.started_at) for row in rebalances if row.in_storm)
     added = day_counts(committed, anomalies)
     counts = {day: before.get(day, NO_COUNTS).plus(added.get(day, NO_COUNTS)) for day in {*before, *added}}
+    likely, most = Counter[int](), Counter[int]()
+    """What estimates add to the time without an owner that the log shows."""
+    for row in rebalances:
+        least_ms = row.unowned_partition_ms or 0
+        likely[_day(row.started_at)] += (row.unowned_likely_ms or 0) - least_ms
+        most[_day(row.started_at)] += (row.unowned_most_ms or 0) - least_ms
     not_stable = _not_stable_ms(life, rebalances)
     members = _MembersAt(life.members)
     types = _TypesAt(life)
@@ -77,6 +83,7 @@ def group_days(
     for day in sorted({*generations, *begun, *counts, *not_stable, *unowned}):
         if day <= settled_day:
             continue
+        least_ms = sum(unowned.get(day, {}).values())
         worst = min(unowned.get(day, {}).items(), key=lambda item: (-item[1], item[0]), default=None)
         rows.append(
             GroupDayRow(
@@ -89,9 +96,12 @@ def group_days(
                 **counts.get(day, NO_COUNTS)._asdict(),
                 not_stable_ms=not_stable[day],
                 storm_rebalance_count=storms[day],
-                unowned_partition_ms=sum(unowned.get(day, {}).values()),
+                unowned_partition_ms=least_ms,
                 worst_topic=worst[0][0] if worst else None,
                 worst_partition=worst[0][1] if worst else None,
+                unowned_least_ms=least_ms,
+                unowned_likely_ms=least_ms + likely[day],
+                unowned_most_ms=least_ms + most[day],
             )
         )
     return rows

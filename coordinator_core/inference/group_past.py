@@ -43,6 +43,7 @@ from coordinator_core.inference.commit_anomalies import (
 )
 from coordinator_core.inference.days import UNKNOWN_TYPE, DayCounts
 from coordinator_core.inference.deletions import TOGETHER_MS
+from coordinator_core.inference.handovers import Handover
 from coordinator_core.inference.last_commit_times import (
     NOBODY,
     Membership,
@@ -91,6 +92,7 @@ class Gone(NamedTuple):
 
 
 _NONE_GONE: Final[Mapping[int, Gone]] = {}
+_NO_HANDOVERS: Final[Mapping[int, Handover]] = {}
 
 
 class GroupFacts(NamedTuple):
@@ -126,6 +128,8 @@ class GroupFacts(NamedTuple):
     """Its type since."""
     is_over: bool = True
     """All of its rebalances are over, except those of a share group, which have no duration."""
+    handovers: Mapping[int, Handover] = _NO_HANDOVERS
+    """By log offset of the rebalance."""
     gone: Mapping[int, Gone] = _NONE_GONE
     """By `to_log_offset` of the members that departed with a generation."""
 
@@ -171,6 +175,8 @@ class GroupBefore:
             return
         new = commits.taken(self.is_new)
         if len(new):
+            if int(new.recorded_at_ms[0]) in {times[-1] for times in self.commit_times.values() if times}:
+                raise PastTooShort("commits of one time may be of one operation")
             if past.is_set_once:
                 raise PastTooShort("it was set but once")
             if past.has_committed_empty:
@@ -229,9 +235,10 @@ def group_facts(
     settings: InferenceSettings,
     before: GroupBefore | None = None,
     watermark: AuditWatermark | None = None,
+    handovers: Mapping[int, Handover] = _NO_HANDOVERS,
 ) -> GroupFacts:
-    """What to keep of a group, judged from its beginning or from `before` on. Of departed members, only those after
-    `watermark`."""
+    """What to keep of a group, judged from its beginning or from `before` on. Of departed members and handovers, only
+    those after `watermark`."""
     commits, past = life.commits, None if before is None else before.past
     groups = GenerationsAt(life.generations, life.events, life.unread_from)
     emptied_since = groups.emptied_since()
@@ -264,6 +271,11 @@ def group_facts(
         typed_ms=max((row.valid_from for row in life.generations), default=-1),
         group_type=UNKNOWN_TYPE if newest is None else newest.group_type,
         is_over=all(row.completed_at is not None or row.group_type == GroupType.SHARE for row in rebalances),
+        handovers={
+            place: handover
+            for place, handover in handovers.items()
+            if watermark is None or place >= watermark.generation_at
+        },
         gone={
             place: Gone.of({membership: leave_reasons[membership] for membership in memberships})
             for place, memberships in _ended(life).items()

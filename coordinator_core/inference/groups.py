@@ -28,6 +28,7 @@ from coordinator_core.inference.days import (
 )
 from coordinator_core.inference.deletions import NOTHING_REMOVED, Removed
 from coordinator_core.inference.group_past import GroupBefore, GroupFacts, group_facts, kept_commits
+from coordinator_core.inference.handovers import Handovers, require_no_return
 from coordinator_core.inference.hosts import HostsNow, Moved
 from coordinator_core.inference.join_phases import JoinPhases
 from coordinator_core.inference.last_commit_times import Membership, Times, last_commit_times
@@ -111,6 +112,7 @@ def judge_group(
     if before is not None:
         life = life if came_from is None else since(life, came_from)
         before.require_enough(life, settings)
+        require_no_return(life, before.from_log_offset, settings)
         place, commit_times_before, days, departed_before = (
             before.from_log_offset,
             before.commit_times,
@@ -128,6 +130,11 @@ def judge_group(
     leave_reasons = find_leave_reasons(life, commit_times, join_phases, settings, configs, departed_before)
     replaced = find_replaced(life, commit_times, departed_before)
     rebalances = find_rebalances(life, owners, leave_reasons, settings, *unowned_before(came_from), configs, replaced)
+    known = {} if before is None else before.past.handovers
+    handovers = Handovers(life, owners, leave_reasons, settings, configs, commit_times_before, known, place).found(
+        rebalances.windows
+    )
+    rebalances = rebalances.with_handovers(handovers)
     owners = [
         row if row.unowned_partition_ms == ms else row._replace(unowned_partition_ms=ms)
         for row, ms in zip(owners, rebalances.unowned.by_owner, strict=True)
@@ -138,7 +145,7 @@ def judge_group(
     kept = kept_commits(life.commits, applied)
     del applied  # one number for each commit
     watermark = None if life.timeless else newest_watermark(life, owners, rebalances, settings, came_from)
-    past = group_facts(life, leave_reasons | replaced, rebalances.rows, settings, before, watermark)
+    past = group_facts(life, leave_reasons | replaced, rebalances.rows, settings, before, watermark, handovers)
     types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
     committed = commit_days(life.commits, is_new)
     settled_day, late = NO_DAY, dict[int, DayCounts]()

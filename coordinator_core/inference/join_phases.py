@@ -51,8 +51,8 @@ class JoinPhases:
         """`commit_times_before`: of commits that `life` does not have (`last_commit_times`)."""
         self._commits = life.commits
         self._before = commit_times_before
-        self._members = _There(life.members)
-        self._owners = _There(owners)
+        self._members = There(life.members)
+        self._owners = There(owners)
 
     def ran_out(
         self, member: MemberRow, previous: GenerationRow, now: GenerationRow, last_commit_ms: int, ended_at_ms: int
@@ -98,7 +98,7 @@ class JoinPhases:
         return silences
 
 
-class _There(Generic[Row]):
+class There(Generic[Row]):
     """The intervals that are open at a log offset. Call it with ascending offsets."""
 
     def __init__(self, rows: Iterable[Row]) -> None:

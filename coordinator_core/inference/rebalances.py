@@ -9,6 +9,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from typing import Final, NamedTuple
 
+from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, REPLACED_STATIC, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.causes import (
     LATE_METADATA_MS,
@@ -20,6 +21,7 @@ from coordinator_core.inference.causes import (
     weaker,
 )
 from coordinator_core.inference.configs import NO_CONFIGS, Configs
+from coordinator_core.inference.handovers import Handover
 from coordinator_core.inference.last_commit_times import Membership
 from coordinator_core.inference.leave_reasons import REBALANCE_TIMEOUT, UNSEEN, LeaveReasons, membership_of
 from coordinator_core.inference.life import NONE_MS, GroupLife
@@ -56,6 +58,20 @@ class Rebalances(NamedTuple):
     """How long partitions had no owner, during and between all of them."""
     placed: Set[Membership] = frozenset()
     """Members whose host decided whether there was a deployment."""
+
+    def with_handovers(self, handovers: Mapping[int, Handover]) -> "Rebalances":
+        """With the estimates of the time without an owner. `handovers`: by log offset; those without one have nothing
+        to add to what the log shows."""
+        rows = []
+        for row, log_offset in zip(self.rows, self.log_offsets, strict=True):
+            found, least_ms = handovers.get(log_offset, Handover()), row.unowned_partition_ms
+            estimated = row._replace(
+                unowned_likely_ms=(least_ms or 0) + found.likely_ms,
+                unowned_most_ms=(least_ms or 0) + found.most_ms,
+                unowned_confidence=GUESS if found.is_guess else LIKELY,
+            )
+            rows.append(row if least_ms is None else estimated)
+        return self._replace(rows=rows)
 
     def after(self, log_offset: int) -> "Rebalances":
         """Those after a log offset."""

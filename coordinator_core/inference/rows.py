@@ -59,6 +59,9 @@ class RebalanceRow(NamedTuple):
     cause_confidences: tuple[str, ...]
     rollout_id: str | None
     rollout_confidence: str | None
+    unowned_likely_ms: int | None = None
+    unowned_most_ms: int | None = None
+    unowned_confidence: str | None = None
 
 
 class AnomalyRow(NamedTuple):
@@ -99,6 +102,9 @@ class GroupDayRow(NamedTuple):
     worst_topic: str | None = None
     worst_partition: int | None = None
     went_back_count: int = 0
+    unowned_least_ms: int = 0
+    unowned_likely_ms: int = 0
+    unowned_most_ms: int = 0
 
 
 class ShareGroupDayRow(NamedTuple):

@@ -12,6 +12,7 @@ from coordinator_core.errors import StateUnreadable
 from coordinator_core.history.rows import EventRow
 from coordinator_core.inference.audit_watermark import AuditWatermark, OwnedBefore
 from coordinator_core.inference.group_past import Gone, GroupedCommits, GroupFacts, MemberCommitTimes
+from coordinator_core.inference.handovers import Handover
 from coordinator_core.inference.last_commit_times import TIMES_MAX
 from coordinator_core.inference.leave_reasons import LeaveReason
 from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits
@@ -168,7 +169,8 @@ def _past(facts: list[Any], gone: list[Any], kinds: list[LeaveReason]) -> GroupF
         place: Gone(count, kinds[code], {(member_id, begin): kinds[other] for member_id, begin, other in others})
         for place, count, code, others in gone
     }
-    return GroupFacts._make((*facts, by_end))
+    found = GroupFacts._make((*facts, by_end))
+    return found._replace(handovers={place: Handover(*one) for place, one in found.handovers.items()})
 
 
 def _bytes(numbers: Any) -> bytes:

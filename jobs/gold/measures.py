@@ -79,9 +79,9 @@ MEASURES: Final[Mapping[str, Measure]] = {
     ),
     "unowned_ms": Measure(
         *(REBALANCES, "started_at", "cause"),
-        amount_sql="unowned_partition_ms",
-        amount=lambda rows: pc.fill_null(rows["unowned_partition_ms"], 0),
-        reads=("unowned_partition_ms",),
+        amount_sql="unowned_likely_ms",
+        amount=lambda rows: pc.fill_null(rows["unowned_likely_ms"], 0),
+        reads=("unowned_likely_ms",),
     ),
     "rewinds": Measure(  # as `went_back`
         *(COMMIT_ANOMALIES, "at", "kind"),

@@ -14,7 +14,7 @@ from jobs.queries.group_verdicts import GONE, MOVED, OK, SEVERITIES, GroupVerdic
 OF_DAY: Final[Mapping[str, str]] = {
     "rebalances": "Rebalances",
     "storm_rebalances": "Rebalances in storms",
-    "unowned_seconds": "Time in which partitions had no owner, summed over partitions",
+    "unowned_seconds": "Time in which partitions most likely had no owner, summed over partitions",
     "given_up_records": "Records that share groups gave up",
     "redelivered_records": "Records that were handed back or given out again, each counted once",
     "extra_deliveries": "Deliveries of share groups' records beyond the first",

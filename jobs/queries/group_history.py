@@ -266,8 +266,8 @@ def _rebalance(row: Mapping[str, Any]) -> Event:
     text = f"to generation {row['to_generation']} by {said}, {counted(row['member_count'], 'member')}"
     if row["partitions_moved"]:
         text += f", {row['partitions_moved']} of {row['partitions_total']} partitions moved"
-    if row["unowned_partition_ms"]:
-        text += f", {row['unowned_partition_ms']:,} partition-ms unowned"
+    if row["unowned_likely_ms"]:
+        text += f", {row['unowned_likely_ms']:,} partition-ms likely unowned"
     event = "storm rebalance" if row["in_storm"] else "rebalance"
     return Event(row["at_ms"], event, sures[0] if is_one else None, text, row["place"], row.get("log_position"))
 

@@ -54,7 +54,7 @@ EVERY_REBALANCE: Final = Listed(
         Column("who_left", Kind.TEXT, f"array_to_string(members_left[:{WHO_MAX}], ', ')"),
         *columns_of(REBALANCES, "member_count partitions_moved partitions_total"),
         Column("stickiness", Kind.SHARE),
-        *columns_of(REBALANCES, "unowned_partition_ms in_storm is_former_log_partition"),
+        *columns_of(REBALANCES, "unowned_likely_ms in_storm is_former_log_partition"),
     ),
     ("started_at", "incarnation", "to_generation"),
 )

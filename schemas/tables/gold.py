@@ -121,8 +121,8 @@ REBALANCES = gold_table(
         Column(
             "unowned_partition_ms",
             BIGINT,
-            "Sum over partitions of the time without an owner until the next rebalance, in ms; a lower bound "
-            "for classic groups, whose join phases are not in the log. Null if started_at is null.",
+            "Sum over partitions of the time without an owner until the next rebalance that the log shows, in ms: "
+            "the least, without the join phases of classic groups. Null if started_at is null.",
         ),
         Column(
             "revoked_partition_ms",
@@ -148,6 +148,25 @@ REBALANCES = gold_table(
             "rebalance; null without one.",
         ),
         Column("rollout_confidence", STRING, "Confidence of the rolling deployment: LIKELY GUESS; null without one."),
+        Column(
+            "unowned_likely_ms",
+            BIGINT,
+            "Sum over partitions of the time in which most likely nobody read them, in ms: unowned_partition_ms, and "
+            "the time since their members stopped, before the log shows that: at their last commits before an eager "
+            "rebalance, or when they died. Null if started_at is null.",
+        ),
+        Column(
+            "unowned_most_ms",
+            BIGINT,
+            "The most that it can be, by each member's last commit, and by rebalance and session timeouts; "
+            "unowned_partition_ms is the least.",
+        ),
+        Column(
+            "unowned_confidence",
+            STRING,
+            "Of unowned_likely_ms. LIKELY: each member that stopped had committed regularly. GUESS: one had not, or "
+            "its client came back after it was dropped, and so may have lived on.",
+        ),
         LOG_PARTITION,
         IS_FORMER_LOG_PARTITION,
     ),
@@ -401,6 +420,14 @@ GROUP_SUMMARY = gold_table(
             "Commits of a lower offset than before, by members or reset by a tool: rows in gold.commit_anomalies with "
             "to_offset below from_offset, but ABORTED and TOPIC_RECREATED ones.",
         ),
+        Column("unowned_least_ms", BIGINT, "The same as unowned_partition_ms, which the log shows."),
+        Column(
+            "unowned_likely_ms",
+            BIGINT,
+            "Sum over partitions of the time in which most likely nobody read them, in ms: what gold.rebalances adds "
+            "to the least, on the day when the rebalance started.",
+        ),
+        Column("unowned_most_ms", BIGINT, "Likewise the most that it can be."),
         LOG_PARTITION,
     ),
 )

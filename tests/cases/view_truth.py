@@ -64,7 +64,7 @@ class ViewTruth:
         self._life = life
         self.topics = {line["topic_id"]: line["topic"] for line in life.truth("topics")}
         self.generations = _generations(life)
-        self.owners = _owners(life, self.topics)
+        self.owners = true_spans(life, self.topics)
         self.why_deleted = {
             tuple(line["log"]): line["why"] or "OFFSETS_DELETED"
             for line in life.truth("deletions")
@@ -133,7 +133,7 @@ def _generations(life: Scenario) -> dict[str, list[TrueGeneration]]:
     return found
 
 
-def _owners(life: Scenario, topics: Mapping[str, str]) -> dict[Owner, list[tuple[int, int]]]:
+def true_spans(life: Scenario, topics: Mapping[str, str]) -> dict[Owner, list[tuple[int, int]]]:
     """When members owned partitions: disjoint spans, ascending. Not of streams groups, whose truth has tasks."""
     spans: dict[Owner, list[tuple[int, int]]] = defaultdict(list)
     since: dict[Owner, int] = {}

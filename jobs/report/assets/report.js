@@ -118,7 +118,7 @@
   };
 
   const HEADINGS = { group_id: "group", archived: "given up", offset_changes: "share offsets changed", unowned_ms: "time unowned", gap_before_ms: "gap before", duration_ms: "duration",
-    unowned_partition_ms: "time unowned" };
+    unowned_likely_ms: "time unowned" };
   const heading = (name) => HEADINGS[name] ?? name.replaceAll("_", " ");
 
   function element(name, attributes = {}, text = null) {
@@ -644,7 +644,7 @@
       `${words(event.cause)}, ${words(event.confidence)} (${words(event.method)})`,
       `${time(event.at)}, generation ${event.to_generation}`,
       event.duration_ms === null ? "not finished" : `took ${duration(event.duration_ms)}`,
-      `${movedText(event)}, ${duration(event.unowned_partition_ms ?? 0)} unowned`,
+      `${movedText(event)}, ${duration(event.unowned_likely_ms ?? 0)} unowned`,
       event.joined_count ? `in: ${plain(event.who_joined, 90)}` : "", event.left_count ? `out: ${plain(event.who_left, 90)}` : "",
       event.in_storm ? "in a storm" : "",
     ]).filter(Boolean).join("<br>");

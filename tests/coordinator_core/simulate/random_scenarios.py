@@ -218,8 +218,13 @@ def random_story(seed: int) -> Scenario:
 
 
 def restless_story(seed: int) -> Scenario:
-    """A scenario with small groups of classic and consumer members, some of them static, that pause, stall, crash, stop
-    and change their subscriptions under short timeouts, so that members leave phases of rebalances unfinished."""
+    """The scenario of `restless_text`."""
+    return parse_scenario(restless_text(seed), f"restless-{seed}.toml")
+
+
+def restless_text(seed: int) -> str:
+    """A scenario file with small groups of classic and consumer members, some of them static, that pause, stall, crash,
+    stop and change their subscriptions under short timeouts, so that members leave phases of rebalances unfinished."""
     draws = random.Random(f"restless-{seed}")
     lines = [
         f'name = "restless-{seed}"',
@@ -259,4 +264,4 @@ def restless_story(seed: int) -> Scenario:
                 lines.append(f"topics = {draws.sample(('t', 'u'), draws.randint(1, 2))}")
             else:
                 lines.append(f'duration = "{draws.choice((1, 5, 20, 50, 100))}s"')
-    return parse_scenario("\n".join(lines), f"restless-{seed}.toml")
+    return "\n".join(lines)

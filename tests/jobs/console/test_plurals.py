@@ -29,7 +29,7 @@ MANY: Final = frozenset(
         # names, not sentences
         " records in = ",
         " tombstones + ",
-        " partition-ms unowned",
+        " partition-ms likely unowned",
     }
 )
 """Written only of more than one, or of `x of y`."""
