@@ -132,8 +132,9 @@ class ReplayGroup:
         if "base_offset" in row:
             made["operation"] = row["base_offset"]
         if "producer_id" in row:
-            made["producer_id"] = row["producer_id"]
-            made["is_transactional"] = row.get("is_transactional", (row["producer_id"] or -1) >= 0)
+            producer_id = row["producer_id"]
+            made["producer_id"] = producer_id
+            made["is_transactional"] = row.get("is_transactional", producer_id is not None and producer_id >= 0)
         if "is_control" in row:
             of_key = _MARKERS.get((row["key"] or b"")[2:4].hex(), CONTROL_UNKNOWN)
             kind = _MARKERS.get(str(row.get("control_type")).upper(), of_key)

@@ -70,8 +70,14 @@ def load_modules(module: str | None) -> None:
 
 
 def start_run(job: str, settings: Settings, *, meanwhile: str | None = None, has_metrics: bool = True) -> "RunContext":
-    """Open the session of a job. Returns the context of its run, which starts now."""
+    """Open the session of a job. Returns the context of its run, which starts now.
+
+    Raises WarehouseError for tables of a newer version, before anything is written.
+    """
     session, warehouse, steps = open_session(job, settings, meanwhile=meanwhile)
+    from jobs.operations.newer_warehouse import require_not_newer
+
+    require_not_newer(warehouse)
     from jobs.delta.cluster_tables import ClusterTables
     from jobs.operations.metrics import Metrics
     from jobs.operations.run_context import RunContext

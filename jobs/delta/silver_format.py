@@ -16,6 +16,8 @@ SILVER_FORMAT: Final = 7
 UNNUMBERED: Final = 1
 """The format of runs without a number."""
 
+NEWER: Final = "a newer version"
+
 NAMED_MAX: Final = 20
 """Number of clusters named in an error."""
 
@@ -34,7 +36,7 @@ def other_version(found: int | None, expected: int) -> str | None:
     if found in (None, expected):
         return None
     assert found is not None
-    return "an older version" if found < expected else "a newer version"
+    return "an older version" if found < expected else NEWER
 
 
 def require_current_silver(tables: ClusterTables) -> None:
@@ -57,7 +59,8 @@ def require_current_silver(tables: ClusterTables) -> None:
         )
     other = other_version(found, SILVER_FORMAT)
     if other is not None:
+        remedy = f"run {command('replay' + tables.place_words)}, which rebuilds it"
         raise WarehouseError(
             f"silver of cluster {tables.cluster_id!r} in {tables.warehouse.root} was made by {other} of the project: "
-            f"run {command('replay' + tables.place_words)}, which rebuilds it"
+            f"{'run that version' if other == NEWER else remedy}"
         )

@@ -55,7 +55,7 @@ WORDS: Final = {
         "no_batches": "[]",
     },
 }
-"""What stands for a word in each engine's dialect."""
+"""The text of a word in each engine's dialect."""
 
 
 class Definition(NamedTuple):

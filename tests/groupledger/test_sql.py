@@ -4,9 +4,10 @@ import json
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import Row, SparkSession
 
 import groupledger
+from groupledger.sql import ReplayGroup
 from tests.conftest import takes_minutes
 from tests.groupledger.conftest import Recorded
 
@@ -114,3 +115,12 @@ def test_bad_records_in_sql(own_session: SparkSession) -> None:
     [row] = own_session.sql("SELECT " + ", ".join(f"{function}.error" for function in functions)).collect()
     of_text = "a key is BINARY, and this is a str"
     assert tuple(row) == (of_text, "a value is BINARY, and this is an int", of_text)
+
+
+def test_the_first_producer_of_a_cluster_writes_transactions_too() -> None:
+    """Producer ids begin at 0: only -1 and null are of no producer."""
+    replay = ReplayGroup()
+    place = {"key": b"k", "value": None, "partition": 0, "timestamp": 0}
+    for offset, producer_id in enumerate((0, 7, -1, None)):
+        replay.eval(Row(**place, offset=offset, producer_id=producer_id))
+    assert [row["is_transactional"] for row in replay._rows] == [True, True, False, False]

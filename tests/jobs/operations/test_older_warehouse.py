@@ -145,6 +145,8 @@ def test_tasks_read_nulls_where_a_file_lacks_a_column(warehouse: Warehouse) -> N
 
 OLDER: Final = r"made by an older version of the project: run \./spark-submit\.sh replay"
 
+NEWER_SILVER: Final = "made by a newer version of the project: run that version"
+
 
 def run_row(minute: int, number: int | None, cluster_id: str = CLUSTER) -> dict[str, Any]:
     """A row of state.runs."""
@@ -160,7 +162,7 @@ def run_row(minute: int, number: int | None, cluster_id: str = CLUSTER) -> dict[
         ([run_row(0, None)], 1, OLDER),
         ([run_row(0, None), run_row(1, SILVER_FORMAT)], SILVER_FORMAT, None),
         ([run_row(1, None), run_row(0, SILVER_FORMAT)], 1, OLDER),
-        ([run_row(0, SILVER_FORMAT + 1)], SILVER_FORMAT + 1, OLDER.replace("an older", "a newer")),
+        ([run_row(0, SILVER_FORMAT + 1)], SILVER_FORMAT + 1, NEWER_SILVER),
     ],
 )
 def test_the_newest_run_tells_the_format(
