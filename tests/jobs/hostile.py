@@ -135,7 +135,7 @@ def write_named(root: Path, name_of: Callable[[str, int], str] = hostile) -> War
     tables.add(GROUP_GENERATIONS, count, {**groups, **generation, "protocol_type": "consumer"})
     came = pa.array([[name] for name in names["member_id"]], pa.list_(pa.string()))
     for first, owner in ((1, groups), (1_001, busy)):
-        started = {"to_generation": numbers + first, "started_at": at_ms, "unowned_partition_ms": numbers}
+        started = {"to_generation": numbers + first, "started_at": at_ms, "unowned_likely_ms": numbers}
         why = {**reported, "cause": "MEMBER_JOINED", "members_joined": came}
         tables.add(REBALANCES, count, {**owner, **started, **why})
     place = {"topic": names["topic"], "partition": 0}

@@ -45,7 +45,7 @@ VALUES: Final[dict[str, tuple[Any, ...]]] = {
     "from_delivery_count": (None, 0, 1, 4),
     "to_delivery_count": (0, 1, 2, 5),
     "in_storm": (True, False),
-    "unowned_partition_ms": (None, 0, 12),
+    "unowned_likely_ms": (None, 0, 12),
 }
 
 
@@ -89,7 +89,7 @@ def test_every_face_shows_the_same_number(recorded: Recorded) -> None:
         for name in (
             "rebalance_count",
             "went_back_count",
-            "unowned_partition_ms",
+            "unowned_likely_ms",
             "records_redelivered",
             "extra_deliveries",
             "records_given_up",

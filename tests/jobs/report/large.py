@@ -142,7 +142,7 @@ def _write_busy(tables: Tables, size: Size) -> None:
             "partitions_total": size.partition_count,
             "partitions_moved": size.partition_count,
             "stickiness": np.zeros(count),
-            "unowned_partition_ms": np.full(count, UNOWNED_MS * size.partition_count),
+            "unowned_likely_ms": np.full(count, UNOWNED_MS * size.partition_count),
             "in_storm": generations % 1000 < 100,
         },
     )
@@ -243,7 +243,7 @@ def _write_others(tables: Tables, size: Size) -> None:
     at_ms = START_MS + numbers * 977 % max(size.rebalance_count * REBALANCE_EVERY_MS, 1)
     known = {"group_id": groups, "group_type": "CONSUMER", "incarnation": 0, "log_partition": numbers % 50}
     reported = {"cause": "MEMBER_JOINED", "method": "IN_LOG", "confidence": "CERTAIN"}
-    order = {"to_generation": numbers % OTHER_REBALANCES, "started_at": at_ms, "unowned_partition_ms": numbers}
+    order = {"to_generation": numbers % OTHER_REBALANCES, "started_at": at_ms, "unowned_likely_ms": numbers}
     tables.add(REBALANCES, count, {**known, **reported, **order})
     generation = {"generation": numbers % OTHER_REBALANCES, "from_log_offset": numbers, "valid_from": at_ms}
     tables.add(GROUP_GENERATIONS, count, {**known, **generation, "state": "Stable"})
