@@ -310,7 +310,7 @@ _NEVER_MS: Final = (1 << 63) - 1
 
 
 def next_rebalance_ms(assignments: Iterable[Buffer]) -> int | None:
-    """When the leader of a Kafka Streams group told a member to join again (KIP-441): the earliest time (epoch ms) in
+    """When a member of a Kafka Streams group is to join again, by its leader (KIP-441): the earliest time (epoch ms) in
     the assignments of one generation; None if no member is to, or each at once."""
     times = []
     for data in assignments:

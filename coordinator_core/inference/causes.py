@@ -527,7 +527,7 @@ def _is_delay_over(step: GenerationStart) -> bool:
 
 
 def _is_announced(step: GenerationStart) -> bool:
-    """Kafka Streams: whether the previous generation told a member to join again then."""
+    """Kafka Streams: whether the previous generation announced that a member joins again then."""
     at_ms = step.before_and_now(NEXT_REBALANCE)[0]
     if at_ms is None or step.is_timeless:
         return False

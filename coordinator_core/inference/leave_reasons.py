@@ -289,14 +289,16 @@ class _LeaveReasons:
         session_ms = self._configs.session_timeout_ms(member.group_type, member.group_id, ended_at_ms)
         usual_ms = self._settings.modern_session_timeout_ms
         if self._has_missed_epoch(member, ended_at_ms, usual_ms if session_ms is None else session_ms):
-            return LeaveReason(EXPIRED, "EPOCH_NOT_TAKEN", LIKELY)
+            return LeaveReason(EXPIRED, "EPOCH_NOT_TAKEN", GUESS)
         if last_seen.at_ms is None:
             return _unknown_reason(member)
         silent_ms = ended_at_ms - last_seen.at_ms
         if session_ms is not None:
             if _is_seen_within(session_ms, silent_ms):
-                return LeaveReason(LEFT, "HEARD_WITHIN_CONFIGURED_SESSION", LIKELY)
-            return _by_silence(member, last_seen, silent_ms, session_ms, "SILENT_FOR_CONFIGURED_SESSION")
+                return LeaveReason(LEFT, "HEARD_WITHIN_CONFIGURED_SESSION", GUESS)
+            by_silence = _by_silence(member, last_seen, silent_ms, session_ms, "SILENT_FOR_CONFIGURED_SESSION")
+            # a guess that it expired was seldom right: such a member's heartbeats are in no log
+            return _unknown_reason(member) if by_silence[::2] == (EXPIRED, GUESS) else by_silence
         settings = self._settings
         if silent_ms < settings.session_timeout_ms_min // 2:
             return LeaveReason(LEFT, "JUST_HEARD", LIKELY)

@@ -52,7 +52,7 @@ def session(value: str, name: str = SESSION) -> ConfigRow:
 
 
 EXPIRED = ("MEMBER_EXPIRED", "SILENT_FOR_CONFIGURED_SESSION", "LIKELY")
-LAST_SEEN = ("MEMBER_LEFT", "HEARD_WITHIN_CONFIGURED_SESSION", "LIKELY")
+LAST_SEEN = ("MEMBER_LEFT", "HEARD_WITHIN_CONFIGURED_SESSION", "GUESS")
 USUAL = ("MEMBER_EXPIRED", "SILENT_FOR_USUAL_SESSION", "LIKELY")
 UNKNOWN_REASON = ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")
 
@@ -153,7 +153,7 @@ def test_a_member_id_that_came_again() -> None:
 @pytest.mark.parametrize(
     ("after_ms", "state", "expected"),
     [
-        (20_000, 0, ("MEMBER_EXPIRED", "EPOCH_NOT_TAKEN", "LIKELY")),
+        (20_000, 0, ("MEMBER_EXPIRED", "EPOCH_NOT_TAKEN", "GUESS")),
         # a heartbeat may be due
         (4_000, 0, ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")),
         # it is asked to give partitions up first
