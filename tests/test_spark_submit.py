@@ -819,7 +819,7 @@ def test_the_real_thing(tmp_path: Path) -> None:
     assert captured.returncode == 0, captured.stderr
     assert (tmp_path / "ware house" / "bronze" / "record_batches" / "_delta_log").is_dir()
     query = "select count(*) as n from bronze.record_batches where cluster_id = 'c d' and topic like '\\_\\_con%'"
-    asked = start("sql", "--warehouse", "ware house", "--format", "csv", "-e", query)
+    asked = start("sql", "--engine", "spark", "--warehouse", "ware house", "--format", "csv", "-e", query)
     assert (asked.returncode, asked.stdout) == (0, "n\n777\n"), asked.stderr
     nothing = start("sql", "--warehouse", "nowhere", "-e", "select 1")
     assert nothing.returncode == 1
