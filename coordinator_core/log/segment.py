@@ -135,6 +135,11 @@ def parse_topic_id(text: str) -> str | None:
     return None if found is None or found[1] == _NO_TOPIC_ID else found[1]
 
 
+def is_topic_id(text: str) -> bool:
+    """Does a text have the form of a topic id: 16 bytes in URL-safe base64?"""
+    return parse_topic_id(f"topic_id: {text}") == text and text[-1] in "AQgw"
+
+
 def parse_kafka_cluster_id(text: str) -> str | None:
     """The cluster id in meta.properties; None if there is none."""
     found = _CLUSTER_ID.search(text)

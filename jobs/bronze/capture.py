@@ -229,8 +229,9 @@ def capture_logs(
         if result.error is not None:
             raise result.error
     removed = {file.path: file for result in done for file in result.removed}
-    if len(removed) < sum(len(result.removed) for result in done):
-        # two tasks rewrote the same file of bronze, each without the batches that the other removed
+    if len(removed) < sum(len(result.removed) for result in done) or any(result.has_moved for result in done):
+        # two tasks rewrote the same file of bronze, each without the batches that the other removed; or a broker
+        # replaced segments, and the new ones may hold offsets of several tasks
         return capture_logs(session, warehouse, settings, bronze, sources, run, may_cut=False)
     if sources.dumps is not None:
         done.append(_unpacking(sources.dumps, run))

@@ -87,7 +87,8 @@ def plan(
             parts = _cut(item.segments[0], bytes_max)
             ends = [part.segments[0].base_offset for part in parts[1:]]
             work += [
-                replace(item, segments=(part,), offset_end=end) for part, end in zip(parts, [*ends, None], strict=True)
+                replace(item, segments=(part,), offset_end=end, is_part=True)
+                for part, end in zip(parts, [*ends, None], strict=True)
             ]
         else:
             work += _cut_live(item, max(1, task_bytes_max // OFFSET_BYTES))

@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.dump_log_output import NO_OFFSET_AND_TIME, NO_PARTITION, NOT_PRINTED
 from coordinator_core.errors import CrcMismatch
+from coordinator_core.log.scan import TORN_TAIL
 
 OVERLAPPING_BATCH: Final = "OVERLAPPING_BATCH"
 """Some of a batch's offsets are in bronze already, some are not."""
@@ -47,6 +48,12 @@ def is_of_capture(rows: pa.Table) -> pa.Array:
     return pc.or_(pc.equal(rows["stage"], "FILE"), of_batch)
 
 
+def open_rows(rows: pa.Table) -> pa.Table:
+    """The rows without a resolution. The end of a newest segment, where Kafka still writes, is none of them."""
+    is_torn = pc.fill_null(pc.ends_with(rows["message"], TORN_TAIL), False)
+    return rows.filter(pc.and_(pc.is_null(rows["resolved_at"]), pc.invert(is_torn)))
+
+
 def open_count(rows: pa.Table) -> int:
-    """Number of rows without a resolution."""
-    return int(rows["resolved_at"].null_count)
+    """Number of `open_rows`."""
+    return int(open_rows(rows).num_rows)

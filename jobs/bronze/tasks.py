@@ -6,9 +6,10 @@ is removed from bronze. Reads are processed one at a time and not kept: memory i
 headers of batches that two sources have.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from mmap import mmap
+from typing import TYPE_CHECKING, Final
 
 from coordinator_core.log.scan import without_misplaced_end
 from coordinator_core.log_partitions import OffsetRange
@@ -24,6 +25,8 @@ from jobs.sources.segments import (
     SegmentRead,
     as_array,
     begins_without_epoch,
+    listed_again,
+    map_segment,
     read_first_batch,
     read_segment,
 )
@@ -32,6 +35,9 @@ if TYPE_CHECKING:
     from jobs.sources.broker import Broker
     from jobs.sources.dumps.dump_log import DumpLog
     from jobs.sources.fetch import LogRange
+
+LISTINGS_MAX: Final = 20
+"""How often a folder is listed whose files are replaced all the time. What is missing then is read the next time."""
 
 
 def run_task(task: CaptureTask) -> TaskDone:
@@ -69,6 +75,7 @@ def _capture_segments(capture: LogCapture, log: PartitionLog, done: TaskDone) ->
     last settled batch is read.
     """
     settled_from = OffsetRanges(capture.settled).last_from
+    log, mapped = _mapped(log, done, is_part=capture.work.is_part)
     capture.begin(log.log_start_offset)
     is_new_checkpoint = capture.begin_replica(log.leader_epochs)
     next_offset_min = 0
@@ -87,10 +94,12 @@ def _capture_segments(capture: LogCapture, log: PartitionLog, done: TaskDone) ->
             continue
         done.read_sources[segment.path] = 0
         try:
-            read = _read_segment(capture, segment, settled_to, next_offset_min)
+            read = _read_segment(capture, segment, settled_to, next_offset_min, mapped.pop(segment.path, None))
         except OSError as error:
             message = f"{segment.path} cannot be read: {error.strerror or type(error).__name__}"
-            capture.quarantine.add(segment.path, stage="FILE", code=UNREADABLE_FILE, message=message)
+            row = capture.quarantine.add(segment.path, stage="FILE", code=UNREADABLE_FILE, message=message)
+            if end is not None:  # another file may have its offsets
+                row |= {"from_offset": segment.base_offset, "to_offset": end - 1}
             capture.end(segment.base_offset)
             capture.begin(log.log_start_offset)
             continue
@@ -109,7 +118,55 @@ def _capture_segments(capture: LogCapture, log: PartitionLog, done: TaskDone) ->
     capture.end_source()
 
 
-def _read_segment(capture: LogCapture, segment: Segment, settled_to: int, next_offset_min: int) -> SegmentRead:
+def _mapped(log: PartitionLog, done: TaskDone, *, is_part: bool) -> tuple[PartitionLog, dict[str, mmap]]:
+    """Map the files of a log, as they are at one time: a broker renames, replaces and deletes
+    them at any time. Where one is gone, or another one now has its name, the folder is listed again; so it is after
+    all of them were mapped, since a listing may miss a file that is renamed meanwhile."""
+    listed = log
+    for _ in range(LISTINGS_MAX):
+        mapped: dict[str, mmap] = {}
+        is_whole = True
+        for segment in log.segments:
+            try:
+                data = map_segment(segment)
+            except FileNotFoundError:
+                is_whole = False
+                break
+            except OSError:
+                continue  # whoever reads the file reports it
+            if data is not None:
+                mapped[segment.path] = data
+                is_whole = is_whole and (segment.is_last or len(data) == segment.size_bytes)
+        if is_part:
+            done.has_moved = done.has_moved or not is_whole
+            break
+        now = listed_again(log)
+        newest = log.segments[-1].base_offset  # later ones are the next night's
+        if is_whole and [it.name for it in now.segments if it.base_offset <= newest] == [
+            it.name for it in log.segments
+        ]:
+            break
+        log = now
+    segments = sorted([*log.segments, *_lost(listed, log)], key=lambda it: it.base_offset)
+    return replace(log, segments=tuple(segments)), mapped
+
+
+def _lost(before: PartitionLog, now: PartitionLog) -> Iterator[Segment]:
+    """Segments that are gone though nothing replaced them: the cleaner merges a segment into the one before it, and
+    retention deletes the first ones."""
+    unchanged = {(it.name, it.size_bytes, it.modified_ns) for it in before.segments}
+    names = {it.base_offset for it in now.segments}
+    for segment in before.segments:
+        previous = [it for it in now.segments if it.base_offset < segment.base_offset]
+        if segment.base_offset not in names and previous:
+            last = previous[-1]
+            if (last.name, last.size_bytes, last.modified_ns) in unchanged:
+                yield segment
+
+
+def _read_segment(
+    capture: LogCapture, segment: Segment, settled_to: int, next_offset_min: int, mapped: mmap | None
+) -> SegmentRead:
     """Read a whole segment, or only its end if the rest was compared before and is unchanged. Raises OSError."""
     before = capture.work.read_files.get(segment.path)
     known: OffsetRange | None = None
@@ -120,12 +177,12 @@ def _read_segment(capture: LogCapture, segment: Segment, settled_to: int, next_o
         assert before.last_offset is not None
         if before.last_offset <= settled_to:
             known = before.base_offset, before.last_offset
-    read = read_segment(segment, next_offset_min=next_offset_min, known=known)
+    read = read_segment(segment, next_offset_min=next_offset_min, known=known, mapped=mapped)
     if read.is_end and before is not None and not before.is_still(segment):
         batches = read.scan.batches
         if int(batches.position[0] + batches.size[0]) != before.end_position:
             # the file did not grow: another file has its name now
-            return read_segment(segment, next_offset_min=next_offset_min)
+            return read_segment(segment, next_offset_min=next_offset_min, mapped=mapped)
     return read
 
 

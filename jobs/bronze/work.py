@@ -48,6 +48,8 @@ class LogWork:
     """The live log continues after what is read, so the read may end in the middle of a batch."""
     offset_end: int | None = None
     """Where the next part of the same log begins, exclusive; None at its end."""
+    is_part: bool = False
+    """Other items have other segments of the same log."""
     known: tuple[OffsetRange, ...] = ()
     """Offsets that bronze has already; ascending, disjoint."""
     settled: tuple[OffsetRange, ...] = ()
@@ -176,5 +178,7 @@ class TaskDone:
     """(leader epoch, base offset) of batches in bronze whose leader epochs proved to be damaged."""
     dumped: dict[LogPartition, tuple[DumpedRange, ...]] = field(default_factory=dict)
     """Offsets at which dumps of rows had records, including earlier dumps."""
+    has_moved: bool = False
+    """Files of a part of a log were replaced before they were opened: its parts may no longer be those planned."""
     error: JobError | None = None
     """Why the task failed. Not raised: Spark would retry the task, in vain."""

@@ -17,7 +17,11 @@ def where(
     group: Annotated[list[str] | None, typer.Option("--group", metavar="GROUP", help="A group, of any type.")] = None,
     share: Annotated[
         list[str] | None,
-        typer.Option("--share", metavar="GROUP:TOPIC:PARTITION", help="A partition which a share group reads."),
+        typer.Option(
+            "--share",
+            metavar="GROUP:TOPIC:PARTITION",
+            help="A partition which a share group reads; TOPIC is a name or a topic id.",
+        ),
     ] = None,
     transactional_id: Annotated[
         list[str] | None, typer.Option("--transactional-id", metavar="ID", help="A producer's transactional.id.")

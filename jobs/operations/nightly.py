@@ -30,6 +30,9 @@ from schemas.tables.bronze import COVERAGE, QUARANTINE
 from schemas.tables.state import REPLAY_FAILURES, RUNS
 
 CLUSTER_OPTION: Final = "--cluster-id"
+QUARANTINE_QUERY: Final = (
+    "select topic, partition, offset, stage, code, message from bronze.quarantine where resolved_at is null"
+)
 COVERAGE_QUERY: Final = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
 FAILURES_SHOWN_MAX: Final = 5
 
@@ -171,7 +174,8 @@ def print_capture(summary: CaptureSummary, settings: Settings, steps: Steps) -> 
     if not summary.is_clean:
         for fault in summary.faults:
             steps.say(fault)
-        show = command(f"sql -e {shlex.quote(COVERAGE_QUERY)}" + settings.place_words)
+        query = COVERAGE_QUERY if summary.gap_count else QUARANTINE_QUERY
+        show = command(f"sql -e {shlex.quote(query)}" + settings.place_words)
         steps.say(f"not all of the log is there, or could be read (exit code 3): {show}")
 
 

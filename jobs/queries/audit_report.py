@@ -17,6 +17,7 @@ from coordinator_core.inference.log_anomalies import CLOCK_STEP_MS_MIN
 from coordinator_core.plurals import counted
 from jobs.bronze.coverage import from_table
 from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, numbers
+from jobs.bronze.quarantine import open_rows
 from jobs.cli_enums import Listing
 from jobs.console.names import short
 from jobs.console.output import Value, json_line, time_text, write_answers
@@ -294,8 +295,7 @@ def _first_after(captured: Sequence[CoverageRange], offset: int) -> int | None:
 
 
 def _unread(tables: ClusterTables, log: str) -> Iterator[str]:
-    rows = tables.read(QUARANTINE, ["code", "resolved_at"], topic=log)
-    rows = rows.filter(rows["resolved_at"].is_null())
+    rows = open_rows(tables.read(QUARANTINE, ["code", "message", "resolved_at"], topic=log))
     if rows.num_rows:
         codes = ", ".join(sorted(set(rows["code"].to_pylist())))
         yield f"{counted(rows.num_rows, 'piece')} of {log} could not be read ({codes}): see {QUARANTINE.full_name}"

@@ -213,7 +213,7 @@ def findings(tables: ClusterTables) -> Findings:
     # connectors and tasks are not topics
     of_topics = pc.invert(pc.is_in(causes["method"], pa.array(NOT_GROWN)))
     hanging = gold.read(HANGING_TRANSACTIONS, ["group_id", "producer_id"])
-    quarantined = tables.read(QUARANTINE, ["topic", "partition", "code", "resolved_at"])
+    quarantined = tables.read(QUARANTINE, ["topic", "partition", "code", "message", "resolved_at"])
     return Findings(
         rebalance_count=rebalances.num_rows,
         storm_rebalance_count=pc.sum(rebalances["in_storm"]).as_py() or 0,

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Final, NamedTuple, TextIO
 
+from coordinator_core.log.segment import is_topic_id
 from coordinator_core.lookup import (
     SharePartitionKey,
     group_partition,
@@ -38,7 +39,7 @@ class Asked(NamedTuple):
 
     groups: Collection[str] = ()
     shares: Collection[str] = ()
-    """Each as GROUP:TOPIC:PARTITION."""
+    """Each as GROUP:TOPIC:PARTITION, with the name or the id of the topic."""
     transactional_ids: Collection[str] = ()
 
 
@@ -86,16 +87,25 @@ class _Sources:
         return known.partition_count, known.source
 
     def topic_id(self, topic: str) -> str:
-        """The id of a topic, which keys of share partitions contain."""
+        """The id of a topic, which keys of share partitions contain. What looks like one, and is no name, is the id."""
         if self._broker is not None:
             found = self._broker.topics([topic])
+            if topic not in found and is_topic_id(topic):
+                return topic
             if topic not in found:
                 raise JobError(f"the cluster has no topic {printable(topic)[:100]}: check its name")
             known = found[topic].topic_id
             if known is None:
                 raise JobError("the cluster's brokers are older than topic ids, and have no share groups")
             return known
-        rows = self._ledger().read(TOPICS, ["topic_id", "valid_to"], topic=topic).to_pylist()
+        try:
+            rows = self._ledger().read(TOPICS, ["topic_id", "valid_to"], topic=topic).to_pylist()
+        except JobError:
+            if not is_topic_id(topic):
+                raise
+            rows = []  # an id needs no table
+        if not rows and is_topic_id(topic):
+            return topic
         ids = [row["topic_id"] for row in rows if row["valid_to"] is None]
         if not ids:
             require_topic(self._ledger(), topic)

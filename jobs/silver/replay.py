@@ -532,7 +532,7 @@ def _commit_quarantine(
 
 
 def _quarantined_row_count(tables: ClusterTables) -> int:
-    return open_count(tables.read(QUARANTINE, ["resolved_at"]))
+    return open_count(tables.read(QUARANTINE, ["resolved_at", "message"]))
 
 
 def _summed(parts: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

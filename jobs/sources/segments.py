@@ -9,6 +9,7 @@ MB.
 """
 
 import mmap
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -83,6 +84,8 @@ UNREADABLE_FILE: Final = "UNREADABLE_FILE"
 LOG_START_CHECKPOINT: Final = "log-start-offset-checkpoint"
 CLEANER_CHECKPOINT: Final = "cleaner-offset-checkpoint"
 """The offset of each compacted log partition up to which the broker's log cleaner has come."""
+CLEANING: Final = (".log.cleaned", ".log.swap", ".log.deleted")
+"""Endings of files that are in a folder while segments are replaced, and up to `file.delete.delay.ms` after it."""
 PARTITION_METADATA: Final = "partition.metadata"
 META_PROPERTIES: Final = "meta.properties"
 LEADER_EPOCHS: Final = "leader-epoch-checkpoint"
@@ -207,20 +210,46 @@ def find_partitions(
     return sorted(found, key=lambda log: (log.topic, log.partition))
 
 
-def read_segment(segment: Segment, *, next_offset_min: int = 0, known: tuple[int, int] | None = None) -> SegmentRead:
+def listed_again(log: PartitionLog) -> PartitionLog:
+    """A log partition as its folder is now; as it was where the folder is gone."""
+    try:
+        return find_partitions(log.uri, (log.topic,), (log.partition,))[0]
+    except SourceError:
+        return log
+
+
+def map_segment(segment: Segment) -> mmap.mmap | None:
+    """Map a local file whole; None for an empty one, and one that is not local. A mapping keeps its bytes when the
+    broker renames or deletes the file. Raises OSError when the file cannot be opened."""
+    filesystem, path = filesystem_of(segment.path)
+    if not isinstance(filesystem, fs.LocalFileSystem):
+        return None
+    with Path(path).open("rb") as file:
+        is_empty = not os.fstat(file.fileno()).st_size  # an empty file cannot be mapped
+        return None if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+
+def read_segment(
+    segment: Segment,
+    *,
+    next_offset_min: int = 0,
+    known: tuple[int, int] | None = None,
+    mapped: mmap.mmap | None = None,
+) -> SegmentRead:
     """Map and frame a whole segment. Raises OSError when the file cannot be read, never because of its content.
 
     `known`: first and last offset of a batch; if it is found near the end, only the part from that batch on is
-    returned.
+    returned. `mapped`: the file, if it was mapped before.
 
     A mapping stays valid when Kafka deletes or compacts the segment meanwhile. If the broker truncates the mapped file,
     the process is killed and Spark retries the task.
     """
-    filesystem, path = filesystem_of(segment.path)
     let_go: Callable[[], object] = keep
-    if isinstance(filesystem, fs.LocalFileSystem):
-        data, let_go = _mapped(path, ahead_bytes=0 if known is None else LOOK_BACK_BYTES)
+    mapped = map_segment(segment) if mapped is None else mapped
+    if mapped is not None:
+        data, let_go = _data_of(mapped, ahead_bytes=0 if known is None else LOOK_BACK_BYTES)
     else:
+        filesystem, path = filesystem_of(segment.path)
         with filesystem.open_input_file(path) as source:
             data = source.read_buffer()
     if known is not None:
@@ -237,13 +266,9 @@ def read_segment(segment: Segment, *, next_offset_min: int = 0, known: tuple[int
     return SegmentRead(segment, data, scan, let_go=let_go)
 
 
-def _mapped(path: str, *, ahead_bytes: int = 0) -> tuple[pa.Buffer, Callable[[], object]]:
-    """Map a file. Returns its bytes, and a function that releases its pages from memory. `ahead_bytes`: this many
-    bytes at the end are loaded at once."""
-    if Path(path).stat().st_size == 0:  # an empty file cannot be mapped
-        return pa.py_buffer(b""), keep
-    with Path(path).open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+def _data_of(mapped: mmap.mmap, *, ahead_bytes: int = 0) -> tuple[pa.Buffer, Callable[[], object]]:
+    """The bytes of a mapped file, and a function that releases its pages from memory. `ahead_bytes`: this many bytes
+    at the end are loaded at once."""
     if ahead_bytes:
         # otherwise the first access to a page loads megabytes around it
         begin = max(0, len(mapped) - ahead_bytes) // mmap.PAGESIZE * mmap.PAGESIZE
@@ -357,6 +382,8 @@ def _segments(
             f"{uri}: not read: {shown} ({counted(len(unread), 'file')}). A segment has the name that Kafka gave it, 20 "
             "digits and .log, and is not compressed as a file"
         )
+    if any(name.endswith(CLEANING) for name in sizes):
+        cleaned_to = None  # the cleaner writes its checkpoint after it has replaced segments
     bases = [file.base_offset for file in files]
     # of several missing files in a row, the first counts
     lost_after = {max(base for base in bases if base < lost): lost for lost in reversed(lost_segments(sizes))}

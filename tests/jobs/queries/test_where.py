@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.lookup import SharePartitionKey, share_partition_partition
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError
@@ -64,6 +65,20 @@ def test_keys_are_where_the_coordinators_wrote_of_them(tmp_path: Path) -> None:
     assert found["paying-0"].partition == logged
     assert {place.learned_from for place in places} == {"CLUSTER_METADATA"}
     assert {place.coordinator for place in places} == {None}
+
+
+def test_a_topic_id_needs_no_tables(tmp_path: Path) -> None:
+    """With the id of the topic and the number of partitions the answer is arithmetic, in an empty folder as well."""
+
+    def nothing() -> ClusterTables:
+        raise JobError("no tables")
+
+    for ledger in (nothing, lambda: ClusterTables(Warehouse(str(tmp_path)), "case")):
+        asked = Asked(shares=["w:AAAAAAAAAAAAAAAAAAAAAQ:0"])
+        (place,) = find(asked, settings_of(partitions=("__share_group_state=50",)), ledger)
+        assert place.partition == share_partition_partition(SharePartitionKey("w", "AAAAAAAAAAAAAAAAAAAAAQ", 0), 50)
+    with pytest.raises(JobError, match="no tables"):
+        find(Asked(shares=["w:jobs:0"]), settings_of(partitions=("__share_group_state=50",)), nothing)
 
 
 def test_a_live_cluster_says_who_coordinates() -> None:
