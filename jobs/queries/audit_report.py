@@ -365,7 +365,8 @@ def _skipped(silver: SilverAt, span: Span) -> Iterator[str]:
         what = f"never delivered to group {short(row['group_id'])}: {records} of {place}{begin}"
         yield f"Not in this list, {what}: {row['kind']} at {row['at']} ({row['confidence']})"
     if len(skips) > SKIPS_LISTED_MAX:
-        yield f"... and by {len(skips) - SKIPS_LISTED_MAX:,} more changes: audit --list {Listing.SHARE_OFFSETS}"
+        more = counted(len(skips) - SKIPS_LISTED_MAX, "more change")
+        yield f"... and by {more}: audit --list {Listing.SHARE_OFFSETS}"
 
 
 def untimed_statement(count: int, span: Span) -> Iterator[str]:

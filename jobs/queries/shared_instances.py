@@ -10,6 +10,7 @@ from operator import itemgetter
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.history.rows import REPLACED_STATIC
+from coordinator_core.plurals import counted
 from jobs.console.names import short
 from jobs.console.output import time_text
 from jobs.delta.replay_runs import WholeRun
@@ -37,7 +38,7 @@ class SharedInstance(NamedTuple):
         """In words."""
         return (
             f"{short(self.group_id)} ({short(self.instance_id)}: {' and '.join(map(short, self.places))}, "
-            f"{self.replaced_count} times since {time_text(self.since_ms)})"
+            f"{counted(self.replaced_count, 'time')} since {time_text(self.since_ms)})"
         )
 
 

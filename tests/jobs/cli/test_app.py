@@ -121,7 +121,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["aud"], {"audit"}),
         (["re"], {"replay", "report", "restore"}),
-        (["audit", "--list", ""], {"archived", "redeliveries", "rebalances", "commits", "owners", "without-copy"}),
+        (["audit", "--list", ""], {"archived", "redeliveries", "rebalances", "commits", "owners", "share-offsets", "without-copy"}),
         (["owner", "--part"], {"--partition"}),
         (["simulate", "--scenario", "no-such"], set()),
     ],
@@ -149,7 +149,7 @@ def test_the_tab_key_completes_in_bash(tmp_path: Path, typed: list[str], offered
     ("typed", "offered"),
     [
         ("re", {"replay", "report", "restore"}),
-        ("audit --list ", {"archived", "redeliveries", "rebalances", "commits", "owners", "without-copy"}),
+        ("audit --list ", {"archived", "redeliveries", "rebalances", "commits", "owners", "share-offsets", "without-copy"}),
         ("owner --part", {"--partition"}),
         ("simulate --scenario ent", {"entry.toml"}),
     ],
@@ -254,11 +254,13 @@ def test_debug_shows_the_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.parametrize(("code", "expected"), [(0, 0), (1, 1), (3, 3)])
-def test_the_jobs_code_is_the_exit_code(monkeypatch: pytest.MonkeyPatch, code: int, expected: int) -> None:
+def test_the_jobs_code_is_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, warehouse: Warehouse, code: int, expected: int
+) -> None:
     """3 says: done, but something was quarantined or is missing."""
     from jobs.operations import nightly  # noqa: PLC0415
 
-    monkeypatch.setattr(session, "open_session", lambda *_, **__: (None, None, Steps()))
+    monkeypatch.setattr(session, "open_session", lambda *_, **__: (None, warehouse, Steps()))
     monkeypatch.setattr(nightly, "run_nightly", lambda *_, **__: code)
     assert cli.main(["nightly"]) == expected
 
@@ -285,9 +287,9 @@ def test_options_become_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 
     seen: list[Settings] = []
 
-    def opened(_: object, settings: Settings, **__: object) -> tuple[None, None, Steps]:
+    def opened(_: object, settings: Settings, **__: object) -> tuple[None, Warehouse, Steps]:
         seen.append(settings)
-        return None, None, Steps()
+        return None, Warehouse(settings.warehouse), Steps()
 
     monkeypatch.setattr(session, "open_session", opened)
     monkeypatch.setattr(nightly, "run_nightly", lambda *_, **__: 0)
