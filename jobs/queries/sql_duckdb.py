@@ -18,6 +18,7 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake.exceptions import DeltaError
 
+from coordinator_core.plurals import counted
 from jobs.cli_enums import Engine
 from jobs.console.output import printable
 from jobs.delta.arrow_columns import columns_read
@@ -149,7 +150,7 @@ def refused_part(statement: str) -> str | None:
     except ValueError:  # a type that DuckDB's Python has no name for
         return "a statement of another kind"
     if len(types) != 1:
-        return f"{len(types)} statements"
+        return counted(len(types), "statement")
     if types[0] == "EXPLAIN":
         head = EXPLAINED.match(statement)
         return types[0] if head is None else refused_part(statement[head.end() :])
