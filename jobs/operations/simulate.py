@@ -164,16 +164,12 @@ def write_log(folder: Path, log: PartitionLog, topic_id: str, segment_bytes: int
     """Write the folder of a log partition as its leader has it. Returns the size of its segments."""
     target = folder / f"{log.topic}-{log.partition}"
     target.mkdir(parents=True)
+    size_bytes = 0
+    # including batches below the log start offset: brokers delete only whole segments
     batches = (batch.data for batch in log.stored_batches())
-    files = [
-        (int(file.name.partition(".")[0]), file) for file in segment_files(batches, rules=SegmentRules(segment_bytes))
-    ]
-    # brokers delete only whole segments: the one with the log start offset has batches below it, too
-    first = max((base_offset for base_offset, _ in files if base_offset <= log.log_start_offset), default=0)
-    kept = [file for base_offset, file in files if base_offset >= first]
-    for file in kept:
+    for file in segment_files(batches, rules=SegmentRules(segment_bytes)):
         (target / file.name).write_bytes(file.data)
-    size_bytes = sum(len(file.data) for file in kept if file.name.endswith(".log"))
+        size_bytes += len(file.data) if file.name.endswith(".log") else 0
     epochs = [(entry.leader_epoch, entry.start_offset) for entry in log.epochs]
     for file in (leader_epoch_checkpoint(epochs), partition_metadata(topic_id)):
         (target / file.name).write_bytes(file.data)
