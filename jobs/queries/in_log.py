@@ -88,7 +88,7 @@ def _named(name: str, known: Collection[str]) -> str:
     others = {printable(it)[:NAME_CHARACTERS_MAX] for it in known}
     alike = [it for it in sorted(others) if it.casefold() == own.casefold()]
     found = alike or get_close_matches(own, sorted(others)[:COMPARED_MAX], 1)
-    return f"{own!r}" + (f" (did you mean {found[0]!r}?)" if found else "")
+    return f"'{own}'" + (f" (did you mean '{found[0]}'?)" if found else "")
 
 
 def unread_remarks(all_ends: Mapping[str, LogEnds], group_ids: Collection[str] | None = None) -> Iterator[str]:

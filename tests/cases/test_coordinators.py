@@ -33,7 +33,8 @@ def test_the_metadata_log_of_a_real_cluster_says_who_coordinated(ledger: Ledger)
     assert ledger.night(CASES / "kafka-4.4" / "logs").exit_code == 0
     stopped_ms = 1_795_601_966_371
     before, since = states(ledger, stopped_ms - 1), states(ledger, stopped_ms)
-    assert before == dict.fromkeys(before, "127.0.0.1:34730  (1)")
+    # kafka-streams-groups prints one space, the other tools two
+    assert {" ".join((it or "").split()) for it in before.values()} == {"127.0.0.1:34730 (1)"}
     assert since == dict.fromkeys(before) and before
     assert states(ledger, None) == since
 

@@ -121,7 +121,10 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["aud"], {"audit"}),
         (["re"], {"replay", "report", "restore"}),
-        (["audit", "--list", ""], {"archived", "redeliveries", "rebalances", "commits", "owners", "share-offsets", "without-copy"}),
+        (
+            ["audit", "--list", ""],
+            {"archived", "redeliveries", "rebalances", "commits", "owners", "share-offsets", "without-copy"},
+        ),
         (["owner", "--part"], {"--partition"}),
         (["simulate", "--scenario", "no-such"], set()),
     ],
@@ -149,7 +152,10 @@ def test_the_tab_key_completes_in_bash(tmp_path: Path, typed: list[str], offered
     ("typed", "offered"),
     [
         ("re", {"replay", "report", "restore"}),
-        ("audit --list ", {"archived", "redeliveries", "rebalances", "commits", "owners", "share-offsets", "without-copy"}),
+        (
+            "audit --list ",
+            {"archived", "redeliveries", "rebalances", "commits", "owners", "share-offsets", "without-copy"},
+        ),
         ("owner --part", {"--partition"}),
         ("simulate --scenario ent", {"entry.toml"}),
     ],
