@@ -6,6 +6,7 @@ machines of a cluster. It looks for Java, but does not install it.
 """
 
 import fcntl
+import hashlib
 import os
 import re
 import shutil
@@ -28,8 +29,20 @@ RUN: Final = "run"
 DEV: Final = "dev"
 LOCKS: Final = {RUN: ("requirements.txt",), DEV: ("requirements.txt", "requirements-dev.txt")}
 """The lock files of an environment for jobs, and of one for tests too; the last file refers to the others."""
+UV_LOCK: Final = "requirements-uv.txt"
+UV_NAMES: Final = {
+    "cert": "SSL_CERT_FILE",
+    "default-timeout": "UV_HTTP_TIMEOUT",
+    "extra-index-url": "UV_INDEX",
+    "find-links": "UV_FIND_LINKS",
+    "index-url": "UV_DEFAULT_INDEX",
+    "proxy": "ALL_PROXY",
+    "timeout": "UV_HTTP_TIMEOUT",
+    "trusted-host": "UV_INSECURE_HOST",
+}
+"""Settings of pip that say where packages come from, and uv's variables for them."""
 SPARK_PACKAGES: Final = frozenset({"pyspark", "delta-spark"})
-"""pip builds pyspark from its source, which takes as long as to install all other packages and compile the kernels:
+"""pyspark is built from its source, which takes as long as to install all other packages and compile the kernels:
 both happen at one time, since kernels need no Spark."""
 PYTHONS: Final = ("python3.11", "python3.12", "python3.13", "python3", "python")
 KERNEL_PACKAGES: Final = ("coordinator_core", "jobs/delta/parquet")
@@ -99,6 +112,11 @@ class Places:
     def defaults(self) -> Path:
         """Spark's settings."""
         return self.root / "conf" / "spark-defaults.conf"
+
+    @property
+    def jar_hashes(self) -> Path:
+        """SHA-256 of Delta's jars, as sha256sum prints it."""
+        return self.root / "conf" / "jars.sha256"
 
     @property
     def entry(self) -> Path:
@@ -227,9 +245,10 @@ def make_environment(places: Places, kind: str, environment: Mapping[str, str]) 
         shutil.rmtree(places.venv, ignore_errors=True)
         run_logged([python, "-m", "venv", places.venv], places.cache / "venv.log", "python -m venv failed", environment)
     spark, others = _locked_packages(places, kind)
+    installer = _installer(places, environment)
     with ThreadPoolExecutor() as pool:
-        building = pool.submit(_install, places, "spark", spark, environment)
-        _install(places, "packages", others, environment)
+        building = pool.submit(installer.install, places, "spark", spark)
+        installer.install(places, "packages", others)
         compiling = pool.submit(_compile_missing_kernels, places, environment)
         building.result()
         for made in (RUN, kind):
@@ -238,44 +257,45 @@ def make_environment(places: Places, kind: str, environment: Mapping[str, str]) 
 
 
 def _locked_packages(places: Places, kind: str) -> tuple[list[str], list[str]]:
-    """The lines of the lock files: Spark's packages, and all others."""
-    lines = [line for name in LOCKS[kind] for line in (places.root / name).read_text("utf-8").splitlines()]
-    packages = [line for line in lines if re.match(r"\w", line)]
-    spark = [line for line in packages if line.split("==")[0] in SPARK_PACKAGES]
-    return spark, [line for line in packages if line not in spark]
+    """The packages of the lock files, each with its hashes: Spark's, and all others."""
+    text = "".join((places.root / name).read_text("utf-8") for name in LOCKS[kind])
+    packages = re.findall(r"^\w.*(?:(?<=\\)\n.*)*\n", text, re.MULTILINE)
+    spark = [package for package in packages if package.split("==")[0] in SPARK_PACKAGES]
+    return spark, [package for package in packages if package not in spark]
 
 
-def _install(places: Places, name: str, packages: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Install packages of the lock, which names all that they depend on. Modules that are used are compiled when they
-    are first imported."""
-    lock, log = places.cache / f"{name}.txt", places.cache / f"pip-{name}.log"
-    lock.write_text("".join(f"{package}\n" for package in packages), "utf-8")
-    if not _installed_by_uv(places, lock, log, environment):
-        install = ["-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--no-deps", "--no-compile"]
-        run_logged(
-            [places.python, *install, "-r", lock],
-            log,
-            "pip could not install the packages (network? proxy?)",
-            environment,
-        )
+@dataclass(frozen=True)
+class Installer:
+    """The command that installs packages of a lock file: uv, or pip."""
+
+    command: tuple[str, ...]
+    environment: Mapping[str, str]
+
+    def install(self, places: Places, name: str, packages: Sequence[str]) -> None:
+        """Install packages, each file by its hash; the lock names all that they depend on. Modules that are used are
+        compiled when they are first imported."""
+        lock, log = places.cache / f"{name}.txt", places.cache / f"install-{name}.log"
+        lock.write_text("".join(packages), "utf-8")
+        command = (*self.command, "--no-deps", "--require-hashes", "-r", lock)
+        run_logged(command, log, "the packages could not be installed (network? proxy?)", self.environment)
 
 
-def _installed_by_uv(places: Places, lock: Path, log: Path, environment: Mapping[str, str]) -> bool:
-    """Install the packages with uv. Returns False where uv does not exist or fails, and where pip has settings (a
-    mirror, a proxy), which uv ignores: pip installs then."""
-    uv = shutil.which("uv", path=environment.get("PATH"))
-    if uv is None:
-        return False
-    settings = _printed([places.python, "-m", "pip", "config", "list"], environment)
-    if settings is None or settings.strip():
-        return False
-    install: list[str | Path] = [uv, "pip", "install", "--python", places.python, "--no-deps", "-r", lock]
+def _installer(places: Places, environment: Mapping[str, str]) -> Installer:
+    """uv, installed by pip, with pip's settings; pip itself where uv does not exist for this machine."""
+    pip = (places.python, "-m", "pip", "install", "--disable-pip-version-check", "--no-input", "--no-compile")
+    by_pip = Installer(pip, environment)
     try:
-        run_logged(install, log, "uv failed", environment)
+        by_pip.install(places, "uv", [(places.root / UV_LOCK).read_text("utf-8")])
     except BootstrapError as error:
-        say(f"{error}; pip tries it")
-        return False
-    return True
+        say(f"{error}; pip installs the others, too")
+        return by_pip
+    # a lock file says which versions, so only an unreachable place matters; the last setting of a name is pip's choice
+    listed = re.findall(r"\.([\w-]+)='(.*)'$", _printed([*pip[:3], "config", "list"], environment) or "", re.MULTILINE)
+    settings = {UV_NAMES[name]: value for name, value in reversed(listed) if name in UV_NAMES}
+    if not environment.get("HOME"):
+        settings["UV_NO_CACHE"] = "1"
+    command = (str(places.venv / "bin" / "uv"), "pip", "install", "--python", places.python)
+    return Installer(command, {**environment, **settings})
 
 
 def _stamp(places: Places, kind: str) -> Path:
@@ -383,6 +403,12 @@ def fetch_jars(places: Places, environment: Mapping[str, str]) -> None:
     found = sorted(Path(folder[1]).glob(f"io.delta_*-{version}.jar")) if folder else []
     if not found:
         raise BootstrapError(FAILED, f"Maven gave no jars of Delta {version}; its whole output is in {log}")
+    known = dict(reversed(line.split()) for line in places.jar_hashes.read_text("utf-8").splitlines())
+    for jar in found:
+        if hashlib.sha256(jar.read_bytes()).hexdigest() != known.get(jar.name):
+            raise BootstrapError(
+                FAILED, f"{jar} is not the file that {places.jar_hashes} names: delete it and try again"
+            )
     # the folder appears with all jars or not at all
     made = places.jars.with_name("part-jars")
     for old in (made, places.jars):

@@ -197,7 +197,7 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
     sent = {name for name in tracked.splitlines() if not ignored.match_file(name)}
     needed = {name for folder in (*PACKAGES, *SHIPPED) for name in files_below(PROJECT_ROOT / folder)}
     needed |= files_below(PROJECT_ROOT / "groupledger")
-    needed |= {"pyproject.toml", "requirements.txt", "README.md", "LICENSE"}
+    needed |= {"pyproject.toml", "requirements.txt", "requirements-uv.txt", "README.md", "LICENSE"}
     assert needed <= sent
     assert sent == needed
     assert ignored.match_file("warehouse/x") and ignored.match_file(".venv/bin/python")
@@ -215,7 +215,8 @@ def test_pip_install_in_an_empty_environment(of: str, python: str, tmp_path: Pat
     wheel = build("wheel", tmp_path / "wheel", source)
     subprocess.run([interpreter(python), "-m", "venv", tmp_path / "environment"], check=True)
     binaries = tmp_path / "environment" / "bin"
-    subprocess.run([binaries / "pip", "install", "-q", "-c", PROJECT_ROOT / "requirements.txt", wheel], check=True)
+    versions = locked(tmp_path / "versions.txt", "requirements.txt")
+    subprocess.run([binaries / "pip", "install", "-q", "-c", versions, wheel], check=True)
     decoys(tmp_path / "environment" / "lib" / f"python{python}" / "site-packages")
     environment = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "LANG") if name in os.environ}
 
@@ -270,12 +271,20 @@ print("from", spark.sparkContext.parallelize([0], 1).map(lambda _: groupledger._
 """
 
 
+def locked(path: Path, name: str) -> Path:
+    """The versions of a lock file, without the hashes of what another Python or a wheel of this project would need."""
+    lines = (PROJECT_ROOT / name).read_text().splitlines()
+    path.write_text("".join(f"{line.split()[0]}\n" for line in lines if "==" in line))
+    return path
+
+
 def dependencies(python: str, folder: Path) -> Path:
     """A Python of a version that has what this project needs, and nothing of the project itself."""
     if python == f"{sys.version_info.major}.{sys.version_info.minor}":
         return Path(sys.executable)
     subprocess.run([interpreter(python), "-m", "venv", folder], check=True)
-    pinned = ("-r", PROJECT_ROOT / "requirements.txt", "-c", PROJECT_ROOT / "requirements-dev.txt", "pandas")
+    for_tests = locked(folder / "for-tests.txt", "requirements-dev.txt")
+    pinned = ("-r", locked(folder / "versions.txt", "requirements.txt"), "-c", for_tests, "pandas")
     subprocess.run([folder / "bin" / "pip", "install", "-q", *pinned], check=True)
     return folder / "bin" / "python"
 

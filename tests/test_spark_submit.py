@@ -2,6 +2,7 @@
 
 import ast
 import fcntl
+import hashlib
 import os
 import shlex
 import shutil
@@ -34,11 +35,37 @@ meet() { # at what, whom: with FAKE_MEETING fails where the other is not running
 }
 """
 
+INSTALLING = (
+    MEETING
+    + """
+install_packages() {
+    [[ "${*: -3}" == "--require-hashes -r "* ]] || { echo "any file would do"; exit 1; }
+    mapfile -t packages < <(grep -o '^[^ ]*==[^ ]*' "${@: -1}")
+    [[ $(grep -c 'hash=sha256:' "${@: -1}") == "${#packages[@]}" ]] || { echo "hashes are missing"; exit 1; }
+    echo "$1 ${packages[*]}" >>"$FAKES/log"
+    [[ ${packages[*]} != *pyspark* ]] || meet install compile
+    sleep "${FAKE_INSTALL_SECONDS:-0}"
+    echo "$1 says why"
+    exit "${FAKE_INSTALL:-0}"
+}
+"""
+)
+
+FAKE_UV = (
+    """#!/bin/bash
+env -0 >"$FAKES/uv-environment"
+"""
+    + INSTALLING
+    + """
+install_packages uv "$@"
+"""
+)
+
 FAKE_PYTHON = (
     """#!/bin/bash
 # python, as far as spark-submit.sh and bootstrap.py know it; bootstrap.py itself is run by a true one
 """
-    + MEETING
+    + INSTALLING
     + """
 case "$1 $2" in
     "-I -S")
@@ -51,12 +78,11 @@ case "$1 $2" in
         mkdir -p "$FAKES/pyspark/bin"; cp "$FAKES/spark" "$FAKES/pyspark/bin/spark-submit"; echo "$FAKES/pyspark" ;;
     "-m pip")
         [[ $3 != config ]] || { printf '%s' "${FAKE_PIP_CONFIG:-}"; exit; }
-        mapfile -t packages <"${@: -1}"
-        echo "pip ${packages[*]}" >>"$FAKES/log"
-        [[ ${packages[*]} != *pyspark* ]] || meet pip compile
-        sleep "${FAKE_PIP_SECONDS:-0}"
-        echo "pip says why"
-        exit "${FAKE_PIP:-0}" ;;
+        if [[ ${@: -1} == */uv.txt ]]; then
+            cp "$FAKES/uv" "${0%/*}/uv"
+            exit "${FAKE_UV:-0}"
+        fi
+        install_packages pip "$@" ;;
     "-m jobs.operations.compile_kernels" | "-m groupledger.jobs.operations.compile_kernels")
         echo compile >>"$FAKES/log"
         meet jars spark
@@ -95,7 +121,8 @@ if [[ "${@: -1}" == */jobs/__init__.py ]]; then
     [[ -x ${PYSPARK_DRIVER_PYTHON:-} ]] || { echo "Spark would look for a python3"; exit 1; }
     meet jars compile
     [[ ${FAKE_IVY:-0} == 0 ]] || { echo "Server access error"; exit 1; }
-    mkdir -p "$FAKES/ivy"; touch "$FAKES/ivy/io.delta_delta-spark_4.2_2.13-4.4.0.jar" "$FAKES/ivy/other-1.jar"
+    mkdir -p "$FAKES/ivy"; touch "$FAKES/ivy/other-1.jar"
+    printf '%s' "${FAKE_JAR:-}" >"$FAKES/ivy/io.delta_delta-spark_4.2_2.13-4.4.0.jar"
     echo "The jars for the packages stored in: $FAKES/ivy"
     exit 0
 fi
@@ -124,13 +151,17 @@ class Shell:
             (self.root / package).mkdir()
         for package in ("coordinator_core", "jobs/delta/parquet"):
             (self.root / package / "fast.py").write_text("a loop\n")
-        (self.root / "requirements.txt").write_text("a==1\npyspark==1\n")
-        (self.root / "requirements-dev.txt").write_text("-r requirements.txt\nb==1\n")
+        self.lock("requirements.txt", "a==1", "pyspark==1")
+        self.lock("requirements-dev.txt", "b==1")
+        self.lock("requirements-uv.txt", "uv==1")
+        of_nothing = hashlib.sha256(b"").hexdigest()
+        (self.root / "conf" / "jars.sha256").write_text(f"{of_nothing}  io.delta_delta-spark_4.2_2.13-4.4.0.jar\n")
         for tool in TOOLS:
             found = shutil.which(tool)
             assert found is not None
             (self.tools / tool).symlink_to(found)
         self.script("python3.11", FAKE_PYTHON)
+        self.script("uv", FAKE_UV)
         self.script("spark", FAKE_SPARK)
         self.script("java", f"#!/bin/bash\nprintf '{MODULES}'\n")
         self.environment = {
@@ -139,6 +170,11 @@ class Shell:
             "HOME": str(folder),
             "REAL_PYTHON": sys.executable,
         }
+
+    def lock(self, name: str, *packages: str) -> None:
+        """A lock file."""
+        lines = "".join(f"{package} \\\n    --hash=sha256:{'0' * 64}\n" for package in packages)
+        (self.root / name).write_text(f"# locked\n{lines}")
 
     def script(self, name: str, text: str) -> None:
         """A command on the PATH."""
@@ -538,18 +574,18 @@ def test_set_up_is_done_once(shell: Shell) -> None:
     _, _, err = shell("nightly")
     assert [line.split()[0] for line in err.splitlines()] == ["Making", "Compiling", "Fetching", "err"]
     log = shell.noted("log")
-    assert (sorted(log[:3]), log[3:]) == (["compile", "pip a==1", "pip pyspark==1"], ["parse", "spark", "job"])
+    assert (sorted(log[:3]), log[3:]) == (["compile", "uv a==1", "uv pyspark==1"], ["parse", "spark", "job"])
     assert shell("nightly")[2] == "err\n"
     assert shell.noted("log")[6:] == ["parse", "job"]
-    (shell.root / "requirements.txt").write_text("a==2\npyspark==1\n")
+    shell.lock("requirements.txt", "a==2", "pyspark==1")
     assert shell("nightly")[2].startswith("Bringing")
-    assert sorted(shell.noted("log")[8:10]) == ["pip a==2", "pip pyspark==1"]
+    assert sorted(shell.noted("log")[8:10]) == ["uv a==2", "uv pyspark==1"]
 
 
 def test_set_up_for_tests_serves_jobs_too(shell: Shell) -> None:
     """`--set-up dev` installs what tests need, fetches the jars and runs no job; a job needs nothing more."""
     assert shell("--set-up", "dev")[0] == 0
-    assert sorted(shell.noted("log")) == ["compile", "pip a==1 b==1", "pip pyspark==1", "spark"]
+    assert sorted(shell.noted("log")) == ["compile", "spark", "uv a==1 b==1", "uv pyspark==1"]
     assert shell("--set-up", "dev")[2] == ""
     assert shell("nightly")[2] == "err\n"
     assert shell.noted("log")[4:] == ["parse", "job"]
@@ -558,23 +594,23 @@ def test_set_up_for_tests_serves_jobs_too(shell: Shell) -> None:
 def test_set_up_without_tests(shell: Shell) -> None:
     """`--set-up run`, for images, installs what jobs need and runs none."""
     assert shell("--set-up", "run")[0] == 0
-    assert sorted(shell.noted("log")) == ["compile", "pip a==1", "pip pyspark==1", "spark"]
+    assert sorted(shell.noted("log")) == ["compile", "spark", "uv a==1", "uv pyspark==1"]
     assert shell("nightly")[2] == "err\n"
 
 
 def test_two_first_starts_at_once_set_up_once(shell: Shell) -> None:
     """The second waits for the first, and finds the work done."""
-    both = [shell.start("nightly", FAKE_PIP_SECONDS="1") for _ in range(2)]
+    both = [shell.start("nightly", FAKE_INSTALL_SECONDS="1") for _ in range(2)]
     for process in both:
         process.communicate(timeout=60)
     assert [process.returncode for process in both] == [0, 0]
-    assert sorted(line for line in shell.noted("log") if line.startswith("pip")) == ["pip a==1", "pip pyspark==1"]
+    assert sorted(line for line in shell.noted("log") if line.startswith("uv")) == ["uv a==1", "uv pyspark==1"]
     assert (shell.noted("log").count("spark"), shell.noted("log").count("job")) == (1, 2)
 
 
 def test_kernels_are_compiled_while_spark_is_installed(shell: Shell) -> None:
     """Spark's installation waits until the kernels' compilation has started, and would fail alone."""
-    assert shell("nightly", FAKE_MEETING="pip")[0] == 0
+    assert shell("nightly", FAKE_MEETING="install")[0] == 0
 
 
 def test_jars_and_kernels_are_made_at_one_time(shell: Shell) -> None:
@@ -594,9 +630,9 @@ def test_what_was_made_before_a_failure_stays(shell: Shell) -> None:
 
 
 def test_nobody_sets_up_what_a_killed_start_still_writes(shell: Shell) -> None:
-    """pip goes on when its parent is killed, and keeps the lock."""
-    process = shell.start("nightly", FAKE_PIP_SECONDS="2")
-    while not any(line.startswith("pip") for line in shell.noted("log")):
+    """uv goes on when its parent is killed, and keeps the lock."""
+    process = shell.start("nightly", FAKE_INSTALL_SECONDS="2")
+    while not any(line.startswith("uv") for line in shell.noted("log")):
         time.sleep(0.02)
     process.kill()
     process.communicate()
@@ -606,36 +642,48 @@ def test_nobody_sets_up_what_a_killed_start_still_writes(shell: Shell) -> None:
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-UV = """#!/bin/bash
-echo "uv $1" >>"$FAKES/log"; echo "uv says why"; exit "${FAKE_UV:-0}"
-"""
-
-
-@pytest.mark.parametrize(
-    ("environment", "installers"),
-    [
-        ({}, ["uv"]),
-        ({"FAKE_UV": "2"}, ["uv", "pip"]),
-        ({"FAKE_PIP_CONFIG": "global.index-url='https://mirror'"}, ["pip"]),
-    ],
-)
-def test_uv_installs_where_it_is(shell: Shell, environment: dict[str, str], installers: list[str]) -> None:
-    """It installs in parallel; where it fails, or pip is configured and uv would ask other servers, pip does."""
-    shell.script("uv", UV)
-    code, _, err = shell("nightly", **environment)
+def test_pip_installs_where_there_is_no_uv(shell: Shell) -> None:
+    """uv has no wheel for the machine: a line says so, and pip checks the same hashes."""
+    code, _, err = shell("nightly", FAKE_UV="1")
     assert code == 0
-    used = [line.split()[0] for line in shell.noted("log") if line.startswith(("uv ", "pip "))]
-    assert sorted(used) == sorted(2 * installers)
-    assert ("pip tries it" in err) == (len(installers) == 2)
+    assert sorted(line for line in shell.noted("log") if line.startswith(("uv ", "pip "))) == [
+        *("pip a==1", "pip pyspark==1")
+    ]
+    assert "pip installs the others, too" in err
     assert shell("nightly")[2] == "err\n"
 
 
-def test_a_set_up_that_fails_is_not_taken_for_done(shell: Shell) -> None:
-    """pip's own words and where to find them; the next start tries again."""
-    code, _, err = shell("nightly", FAKE_PIP="1")
+def test_uv_asks_the_servers_that_pip_is_told_to_ask(shell: Shell) -> None:
+    """A mirror, its certificate and a proxy; what the environment says comes before the file."""
+    config = (
+        ":env:.index-url='https://mirror/simple'\n:env:.no-input='1'\n"
+        "global.cert='/etc/ca.pem'\nglobal.index-url='https://other/simple'\nglobal.proxy='http://proxy:1'\n"
+    )
+    assert shell("nightly", FAKE_PIP_CONFIG=config)[0] == 0
+    found = dict(line.split("=", 1) for line in shell.noted("uv-environment"))
+    wanted = {
+        "UV_DEFAULT_INDEX": "https://mirror/simple",
+        "SSL_CERT_FILE": "/etc/ca.pem",
+        "ALL_PROXY": "http://proxy:1",
+    }
+    assert {name: found.get(name) for name in wanted} == wanted
+
+
+def test_a_jar_that_came_damaged_is_refused(shell: Shell) -> None:
+    """Its name, and what to do; the next start fetches it again."""
+    code, _, err = shell("nightly", FAKE_JAR="half a jar")
     assert code == 1
-    assert "pip says why" in err
-    assert err.splitlines()[-1].startswith("error: pip could not install")
+    assert err.splitlines()[-1].endswith("conf/jars.sha256 names: delete it and try again")
+    assert not (shell.root / ".cache" / "jars").exists()
+    assert shell("nightly")[0] == 0
+
+
+def test_a_set_up_that_fails_is_not_taken_for_done(shell: Shell) -> None:
+    """uv's own words and where to find them; the next start tries again."""
+    code, _, err = shell("nightly", FAKE_INSTALL="1")
+    assert code == 1
+    assert "uv says why" in err
+    assert err.splitlines()[-1].startswith("error: the packages could not be installed")
     assert "parse" not in shell.noted("log")
     code, _, err = shell("nightly", FAKE_IVY="1")
     assert code == 1
