@@ -276,7 +276,7 @@ class Installer:
         compiled when they are first imported."""
         lock, log = places.cache / f"{name}.txt", places.cache / f"install-{name}.log"
         lock.write_text("".join(packages), "utf-8")
-        command = (*self.command, "--no-deps", "--require-hashes", "-r", lock)
+        command: list[str | Path] = [*self.command, "--no-deps", "--require-hashes", "-r", lock]
         run_logged(command, log, "the packages could not be installed (network? proxy?)", self.environment)
 
 
@@ -403,7 +403,8 @@ def fetch_jars(places: Places, environment: Mapping[str, str]) -> None:
     found = sorted(Path(folder[1]).glob(f"io.delta_*-{version}.jar")) if folder else []
     if not found:
         raise BootstrapError(FAILED, f"Maven gave no jars of Delta {version}; its whole output is in {log}")
-    known = dict(reversed(line.split()) for line in places.jar_hashes.read_text("utf-8").splitlines())
+    lines = map(str.split, places.jar_hashes.read_text("utf-8").splitlines())
+    known = {name: digest for digest, name in lines}
     for jar in found:
         if hashlib.sha256(jar.read_bytes()).hexdigest() != known.get(jar.name):
             raise BootstrapError(

@@ -653,7 +653,7 @@ def test_pip_installs_where_there_is_no_uv(shell: Shell) -> None:
     assert shell("nightly")[2] == "err\n"
 
 
-def test_uv_asks_the_servers_that_pip_is_told_to_ask(shell: Shell) -> None:
+def test_uv_has_the_settings_of_pip(shell: Shell) -> None:
     """A mirror, its certificate and a proxy; what the environment says comes before the file."""
     config = (
         ":env:.index-url='https://mirror/simple'\n:env:.no-input='1'\n"
