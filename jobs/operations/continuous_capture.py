@@ -184,9 +184,9 @@ class ContinuousCapture:
         """Wait for the next round; False when it is time to stop."""
         until = monotonic() + wait_s
         while not self._stop.is_set() and (end is None or monotonic() < end):
-            self._watcher.tick()
             if monotonic() >= until:
                 return True
+            self._watcher.tick()
             self._stop.wait(min(TICK_S, max(until - monotonic(), 0)))
         return False
 
