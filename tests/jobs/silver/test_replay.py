@@ -234,7 +234,7 @@ def test_damage_is_said_and_the_rest_is_replayed(no_spark: SparkSession, tmp_pat
     commits = jobs.warehouse.read(TABLES["silver.offset_commits"], ["log_partition", "log_offset"]).to_pylist()
     assert sorted(row["log_offset"] for row in commits if row["log_partition"] == 0) == [0, 1, 2, 3]
     assert sorted(row["log_offset"] for row in commits if row["log_partition"] == 1) == replayed
-    assert exit_code == INCOMPLETE
+    assert exit_code == (DONE if name == "cut" else INCOMPLETE)  # a torn tail: the broker is writing it
     runs = jobs.warehouse.read(RUNS).to_pylist()
     assert sum(row["record_count"] for row in runs) == sum(
         row[f"{kind}_count"]
