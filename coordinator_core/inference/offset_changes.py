@@ -2,9 +2,10 @@
 
 The state of a share partition lasts until a reset or a tombstone (`EndedState`). Until then, everything between its
 first start offset and its last one was delivered, and what in-flight batches show beyond. Where the next state begins
-further on, the records in between are never delivered; where it begins further back, those that had been delivered are
-delivered again. The next state begins at the offset of the reset; after a deletion, at the first start offset that the
-group wrote when it came back, which may be much later, or never.
+further on, the records in between are never delivered, unless a later state begins before them; where it begins further
+back, those that had been delivered are delivered again: all of them as long as that state lasts, and those that it had
+delivered when it ended. The next state begins at the offset of the reset; after a deletion, at the first start offset
+that the group wrote when it came back, which may be much later, or never.
 
 | method | shows | kind |
 | --- | --- | --- |
@@ -41,6 +42,7 @@ GROUP_AFTER_MS: Final = 10_000
 """A group that is deleted ends as soon as its share partitions have no state."""
 TOPIC_BEFORE_MS: Final = 600_000
 """How long after the removal of a topic its states may be deleted."""
+OFFSET_MAX: Final = 2**63 - 1
 CLOCK_SLACK_MS: Final = 1_000
 """By how much timestamps of different logs may differ."""
 
@@ -72,6 +74,11 @@ class EndedState(NamedTuple):
     """The start offset that a reset sets."""
     in_flight: Ranges
     """What had been delivered from `next_offset` on."""
+
+    @property
+    def is_sure(self) -> bool:
+        """Does it show all that it delivered?"""
+        return self.is_known and not self.hidden_count
 
 
 class OffsetChange(NamedTuple):
@@ -179,39 +186,85 @@ def offset_changes(
     """The changes that all ended states of a log partition show. `newest`: its `first_start_offsets`."""
     share_partition = itemgetter(slice(3))
     for key, states in groupby(sorted(ended, key=itemgetter(0, 1, 2, 3)), share_partition):
-        of_key, (topic, offset) = list(states), newest[key]
-        next_starts = [offset]
-        for state in of_key[:0:-1]:  # the next known start offset after each of them
-            next_starts.append(state.first_offset if state.first_offset >= 0 else _to(state, next_starts[-1]))
+        topic, offset = newest[key]
+        of_key, offset = _moved(states, offset)
         delivered: list[tuple[int, int]] = []
         is_whole = True
-        for state, next_start in zip(of_key, reversed(next_starts), strict=True):
-            if 0 <= state.first_offset < state.next_offset:
-                delivered.append((state.first_offset, state.next_offset - 1))
-            delivered = _together([*delivered, *state.in_flight])
+        for state, later in zip(of_key, _later(of_key, offset), strict=True):
+            delivered = _together([*delivered, *_delivered(state)])
             is_whole &= state.is_whole
-            change = _change(state._replace(is_whole=is_whole), topic, _to(state, next_start), delivered, endings)
+            change = _change(state._replace(is_whole=is_whole), topic, later, delivered, endings)
             if change is not None:
                 yield change
 
 
-def _to(state: EndedState, next_start: int) -> int:
-    return next_start if state.is_deletion else state.to_offset
+def _moved(states: Iterable[EndedState], offset: int) -> tuple[list[EndedState], int]:
+    """Without resets to where a state was anyway, which goes on in the next one; and the newest first start offset."""
+    moved: list[EndedState] = []
+    first: EndedState | None = None
+    for ended in states:
+        state = ended
+        if first is not None:
+            is_known, is_whole = first.is_known and ended.is_known, first.is_whole and ended.is_whole
+            state = ended._replace(first_offset=first.first_offset, is_known=is_known, is_whole=is_whole)
+        is_same = not state.is_deletion and state.to_offset == state.next_offset >= 0
+        first = state if is_same and state.is_sure and not state.in_flight else None
+        if first is None:
+            moved.append(state)
+    return moved, offset if first is None else first.first_offset
+
+
+class _Later(NamedTuple):
+    """What the states after one show."""
+
+    next_start: int
+    """The first known start offset; -1 if none is."""
+    by_next: Ranges
+    """What the state that began there delivered, or delivers from now on."""
+    by_all: Ranges
+    unsure_from: int
+    """The lowest start offset of those that delivered more than they show."""
+
+
+def _later(of_key: Sequence[EndedState], offset: int) -> Iterable[_Later]:
+    """For each ended state of a share partition. `offset`: the first start offset of its newest state."""
+    present = [(offset, OFFSET_MAX)] if offset >= 0 else []
+    found, after = [], _Later(offset, present, present, OFFSET_MAX)
+    for state in reversed(of_key):
+        found.append(after)
+        own, is_started = _delivered(state), state.first_offset >= 0
+        after = _Later(
+            state.first_offset if is_started else _to(state, after),
+            own if is_started else after.by_next,
+            _together([*own, *after.by_all]),
+            after.unsure_from if state.is_sure else min(after.unsure_from, state.first_offset),
+        )
+    return reversed(found)
+
+
+def _delivered(state: EndedState) -> Ranges:
+    """What a state shows to have been delivered, as far as its start offsets are known."""
+    is_moved = 0 <= state.first_offset < state.next_offset
+    return [*([(state.first_offset, state.next_offset - 1)] if is_moved else []), *state.in_flight]
+
+
+def _to(state: EndedState, later: _Later) -> int:
+    return later.next_start if state.is_deletion else state.to_offset
 
 
 def _change(
-    state: EndedState, topic: str | None, to_offset: int, delivered: Ranges, endings: Endings
+    state: EndedState, topic: str | None, later: _Later, delivered: Ranges, endings: Endings
 ) -> OffsetChange | None:
-    from_offset, never, again = state.next_offset, None, None
+    from_offset, to_offset, never, again = state.next_offset, _to(state, later), None, None
     is_counted = from_offset >= 0 and to_offset >= 0
     is_proven = state.is_whole
     if is_counted and state.is_known:
-        between = (max(min(last + 1, to_offset) - max(first, from_offset), 0) for first, last in delivered)
+        ever = _together([*delivered, *later.by_all])
         never = max(to_offset - from_offset, 0)
-        never = max(never - sum(between) - state.hidden_count, 0)
-        is_proven &= not (never and state.hidden_count)
+        never = max(never - _common(ever, [(from_offset, to_offset - 1)]) - state.hidden_count, 0)
+        is_proven &= not (never and state.hidden_count) and later.unsure_from >= max(from_offset, to_offset)
         if state.is_whole or to_offset >= state.first_offset:  # else earlier records may have delivered more
-            again = sum(max(last - max(first, to_offset) + 1, 0) for first, last in delivered)
+            again = _common(delivered, later.by_next)
     if state.is_deletion:
         reason = endings.of(state.group_id, topic, state.at_ms)
         if reason is None:
@@ -238,6 +291,11 @@ def _change(
         method,
         LIKELY if confidence == CERTAIN and not is_proven else confidence,
     )
+
+
+def _common(some: Ranges, others: Ranges) -> int:
+    """Offsets that are in both; each has disjoint ranges."""
+    return sum(max(min(last, to) - max(first, begin) + 1, 0) for first, last in some for begin, to in others)
 
 
 def _together(ranges: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:

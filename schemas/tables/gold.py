@@ -258,8 +258,8 @@ SHARE_OFFSET_CHANGES = gold_table(
         Column(
             "delivered_again_count",
             BIGINT,
-            "Offsets that had been delivered and that the new start offset delivers again. Null as in "
-            "never_delivered_count.",
+            "Offsets that had been delivered and that the new start offset delivers again, until the next change. Null "
+            "as in never_delivered_count.",
         ),
         METHOD,
         CONFIDENCE,
