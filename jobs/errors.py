@@ -51,40 +51,92 @@ class WarehouseError(JobError):
     """A table cannot be read or written."""
 
 
+class TableDamaged(WarehouseError):
+    """A file of a table is gone, or is not what was written. Names the table, the file, and what is wrong with it;
+    `jobs.operations.damage` adds the remedy."""
+
+    WORDS: ClassVar[re.Pattern[str]] = re.compile(r"(\w+\.\w+) is damaged: (.+): ([^:\n]+)")
+
+    def __init__(self, table: str, path: str, fault: str) -> None:
+        super().__init__(f"{table} is damaged: {path}: {fault}")
+        self.table, self.path, self.fault = table, path, fault
+
+    @property
+    def is_of_log(self) -> bool:
+        """Is it a file of Delta's log? Then no rows of the table can be read, of any cluster."""
+        return "/_delta_log" in self.path
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return TableDamaged, (self.table, self.path, self.fault)
+
+    @classmethod
+    def of(cls, error: BaseException) -> "TableDamaged | None":
+        """The damage that an error, or one of its causes, is about: Spark passes an error of a task on as text."""
+        seen: BaseException | None = error
+        while seen is not None:
+            if isinstance(seen, TableDamaged):
+                return seen
+            named = cls.WORDS.search(str(seen))
+            if named is not None:
+                return cls(*named.groups())
+            seen = seen.__cause__ or seen.__context__
+        return None
+
+
+OUTSIDE: Final = (MemoryError, OSError, JobError)
+"""Errors of the machine or the warehouse: no group's records are at fault."""
+REFUSED: Final = frozenset({errno.EACCES, errno.EPERM, errno.EROFS})
+NOT_ALLOWED: Final = re.compile(
+    r"permission denied|os error 13\b|operation not permitted|os error 1\b|read-only file system|os error 30\b",
+    re.IGNORECASE,
+)
 NO_SPACE: Final = re.compile(r"no space left on device|os error 28\b|disk quota exceeded|os error 122\b", re.IGNORECASE)
 """Messages of the C library, Java, Arrow and delta-rs."""
 
 
 def is_no_space(error: BaseException) -> bool:
     """Does an error, or one of its causes, mean that a disk or quota is full?"""
+    return _is_of(error, FULL, NO_SPACE)
+
+
+def _is_of(error: BaseException, numbers: frozenset[int], messages: re.Pattern[str]) -> bool:
     seen: BaseException | None = error
     while seen is not None:
-        if getattr(seen, "errno", None) in FULL or NO_SPACE.search(str(seen)):
+        if getattr(seen, "errno", None) in numbers or messages.search(str(seen)):
             return True
         seen = seen.__cause__ or seen.__context__
     return False
+
+
+def named_text(error: BaseException) -> str | None:
+    """What a task, in whatever error of Spark's, says that it could not write; None where it says no such thing."""
+    for begin in (NoSpaceLeft.BEGIN, NotWritable.BEGIN):
+        _, named, rest = str(error).partition(begin)
+        if named:
+            return named + rest.splitlines()[0]
+    return None
 
 
 def no_space_text(error: BaseException, one_line: str) -> str:
     """The message for a full disk, for errors in or through Spark: the error of a task names the table and folder, that
     of a JVM names neither.
     """
-    _, named, rest = str(error).partition(NoSpaceLeft.BEGIN)
-    if named:
-        return named + rest.splitlines()[0]
-    return f"no space left on device: free some, in the temporary folder too ({one_line})"
+    return named_text(error) or f"no space left on device: free some, in the temporary folder too ({one_line})"
 
 
 @contextmanager
 def writing(what: str, folder: str) -> Iterator[None]:
-    """Context for writing `what` into `folder`: a full disk becomes one line that names both. Raises WarehouseError."""
+    """Context for writing `what` into `folder`: a full disk, or a folder that must not be written, becomes one line
+    that names both. Raises WarehouseError."""
     try:
         yield
-    except NoSpaceLeft:
+    except JobError:
         raise
     except Exception as error:
         if is_no_space(error):
             raise NoSpaceLeft(what, folder) from error
+        if _is_of(error, REFUSED, NOT_ALLOWED):
+            raise NotWritable(what, folder) from error
         raise
 
 
@@ -99,6 +151,22 @@ class NoSpaceLeft(WarehouseError):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return NoSpaceLeft, self._given
+
+
+class NotWritable(WarehouseError):
+    """A folder is read-only, or not this user's to write. Names what was to be written, and the folder."""
+
+    BEGIN: ClassVar[str] = "not writable: cannot write"
+
+    def __init__(self, what: str, folder: str) -> None:
+        super().__init__(
+            f"{self.BEGIN} {what} in {folder}, which is read-only, or where this user may not write. Change that, or "
+            "name another --warehouse"
+        )
+        self._given = what, folder
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return NotWritable, self._given
 
 
 class TokenError(JobError):

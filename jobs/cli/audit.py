@@ -46,10 +46,12 @@ def audit(
     from jobs.delta.cluster_tables import ClusterTables
     from jobs.delta.warehouse import Warehouse
     from jobs.gold.audit import is_audited
+    from jobs.operations.damage import damaged_files
     from jobs.queries.audit_report import Span, run_audit_report
 
     tables = ClusterTables(Warehouse(settings.warehouse), settings.cluster_id)
-    if rebuild or not is_audited(tables, settings.inference):
+    is_damaged = bool(damaged_files(tables.warehouse, settings.cluster_id, ("audit",)))
+    if rebuild or is_damaged or not is_audited(tables, settings.inference):
         run = start_run("audit", settings, meanwhile=".gold.audit")
         from jobs.operations.nightly import run_audit
 

@@ -75,13 +75,15 @@ def nightly(
     check_folders(settings)
     check_client(settings)
     run = start_run("nightly", settings, meanwhile=".operations.nightly")
+    from jobs.operations.damage import error_text
     from jobs.operations.nightly import run_nightly
 
     try:
         code = run_nightly(run)
     except Exception as error:
         if notify is not None:
-            _notify(notify, {**facts_of("nightly", run, run.steps, FAILED), "error": str(error)}, run)
+            text = error_text(error)
+            _notify(notify, {**facts_of("nightly", run, run.steps, FAILED), "error": text}, run)
         raise
     if notify is not None:
         _notify(notify, facts_of("nightly", run, run.steps, code), run)

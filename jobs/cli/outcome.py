@@ -12,7 +12,7 @@ import typer
 
 from jobs.cli.options import DebugOption
 from jobs.cli_enums import SummaryFormat
-from jobs.errors import JobError, is_no_space, no_space_text
+from jobs.errors import JobError, TableDamaged
 from jobs.exit_codes import DONE, FAILED, INTERRUPTED
 
 if TYPE_CHECKING:
@@ -74,11 +74,6 @@ def run_job(job: Callable[[], int], debug: bool) -> None:
     except KeyboardInterrupt:
         typer.echo("interrupted", err=True)
         code = INTERRUPTED
-    except JobError as error:
-        if debug:
-            raise
-        say(f"error: {error}")
-        code = error.exit_code
     except BrokenPipeError:
         # the reader of our output closed the pipe
         with suppress(OSError):
@@ -87,10 +82,11 @@ def run_job(job: Callable[[], int], debug: bool) -> None:
     except Exception as error:
         if debug:
             raise
-        from jobs.queries.sql import one_line
+        text = str(error)
+        if not isinstance(error, JobError) or TableDamaged.of(error) is not None:
+            from jobs.operations.damage import error_text
 
-        text = one_line(error)
-        more = f"{type(error).__name__}: {text} (--debug shows more)"
-        say(f"error: {no_space_text(error, text) if is_no_space(error) else more}")
-        code = FAILED
+            text = error_text(error)
+        say(f"error: {text}")
+        code = error.exit_code if isinstance(error, JobError) else FAILED
     raise typer.Exit(code)

@@ -72,8 +72,12 @@ def load_modules(module: str | None) -> None:
 def start_run(job: str, settings: Settings, *, meanwhile: str | None = None, has_metrics: bool = True) -> "RunContext":
     """Open the session of a job. Returns the context of its run, which starts now.
 
-    Raises WarehouseError for tables of a newer version, before anything is written.
+    Raises WarehouseError for tables of a newer version, before anything is written, and for a read-only warehouse.
     """
+    if meanwhile is not None:
+        from jobs.delta.filesystems import require_writable
+
+        require_writable(settings.warehouse)
     session, warehouse, steps = open_session(job, settings, meanwhile=meanwhile)
     from jobs.operations.newer_warehouse import require_not_newer
 

@@ -40,3 +40,8 @@ class WholeAudit(PinnedTables):
 
         whole.has_broken_off = whole.watch(AUDIT_STARTS, has_begun, is_writer=is_writer)
         return whole
+
+
+def audit_application(cluster_id: str) -> str:
+    """The application id of an audit's commits; their version is the number of the audit."""
+    return f"groupledger/audit/{cluster_id}"

@@ -1,5 +1,6 @@
 """File systems of paths and URIs."""
 
+import errno
 import os
 import tempfile
 from functools import cache
@@ -9,6 +10,9 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
+
+from jobs.errors import REFUSED, NotWritable
+from schemas.tables import TABLES
 
 HADOOP_SCHEMES: Final = frozenset({"hdfs", "viewfs"})
 """Stores that pyarrow can reach only with Hadoop's native libraries, and delta-rs without them."""
@@ -61,6 +65,31 @@ def filesystem_of(uri: str) -> tuple[fs.FileSystem, str]:
     # Hadoop calls S3 s3a; pyarrow calls it s3
     filesystem, path = fs.FileSystem.from_uri("s3://" + uri[len("s3a://") :] if uri.startswith("s3a://") else uri)
     return filesystem, path
+
+
+def table_of(path: str) -> tuple[str, str] | None:
+    """The warehouse, and the full name of the table, to which a path belongs; None: it belongs to none."""
+    parts = path.split("/")
+    for place in range(len(parts) - 2, -1, -1):
+        name = ".".join(parts[place : place + 2])
+        if name in TABLES:
+            return "/".join(parts[:place]), name
+    return None
+
+
+def require_writable(folder: str) -> None:
+    """Raise NotWritable where a local folder, or the nearest existing one above it, cannot be written. Creates
+    nothing."""
+    if "://" in folder:
+        return
+    path = Path(folder).absolute()
+    there = next(it for it in (path, *path.parents) if it.exists())
+    try:
+        with tempfile.TemporaryFile(dir=there):
+            pass
+    except OSError as error:
+        if error.errno in (*REFUSED, errno.ENOENT):
+            raise NotWritable("the warehouse", str(there)) from error
 
 
 def delete_folder(folder: str) -> None:

@@ -5,13 +5,24 @@ handle means listing the log and reading newer commits. On a local disk the modi
 whether there are any. Mostly there are none, which then costs two system calls.
 """
 
+import json
+import re
+from contextlib import suppress
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from pyarrow import fs
 
+from jobs.delta.filesystems import filesystem_of, table_of
 from jobs.delta.local_log import LOG, changed_ns
+from jobs.delta.scanner import Scanner, fault_of
+from jobs.errors import TableDamaged
+
+COMMIT: Final = ".json"
+CHECKPOINT: Final = re.compile(r"\d{20}\.checkpoint\.(.+\.)?parquet$")
+"""Names of files in a log: a version, and what it is."""
 
 
 class _Opened(NamedTuple):
@@ -30,6 +41,10 @@ class Handles:
         """Add a table that was opened elsewhere or just created."""
         self._opened[path] = _Opened(table, None)
 
+    def forget(self, path: str) -> None:
+        """Drop the table, whose folder was deleted."""
+        self._opened.pop(path, None)
+
     def newest(self, path: str) -> DeltaTable:
         log = None if "://" in path else Path(path, LOG)
         changed_at_ns = None if log is None else changed_ns(str(log))
@@ -44,8 +59,72 @@ class Handles:
         ):
             return opened.table
         table = None if opened is None else _updated(opened.table)
-        self._opened[path] = _Opened(table or DeltaTable(path), changed_at_ns)
+        self._opened[path] = _Opened(table or open_table(path), changed_at_ns)
         return self._opened[path].table
+
+
+def open_table(path: str, version: int | None = None) -> DeltaTable:
+    """Open a table. Raises TableDamaged where a file of its log is gone, or is not what was written."""
+    try:
+        table = DeltaTable(path, version=version)
+    except (DeltaError, OSError) as error:
+        damage = log_damage(path, is_parsed=True)
+        if damage is None:
+            raise
+        raise damage from error
+    # delta-rs takes an empty commit for one that changes nothing
+    if version is None and "://" not in path and (damage := log_damage(path, is_parsed=False)) is not None:
+        raise damage
+    return table
+
+
+def log_damage(path: str, *, is_parsed: bool) -> TableDamaged | None:
+    """The first damaged file of a table's log, of those that its newest version needs; None: there is none.
+
+    `is_parsed`: read the files, too; else only look at their sizes.
+    """
+    place = table_of(path)
+    if place is None:
+        return None
+    filesystem, folder = filesystem_of(f"{path}/{LOG}")
+    infos = {info.base_name: info for info in filesystem.get_file_info(fs.FileSelector(folder, allow_not_found=True))}
+
+    def text_of(name: str) -> str:
+        with filesystem.open_input_file(f"{folder}/{name}") as source:
+            return str(source.read(), "utf-8")
+
+    def fault_in(name: str) -> str | None:
+        fault = fault_of(infos.get(name, fs.FileInfo(name, fs.FileType.NotFound)), None)
+        if fault is not None or not is_parsed:
+            return fault
+        try:
+            if name.endswith(COMMIT):
+                for line in filter(str.strip, text_of(name).split("\n")):
+                    json.loads(line)
+            else:
+                with Scanner(f"{path}/{LOG}/{name}") as scanner:
+                    scanner.read()
+        except TableDamaged as damage:
+            return damage.fault
+        except PermissionError:
+            return "permission denied"
+        except ValueError:
+            return "it is not what was written"
+        return None
+
+    checkpoint = max((int(name[:20]) for name in infos if CHECKPOINT.match(name)), default=-1)
+    with suppress(KeyError, ValueError, OSError):  # it is only a hint
+        checkpoint = max(checkpoint, int(json.loads(text_of("_last_checkpoint"))["version"]))
+    commits = [int(name[:20]) for name in infos if name.endswith(COMMIT) and name[:20].isdigit()]
+    needed = [f"{version:020}{COMMIT}" for version in range(checkpoint + 1, max(commits, default=0) + 1)]
+    if checkpoint >= 0:
+        needed += [name for name in infos if CHECKPOINT.match(name) and int(name[:20]) == checkpoint] or [
+            f"{checkpoint:020}.checkpoint.parquet"
+        ]
+    for name in needed:
+        if (fault := fault_in(name)) is not None:
+            return TableDamaged(place[1], f"{path}/{LOG}/{name}", fault)
+    return None
 
 
 def _updated(table: DeltaTable) -> DeltaTable | None:

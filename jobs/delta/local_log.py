@@ -74,7 +74,11 @@ class LocalLog:
         if changed_at_ns == self._changed_ns and not self._has(self.version + 1):
             return True
         while (text := _text_of(self._commit_file(self.version + 1))) is not None:
-            if not self._apply(text):
+            try:
+                is_plain = bool(text) and self._apply(text)
+            except ValueError:
+                is_plain = False
+            if not is_plain:
                 return False
             self.version += 1
         # after a log cleanup, newer commits may exist only in a checkpoint
@@ -261,7 +265,7 @@ def _json(value: Any) -> str:
 def _text_of(path: str) -> str | None:
     try:
         return Path(path).read_text(encoding="utf-8")
-    except FileNotFoundError:
+    except (FileNotFoundError, IsADirectoryError):
         return None
 
 

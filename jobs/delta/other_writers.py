@@ -110,6 +110,14 @@ def set_back(warehouse: Warehouse, left: Mapping[str, int]) -> dict[str, int]:
     return {table.full_name: version for table, version in now if version < left[table.full_name]}
 
 
+def lacks_run(warehouse: Warehouse, left: Mapping[str, int], app_id: str, number: int) -> bool:
+    """Was a table that a run left (`left`) deleted, or restored from an older copy? `number`: the version of the run's
+    commits; what other clusters wrote since may have made the table's version as high as before."""
+    tables = [TABLES[name] for name in left if name in TABLES]
+    last = warehouse.at_once(lambda table: warehouse.last_version(table, app_id), tables)
+    return bool(set_back(warehouse, left)) or any(version < number for version in last)
+
+
 def refuse_older_bronze(tables: ClusterTables) -> None:
     """Raise WarehouseError where tables of bronze are older than the last replay read them: coverage would speak of
     batches that are gone."""

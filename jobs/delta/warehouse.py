@@ -43,12 +43,13 @@ from jobs.delta.former_names import (
     renamed_columns,
     set_statistics,
 )
-from jobs.delta.handles import Handles
+from jobs.delta.handles import Handles, open_table
 from jobs.delta.local_log import LocalLog, delete_unfinished, has_log
 from jobs.delta.part_files import PartTarget, WrittenFile, partition_text, write_parts
+from jobs.delta.scanner import fault_of
 from jobs.delta.table_files import TableFile, files_by_name, read_file
 from jobs.delta.times import epoch_ms
-from jobs.errors import WarehouseError, writing
+from jobs.errors import TableDamaged, WarehouseError, writing
 from jobs.faults import reached
 from schemas.tables.declare import Column, Table
 
@@ -282,7 +283,7 @@ class Warehouse:
         if not lacking:
             return
         names = {column.name for column in lacking}
-        delta = DeltaTable(self.path(table))
+        delta = open_table(self.path(table))
         try:
             delta.alter.add_columns([field for field in delta_schema(table).fields if field.name in names])
             delta.alter.set_table_properties({STATISTICS_PROPERTY: ",".join(statistics_columns(table))})
@@ -427,7 +428,7 @@ class Warehouse:
     def _vacuum(
         self, table: Table, retention_hours: int, keep_versions: Sequence[int], *, dry_run: bool, full: bool
     ) -> list[str]:
-        files: list[str] = DeltaTable(self.path(table)).vacuum(
+        files: list[str] = open_table(self.path(table)).vacuum(
             retention_hours,
             dry_run=dry_run,
             enforce_retention_duration=False,
@@ -439,7 +440,7 @@ class Warehouse:
     def checkpoint(self, table: Table) -> None:
         """Write a checkpoint of Delta's log, so that readers need not read it commit by commit."""
         with self._writing(table):
-            DeltaTable(self.path(table)).create_checkpoint()
+            open_table(self.path(table)).create_checkpoint()
 
     def forget_history(self, table: Table) -> None:
         """Delete everything of the table but its newest version: files, and log entries of other versions and failed
@@ -450,11 +451,11 @@ class Warehouse:
         self.vacuum(table, retention_hours=0)
         if "://" not in self.root:
             delete_unfinished(self.path(table), age_seconds_min=0)
-        delta = DeltaTable(self.path(table))
+        delta = open_table(self.path(table))
         properties = delta.metadata().configuration
         delta.alter.set_table_properties(dict.fromkeys(LOG_RETENTION, "interval 0 seconds"))
         sleep(CLOCK_STEP_S)
-        delta = DeltaTable(self.path(table))
+        delta = open_table(self.path(table))
         delta.create_checkpoint()
         delta.cleanup_metadata()
         delta.alter.set_table_properties({name: properties.get(name, usual) for name, usual in LOG_RETENTION.items()})
@@ -471,12 +472,34 @@ class Warehouse:
         """Can this version of the table still be read? Its log must exist, and all its files."""
         try:
             files = self.files(table, version)
-        except DeltaError:
+        except (DeltaError, TableDamaged):
             return False
         paths = [filesystem_of(file.path) for file in files]
         return not paths or all(
             info.type == fs.FileType.File for info in paths[0][0].get_file_info([path for _, path in paths])
         )
+
+    def damaged_files(self, table: Table, cluster_id: str | None = None) -> list[TableDamaged]:
+        """The data files of the table's newest version, of one cluster or of all, that are gone or differ in size."""
+        files = [file for file in self.files(table) if cluster_id in (None, file.partition_values.get("cluster_id"))]
+        filesystem, folder = filesystem_of(self.path(table))
+        infos = {info.path: info for info in filesystem.get_file_info(fs.FileSelector(folder, recursive=True))}
+        found = []
+        for file in files:
+            path = filesystem_of(file.path)[1]
+            fault = fault_of(infos.get(path, fs.FileInfo(path, fs.FileType.NotFound)), file.size_bytes)
+            if fault is not None:
+                found.append(TableDamaged(table.full_name, file.path, fault))
+        return found
+
+    def delete(self, table: Table) -> None:
+        """Delete a table with all its versions."""
+        with self._writing(table):
+            delete_folder(self.path(table))
+        self._handles.forget(self.path(table))
+        self._logs.pop(self.path(table), None)
+        self._listed.pop(self.path(table), None)
+        self._up_to_date.discard(table.full_name)
 
     def files(self, table: Table, version: int | None = None) -> list[TableFile]:
         """The files of the table (newest or given version), for direct reading; empty if there is no table."""
@@ -543,7 +566,7 @@ class Warehouse:
     def _at(self, table: Table, version: int | None) -> DeltaTable:
         """The table at one of its versions, or at the newest."""
         newest = self._newest(table)
-        return newest if version in (None, newest.version()) else DeltaTable(self.path(table), version=version)
+        return newest if version in (None, newest.version()) else open_table(self.path(table), version)
 
     def _commit(self, change: _Change) -> Committed:
         table, log = change.table, self._log(change.table)
@@ -614,7 +637,7 @@ class Warehouse:
     ) -> int:
         # delta-rs does not compare the files or rows of two commits, only their applications: so this one names all
         # whose commits would conflict with it, each at its current version
-        delta = DeltaTable(self.path(table), version=version)  # a handle of its own: the commit advances it
+        delta = open_table(self.path(table), version)  # a handle of its own: the commit advances it
         versions = {app_id: delta.transaction_version(app_id) for app_id in writers}
         delta.create_write_transaction(
             [

@@ -26,12 +26,13 @@ from coordinator_core.errors import CoreError
 from coordinator_core.inference.log_anomalies import LogAnomalyRow, not_replayed
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.lookup import SharePartitionKey
+from jobs.delta.audit_runs import audit_application
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.locks import only_one
 from jobs.delta.other_writers import later_writes
 from jobs.delta.silver_format import other_version
 from jobs.delta.warehouse import OVERWRITE, Committed, Warehouse
-from jobs.errors import JobError, WarehouseError
+from jobs.errors import OUTSIDE, WarehouseError
 from jobs.gold.audit_groups import audit_groups, audit_groups_apart
 from jobs.gold.audit_shares import audit_shares, audit_shares_apart, share_days
 from jobs.gold.hanging_transactions import hanging_transactions
@@ -274,17 +275,13 @@ def _not_replayed(failure: ReplayFailure) -> LogAnomalyRow:
     )
 
 
-def audit_application(cluster_id: str) -> str:
-    return f"groupledger/audit/{cluster_id}"
-
-
 def audit_logs(work: AuditWork) -> AuditDone:
     """Audit some log partitions. Runs in a Spark task."""
     try:
         with AuditParts(work) as parts:
             _AUDIT[work.topic](work, parts)
             return parts.done
-    except (MemoryError, OSError, CoreError, JobError):
+    except (*OUTSIDE, CoreError):
         raise
     except Exception:
         if work.topic not in _AUDIT_APART:

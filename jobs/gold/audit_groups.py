@@ -36,6 +36,7 @@ from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.inference.simple_groups import SimpleGroups, judge_simple_groups
 from coordinator_core.inference.unchanged_groups import Unchanged, decided_late, judge_unchanged, may_be_unchanged
 from coordinator_core.log.chunk import BoolArray
+from jobs.errors import OUTSIDE
 from jobs.gold.audit_lag import LagWriter, Samples, end_samples
 from jobs.gold.clock_steps import clock_steps, steps_before
 from jobs.gold.days import FormerDays
@@ -139,7 +140,7 @@ def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
                 groups = sorted(only)
             # first what belongs to no group, such as clock steps
             audit(TrialParts(work), own, frozenset())
-        except (MemoryError, OSError):
+        except OUTSIDE:
             raise
         except Exception as error:
             parts.done.lacks.append(Lack(work.topic, log_not_judged(error, log_partition)))

@@ -36,6 +36,7 @@ from coordinator_core.log.chunk import I64
 from jobs.delta.arrow_columns import numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, file_schema, timestamps
 from jobs.delta.core_tables import constant, rows_table
+from jobs.errors import OUTSIDE
 from jobs.gold.clock_steps import clock_steps
 from jobs.gold.isolation import Lack, failing, read_or
 from jobs.gold.log_anomalies import share_anomalies, write_log_anomalies
@@ -78,7 +79,7 @@ def audit_shares_apart(work: AuditWork, parts: AuditParts) -> None:
     for log_partition in work.log_partitions:
         try:
             audit_by_group(log_partition, work, TrialParts(work), known, members)
-        except (MemoryError, OSError):
+        except OUTSIDE:
             raise
         except Exception as error:
             parts.done.lacks.append(Lack(work.topic, log_not_judged(error, log_partition)))
@@ -279,7 +280,7 @@ def share_days(done: Iterable[AuditDone], cluster_id: str, failed: list[LogAnoma
     days = [row for task in tasks for row in task.days]
     try:
         return _days_table(counts, days, cluster_id)
-    except (MemoryError, OSError):
+    except OUTSIDE:
         raise
     except Exception:
         group_ids = {place.group_id for part in counts for place in part.places} | {row.group_id for row in days}

@@ -15,6 +15,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.core_tables import rows_table
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms
+from jobs.errors import OUTSIDE
 from jobs.silver.checkpoints import Watermark, read_watermarks
 from jobs.silver.replay_failures import groups_left_out, read_failures
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
@@ -56,7 +57,7 @@ def _hanging(tables: ClusterTables, run: WholeRun, failed: list[LogAnomalyRow]) 
             row = _judged(commits, ranges, watermarks.get((OFFSETS_TOPIC, commits.log_partition)))
             if row is not None:
                 rows_table(HANGING_TRANSACTIONS, [row], {})
-        except (MemoryError, OSError):
+        except OUTSIDE:
             raise
         except Exception as error:
             failed.append(not_judged(error, commits.group_id, None, commits.log_partition, commits.first_log_offset))

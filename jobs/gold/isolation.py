@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator, Sequence, Set
 from typing import NamedTuple, TypeVar
 
 from coordinator_core.inference.log_anomalies import LogAnomalyRow, input_not_read
+from jobs.errors import OUTSIDE
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 
 
@@ -21,7 +22,7 @@ def read_or(nothing: Read, what: str, read: Callable[[], Read], lacks: list[Lack
     """Read an input of the audit. If our code fails to read it, add that to `lacks` and return `nothing`."""
     try:
         return read()
-    except (MemoryError, OSError):
+    except OUTSIDE:
         raise
     except Exception as error:
         lacks.append(Lack(METADATA_TOPIC, input_not_read(error, what)))
@@ -36,7 +37,7 @@ def failing(group_ids: Sequence[str], attempt: Callable[[Set[str]], object]) -> 
         return
     try:
         attempt(frozenset(group_ids))
-    except (MemoryError, OSError):
+    except OUTSIDE:
         raise
     except Exception as error:
         if len(group_ids) == 1:

@@ -26,9 +26,9 @@ from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.bronze.coverage import HOLES
 from jobs.bronze.retention import deleted_ranges
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
-from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.audit_runs import WholeAudit, audit_application
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.delta.other_writers import set_back
+from jobs.delta.other_writers import lacks_run
 from jobs.delta.replay_runs import WholeRun, is_renamed_since
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver
 from jobs.delta.table_files import TableFile, read_file
@@ -124,7 +124,8 @@ class Basis:
         if failures:
             settings[NOT_REPLAYED_LOGS] = [list(log) for log in sorted(failures)]
         settings |= {IS_WHOLE: True}
-        is_back = bool(set_back(tables.warehouse, newest.left_versions))
+        app_id = audit_application(tables.cluster_id)
+        is_back = lacks_run(tables.warehouse, newest.left_versions, app_id, newest.audit_version)
         return cls(
             tables,
             inference,

@@ -14,13 +14,13 @@ from jobs.console.output import printable
 from jobs.console.progress import Steps
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import JobError, WarehouseError, is_no_space, no_space_text
+from jobs.errors import WarehouseError
 from jobs.exit_codes import FAILED
 from jobs.operations.clusters import ClusterNight
+from jobs.operations.damage import error_text
 from jobs.operations.metrics import Metrics
 from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
-from jobs.queries.sql import one_line
 from jobs.settings import Settings
 from jobs.spark.in_driver import in_driver
 from jobs.spark.worker_memory import few_cycles
@@ -55,10 +55,9 @@ def night_of(settings: Settings, run_id: str, started_at: datetime) -> ClusterNi
         with few_cycles():
             code = run_nightly(RunContext(in_driver(), warehouse, settings, run_id, started_at, steps, metrics))
     except Exception as raised:
-        code, text = FAILED, one_line(raised)
+        code = FAILED
         _warehouse.cache_clear()
-        more = text if isinstance(raised, JobError) else f"{type(raised).__name__}: {text}"
-        error = printable(no_space_text(raised, text) if is_no_space(raised) else more)
+        error = printable(error_text(raised))
     lines = tuple(out.getvalue().splitlines())
     return ClusterNight(settings.cluster_id, code, perf_counter() - began, lines, steps.facts, error)
 

@@ -22,7 +22,7 @@ from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.retention import record_deletions
 from jobs.bronze.writer import is_damaged, offsets_of
 from jobs.console.progress import Steps, size_text, summary_table
-from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.audit_runs import WholeAudit, audit_application
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import delete_folder, filesystem_of
 from jobs.delta.locks import only_one
@@ -30,7 +30,6 @@ from jobs.delta.replay_runs import WholeRun, broken_off
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SettingsError, WarehouseError
-from jobs.gold.audit import audit_application
 from jobs.operations.compaction import MergeWork, log_of, merge_files, merge_plan
 from jobs.operations.metrics import Metrics, job_of
 from jobs.settings import MaintainSettings, Settings

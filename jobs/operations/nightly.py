@@ -2,7 +2,8 @@
 
 import dataclasses
 import shlex
-from collections.abc import Mapping
+from collections.abc import Mapping, Set
+from functools import partial
 from typing import Final
 
 from coordinator_core.plurals import counted
@@ -16,6 +17,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.exit_codes import DONE, FAILED, INCOMPLETE
 from jobs.gold.audit import audit
+from jobs.operations.damage import rebuilding, require_whole
 from jobs.operations.ledger import ledger_line, total, unknown_fields_line
 from jobs.operations.metrics import job_of, ledger_counts
 from jobs.operations.run_context import RunContext
@@ -42,9 +44,15 @@ def run_nightly(run: RunContext) -> int:
 
     Returns the exit code.
     """
-    code = run_catch_up(run)
+    return rebuilding(run, partial(_night, run), ("capture", "replay", "audit"))
+
+
+def _night(run: RunContext, rebuilt: Set[str]) -> int:
+    _capture(run)
+    require_whole(run)
+    code = _replay(run, rebuild="replay" in rebuilt)
     if code != FAILED:
-        audited = run_audit(run)
+        audited = _audit(run, rebuild="audit" in rebuilt)
         code = max(code, audited)
         print_findings(run.warehouse, run.settings, run.steps)
         if run.settings.report_file:
@@ -58,13 +66,17 @@ def run_nightly(run: RunContext) -> int:
 
 def run_catch_up(run: RunContext) -> int:
     """Capture what is new and replay it, so that silver is up to date with the sources. Returns the exit code."""
-    _capture(run)
-    return run_replay(run)
+
+    def catch_up(rebuilt: Set[str]) -> int:
+        _capture(run)
+        return _replay(run, rebuild="replay" in rebuilt)
+
+    return rebuilding(run, catch_up, ("capture", "replay"))
 
 
 def run_capture(run: RunContext) -> int:
     """Capture what is new, and print what it was and which log partitions are in no source. Returns the exit code."""
-    code = _capture(run)
+    code = rebuilding(run, lambda _: _capture(run), ("capture",))
     for line in missing_lines(coordinator_ends(run.warehouse, run.settings)):
         run.steps.say(line)
     return code
@@ -91,6 +103,10 @@ def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
 
     Returns the exit code: INCOMPLETE where a group could not be judged, or an input could not be read.
     """
+    return rebuilding(run, lambda rebuilt: _audit(run, rebuild=rebuild or bool(rebuilt)), ("audit",))
+
+
+def _audit(run: RunContext, *, rebuild: bool) -> int:
     with job_of(run.metrics, "audit") as job, run.steps.step("audit"):
         summary = audit(
             run.session,
@@ -124,6 +140,14 @@ def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
 
 def run_replay(run: RunContext, *, rebuild: bool = False) -> int:
     """Replay what bronze has, and print the ledger and where to look. Returns the exit code."""
+
+    def job(rebuilt: Set[str]) -> int:
+        return _replay(run, rebuild=rebuild or bool(rebuilt))
+
+    return rebuilding(run, job, ("replay",), may_forget=rebuild)
+
+
+def _replay(run: RunContext, *, rebuild: bool) -> int:
     with job_of(run.metrics, "replay") as job:
         with run.steps.step("replay"):
             summary = replay(

@@ -49,7 +49,7 @@ from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, file_schema
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
-from jobs.delta.scanner import Scanner, dataset_of
+from jobs.delta.scanner import Scanner, dataset_of, read_whole
 from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
 from jobs.gold.share_reader import counts_by_id, topic_partition_counts
@@ -458,10 +458,14 @@ class SilverAt:
         return pa.concat_tables(found).unify_dictionaries()
 
     def _scan_all(self, table: Table, names: Sequence[str], conditions: Iterable[Any]) -> pa.Table:
-        dataset = self._dataset(table)
-        if dataset is None:
-            return columns_read(table, names).empty_table()
-        return dataset.to_table(columns=list(names), filter=reduce(and_, conditions, pc.scalar(True)))
+        try:
+            dataset = self._dataset(table)
+            if dataset is None:
+                return columns_read(table, names).empty_table()
+            return dataset.to_table(columns=list(names), filter=reduce(and_, conditions, pc.scalar(True)))
+        except (pa.ArrowInvalid, OSError):
+            read_whole(file.path for file in self._files(table))
+            raise
 
     def _dataset(self, table: Table) -> Any:
         """The files of the cluster's rows; None if there are none."""

@@ -16,7 +16,7 @@ from jobs.delta.arrow_columns import columns_read
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.scanner import dataset_of
 from jobs.errors import ArgumentError, JobError
-from jobs.queries.sql_duckdb import DuckDbAnswer, connect
+from jobs.queries.sql_duckdb import DuckDbAnswer, connect, naming_damage
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
@@ -98,7 +98,7 @@ def changes_of(tables: ClusterTables, pair: Compared) -> DuckDbAnswer:
     listed = ", ".join(f'"{name}"' for name in columns)
     run = "'" + pair.run.run_id.replace("'", "''") + "'"
     return DuckDbAnswer(
-        connection, f"SELECT {CHANGE}, {run} AS {RUN}, {listed} FROM changes ORDER BY {order}, {CHANGE} DESC"
+        connection, f"SELECT {CHANGE}, {run} AS {RUN}, {listed} FROM changes ORDER BY {order}, {CHANGE} DESC", {}
     )
 
 
@@ -120,16 +120,19 @@ def _loaded(tables: ClusterTables, pair: Compared) -> tuple[Any, list[str]]:
     columns = [name for name in stored if name in table.column_names]
     schema = columns_read(table, columns)
     connection = connect()
+    paths: dict[str, list[str]] = {}
     for name, files in (
         ("after_files", [file for path, file in after.items() if path not in before]),
         ("before_files", [file for path, file in before.items() if path not in after]),
     ):
         values = [file.partition_values for file in files]
         connection.register(name, dataset_of([file.path for file in files], schema, values))
+        paths[name] = [file.path for file in files]
     keys = [name for name in table.key if name in columns]
     same = " AND ".join(f'a."{name}" IS NOT DISTINCT FROM b."{name}"' for name in keys) or "false"
-    connection.execute("CREATE TEMP TABLE came AS SELECT * FROM after_files EXCEPT ALL SELECT * FROM before_files")
-    connection.execute("CREATE TEMP TABLE went AS SELECT * FROM before_files EXCEPT ALL SELECT * FROM after_files")
+    with naming_damage(paths):
+        connection.execute("CREATE TEMP TABLE came AS SELECT * FROM after_files EXCEPT ALL SELECT * FROM before_files")
+        connection.execute("CREATE TEMP TABLE went AS SELECT * FROM before_files EXCEPT ALL SELECT * FROM after_files")
     connection.execute(
         "CREATE VIEW changes AS "
         f"SELECT CASE WHEN EXISTS (SELECT 1 FROM went b WHERE {same}) THEN '{AFTER}' ELSE '{INSERT}' END AS {CHANGE}, "
@@ -142,6 +145,9 @@ def _loaded(tables: ClusterTables, pair: Compared) -> tuple[Any, list[str]]:
 def _files(tables: ClusterTables, table: Table, version: int | None) -> dict[str, Any]:
     """The files of the cluster's rows in a version, by path."""
     if version is not None and not tables.warehouse.has_version(table, version):
+        if version == tables.warehouse.version(table):
+            for damage in tables.warehouse.damaged_files(table):
+                raise damage
         raise JobError(
             f"version {version} of {table.full_name} is gone: maintain deleted its files. Name a later run with "
             "--since, or keep versions for longer (maintain --vacuum-after)"

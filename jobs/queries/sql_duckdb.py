@@ -7,7 +7,8 @@ refused by the type that DuckDB's own parser gives them, although there is nothi
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
 from difflib import get_close_matches
@@ -23,7 +24,7 @@ from jobs.cli_enums import Engine
 from jobs.console.output import printable
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.pinned_versions import Pinned, pinned_versions
-from jobs.delta.scanner import dataset_of
+from jobs.delta.scanner import dataset_of, read_whole
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError, StatementError
 from jobs.queries.interrupts import interruptible
@@ -49,17 +50,34 @@ REFUSED: Final = (
 RESERVED: Final = frozenset({"at", "offset"})
 """Columns of ours that are words of DuckDB's grammar."""
 COLUMN_IN_ERROR: Final = re.compile(r'have a column named "([^"]+)"')
+STREAM_IN_ERROR: Final = re.compile(r"stream registered as '(\w+)' failed")
 NAMED_IN_ERROR: Final = re.compile(r'with name "?([^"\s]+)"? does not exist')
 
 
-class DuckDbAnswer:
-    """The result of a statement. Times are aware, and sums are integers, as Spark's are."""
+@contextmanager
+def naming_damage(files: Mapping[str, Sequence[str]]) -> Iterator[None]:
+    """Context in which DuckDB reads files, registered by these names. Raises TableDamaged for a damaged one."""
+    try:
+        yield
+    except Exception as error:
+        failed = STREAM_IN_ERROR.search(str(error))
+        read_whole(files.get(failed[1], ()) if failed is not None else ())
+        raise
 
-    def __init__(self, connection: Any, text: str) -> None:
+
+class DuckDbAnswer:
+    """The result of a statement. Times are aware, and sums are integers, as Spark's are.
+
+    `files`: paths of the files that it may read, by the name under which they are registered.
+    """
+
+    def __init__(self, connection: Any, text: str, files: Mapping[str, Sequence[str]]) -> None:
         self._connection = connection
+        self._files = files
         self.columns: Sequence[str] = ()
         self._reader: pa.RecordBatchReader | None = None
-        interruptible(lambda: self._begin(text), connection.interrupt)
+        with naming_damage(files):
+            interruptible(lambda: self._begin(text), connection.interrupt)
         # errors in the first rows must occur before anything is printed
         first = self._computed()
         self._first = () if first is None else (first,)
@@ -96,7 +114,8 @@ class DuckDbAnswer:
 
     def _computed(self) -> pa.RecordBatch | None:
         reader = self._reader
-        return None if reader is None else interruptible(lambda: next(reader, None), self._connection.interrupt)
+        with naming_damage(self._files):
+            return None if reader is None else interruptible(lambda: next(reader, None), self._connection.interrupt)
 
     def head(self, count: int) -> list[list[Any]]:
         return list(islice(self.rows(), count))
@@ -167,6 +186,7 @@ class DuckDb:
         self._tables = [table for table in TABLES.values() if warehouse.exists(table)]
         self._last: DuckDbAnswer | None = None
         self._known: dict[Table, tuple[int | None, Pinned]] = {}
+        self._files: dict[str, Sequence[str]] = {}
         self.table_names = tuple(table.full_name for table in self._tables)
 
     @cached_property
@@ -201,7 +221,7 @@ class DuckDb:
                 text = definition.statement(self.table_names, Engine.DUCKDB)
                 if text is not None:
                     self._connection.execute(text)
-            self._last = DuckDbAnswer(self._connection, statement)
+            self._last = DuckDbAnswer(self._connection, statement, self._files)
             now = pinned_versions(self._warehouse)
             if now == pinned:
                 return self._last
@@ -234,6 +254,7 @@ class DuckDb:
         paths, values = [file.path for file in files], [file.partition_values for file in files]
         name = f"files_{table.layer}_{table.name}_{'newest' if version is None else version}"
         self._connection.register(name, dataset_of(paths, columns_read(table, stored), values))
+        self._files[name] = paths
         return name
 
     def _with_remedy(self, error: Exception, statement: str) -> str:

@@ -9,8 +9,10 @@ While a replay or an audit is running, or after one failed, table names refer to
 Statements that write are refused (`read_only`), unless `sql --write` allows them.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import cached_property
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cached_property, partial
 from typing import Final
 
 import pyarrow as pa
@@ -21,6 +23,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from jobs.cli_enums import Engine
 from jobs.delta.filesystems import spark_uri
 from jobs.delta.pinned_versions import Pinned, pinned_versions
+from jobs.delta.scanner import read_whole
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError, StatementError
 from jobs.queries.interrupts import interruptible
@@ -30,6 +33,7 @@ from jobs.queries.views import DEFINITIONS, Definition, named_in
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 
+FILE_IN_ERROR: Final = re.compile(r"\.parquet\b|FAILED_READ_FILE")
 NEWEST: Final = "newest"
 """Database of the newest versions of tables, where their own names refer to a whole run."""
 QUERIES: Final = ("select", "with", "from", "table", "values")
@@ -70,11 +74,22 @@ class Catalogue:
 
     def answer(self, statement: str) -> "SparkAnswer":
         """The result of a statement, to be printed. Raises SqlError."""
+        reading = partial(self._reading, statement)
+        with reading():
+            return interruptible(lambda: SparkAnswer(self.frame(statement), reading))
+
+    @contextmanager
+    def _reading(self, statement: str) -> Iterator[None]:
+        """Context in which Spark executes a statement. Raises SqlError, and TableDamaged for the file that it could not
+        read."""
         try:
-            return interruptible(lambda: SparkAnswer(self.frame(statement)))
+            yield
         except (ParseException, AnalysisException) as error:
             raise StatementError(one_line(error)) from error
         except (PySparkException, Py4JJavaError) as error:
+            if FILE_IN_ERROR.search(str(error)):
+                for table in named_in(statement.lower(), self._tables)[1]:
+                    read_whole(file.path for file in self._warehouse.files(table))
             raise SqlError(one_line(error)) from error
 
     def frame(self, statement: str) -> DataFrame:
@@ -127,6 +142,7 @@ class Catalogue:
         state = self.session._jsparkSession.sessionState()
         self._pinned = self._pinned_now()
         for table in tables:
+            self._warehouse.version(table)  # raises TableDamaged for its log, of which Spark says less
             wanted = self._pinned.get(table, {})
             if self._known.get(table) == wanted:
                 continue
@@ -185,18 +201,19 @@ class Catalogue:
 
 
 class SparkAnswer:
-    def __init__(self, frame: DataFrame) -> None:
+    """`reading`: the context in which Spark reads."""
+
+    def __init__(self, frame: DataFrame, reading: Callable[[], AbstractContextManager[None]]) -> None:
         self._frame = frame
+        self._reading = reading
         self.columns: Sequence[str] = frame.columns
 
     def rows(self) -> Iterator[Row]:
-        try:
+        with self._reading():
             yield from interruptible(self._frame.toLocalIterator)
-        except (PySparkException, Py4JJavaError) as error:
-            raise SqlError(one_line(error)) from error
 
     def head(self, count: int) -> list[Row]:
-        return list(SparkAnswer(self._frame.limit(count)).rows())
+        return list(SparkAnswer(self._frame.limit(count), self._reading).rows())
 
     @property
     def schema(self) -> pa.Schema:
@@ -207,10 +224,8 @@ class SparkAnswer:
 
     @cached_property
     def _arrow(self) -> pa.Table:
-        try:
+        with self._reading():
             return interruptible(self._frame.toArrow)
-        except (PySparkException, Py4JJavaError) as error:
-            raise SqlError(one_line(error)) from error
 
 
 def _literal(text: str) -> str:

@@ -39,7 +39,7 @@ from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import delete_file
 from jobs.delta.locks import only_one
-from jobs.delta.other_writers import SOURCE_TABLES, later_writes, set_back
+from jobs.delta.other_writers import SOURCE_TABLES, lacks_run, later_writes
 from jobs.delta.part_files import WrittenFile, write_parts
 from jobs.delta.pinned_versions import OF_REPLAY
 from jobs.delta.replay_runs import Start, WholeRun, broken_off, earlier_runs
@@ -167,7 +167,7 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
     # silver of a version without coordinator keys cannot say where keys are
     lacks_keys = COORDINATOR_KEYS.full_name not in whole.left_versions
     # a table that was restored from an older copy lacks what runs added since
-    is_back = bool(set_back(warehouse, whole.left_versions))
+    is_back = lacks_run(warehouse, whole.left_versions, job.app_id, whole.replay_version)
     is_rebuild = rebuild or other is not None or not whole.is_known or lacks_keys or is_back
     repeated = None
     if broken is not None:

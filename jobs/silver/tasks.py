@@ -50,7 +50,7 @@ from jobs.delta.filesystems import delete_file
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile, write_part
 from jobs.delta.row_groups import stored_rows
 from jobs.delta.table_files import TableFile
-from jobs.errors import JobError
+from jobs.errors import OUTSIDE
 from jobs.silver.checkpoints import SavedLog, log_name
 from jobs.silver.coordinator_keys import GroupKeys, ShareStateKeys
 from jobs.silver.isolation import NOTHING_LEFT_OUT, Fault, LeftOut, ReplayFailure, Search
@@ -223,8 +223,7 @@ def _replay_logs(work: ReplayWork) -> ReplayDone:
         return parts.done
 
 
-NOT_ISOLATED: Final = (MemoryError, OSError, JobError, StateUnreadable)
-"""Errors of the machine, the warehouse or saved state: not the fault of a group's records."""
+NOT_ISOLATED: Final = (*OUTSIDE, StateUnreadable)
 
 
 class _TrialDone(Exception):

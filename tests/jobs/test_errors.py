@@ -21,7 +21,7 @@ from jobs.delta.filesystems import write_whole
 from jobs.delta.locks import only_one
 from jobs.delta.part_files import PartTarget, PartWriter
 from jobs.delta.warehouse import LOCKS, Warehouse
-from jobs.errors import JobError, NoSpaceLeft, is_no_space
+from jobs.errors import JobError, NoSpaceLeft, NotWritable, TableDamaged, is_no_space, writing
 from jobs.operations.clusters import night_of
 from jobs.queries.restore import _write_new
 from jobs.settings import load_settings
@@ -193,6 +193,36 @@ def test_a_full_disk_is_one_line(capsys: pytest.CaptureFixture[str], error: Exce
     lines = capsys.readouterr().err.splitlines()
     assert exited.value.exit_code == exit_codes.FAILED
     assert len(lines) == 1 and lines[0].startswith("error: no space left on device: ") and said in lines[0]
+
+
+@pytest.mark.parametrize("error", [OSError(errno.EROFS, "no"), DeltaError("Permission denied (os error 13)")])
+def test_a_folder_that_must_not_be_written_is_named(error: Exception, capsys: pytest.CaptureFixture[str]) -> None:
+    """Whoever refuses it, also in a task, whose error Spark passes on as text."""
+    with pytest.raises(NotWritable) as raised, writing("state.runs", "/w"):
+        raise error
+    again = pickle.loads(pickle.dumps(raised.value))
+    assert (type(again), str(again)) == (NotWritable, str(raised.value))
+    for met in (again, RuntimeError(f"Traceback (most recent call last):\njobs.errors.NotWritable: {again}\n\tat x")):
+        with pytest.raises(typer.Exit):
+            outcome.run_job(failing(met), debug=False)
+        [line] = capsys.readouterr().err.splitlines()
+        assert line.startswith("error: not writable: cannot write state.runs in /w, which is read-only")
+
+
+def test_damage_that_a_task_meets_is_one_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file is found in the text of Spark's error, whatever else that has; the line has the remedy."""
+    path = f"{tmp_path}/a b/silver/group_events/part-1.parquet"
+    damage = TableDamaged("silver.group_events", path, "the file is gone")
+    again = pickle.loads(pickle.dumps(damage))
+    assert (type(again), str(again)) == (TableDamaged, str(damage))
+    met = RuntimeError(
+        f"Job aborted\nTraceback (most recent call last):\n  File x\njobs.errors.TableDamaged: {again}\n"
+    )
+    with pytest.raises(typer.Exit) as exited:
+        outcome.run_job(failing(met), debug=False)
+    assert exited.value.exit_code == exit_codes.FAILED
+    [line] = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"error: silver.group_events is damaged: {path}: the file is gone. Rebuild the table: ")
 
 
 def test_other_errors_are_not_taken_for_a_full_disk() -> None:

@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final, Protocol
+from zlib import crc32
 
 import pyarrow as pa
 
@@ -171,7 +172,9 @@ class ParquetFileWriter:
         """Write a page. Returns its uncompressed size, including the header."""
         size = len(body)
         data = body if compressor is None else compressor.compressed(body)
-        header = struct([i32(1, kind), i32(2, size), i32(3, len(data)), head])
+        checksum = crc32(data.data)
+        signed = checksum - (checksum >> 31 << 32)
+        header = struct([i32(1, kind), i32(2, size), i32(3, len(data)), i32(4, signed), head])
         self._write(header)
         self._write(data)
         return len(header) + size

@@ -1,7 +1,9 @@
 """Tables that are opened once: whoever asks sees the newest version, and asks the log only where something came."""
 
 import os
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any, Final
 
 import pyarrow as pa
 import pytest
@@ -9,6 +11,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from jobs.delta import handles
 from jobs.delta.handles import Handles
+from jobs.errors import TableDamaged
 
 
 @pytest.fixture
@@ -89,3 +92,35 @@ def test_a_table_that_was_just_created_is_looked_at(tmp_path: Path) -> None:
     opened.put(path, DeltaTable(path))
     append(path, 1)
     assert opened.newest(path).version() == 1
+
+
+LOG_FAULTS: Final[Mapping[str, tuple[Callable[[Path], Any], str]]] = {
+    "half": (lambda file: file.write_bytes(file.read_bytes()[:40]), "it is not what was written"),
+    "gone": (Path.unlink, "the file is gone"),
+    "empty": (lambda file: file.write_bytes(b""), "it is empty"),
+    "folder": (lambda file: file.rename(file.with_suffix(".old")).with_name(file.name).mkdir(), "it is a folder"),
+}
+
+
+@pytest.mark.parametrize("fault", LOG_FAULTS)
+@pytest.mark.parametrize("pattern", ["*00.json", "*01.json", "*02.json", "*.checkpoint.parquet", "_last_checkpoint"])
+@pytest.mark.parametrize("has_checkpoint", [False, True])
+def test_a_damaged_file_of_a_log_is_named(tmp_path: Path, has_checkpoint: bool, pattern: str, fault: str) -> None:
+    """If the newest version needs it: not a commit before a checkpoint, nor the hint where the last one is. A newest
+    commit that is gone is a table set back, which others find."""
+    path = tmp_path / "silver" / "group_events"
+    for number in range(3):
+        append(str(path), number)
+    if has_checkpoint:
+        DeltaTable(str(path)).create_checkpoint()
+    files = list((path / "_delta_log").glob(pattern))
+    do, said = LOG_FAULTS[fault]
+    for file in files:
+        do(file)
+    is_needed = has_checkpoint == ("checkpoint." in pattern) and bool(files)
+    if is_needed and (pattern, fault) != ("*02.json", "gone"):
+        with pytest.raises(TableDamaged) as raised:
+            Handles().newest(str(path))
+        assert str(raised.value) == f"silver.group_events is damaged: {files[0]}: {said}"
+    else:
+        assert Handles().newest(str(path)).version() == (1 if is_needed else 2)

@@ -6,7 +6,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from jobs.delta.scanner import Scanner, dataset_of
+from jobs.delta.scanner import Scanner, damage_of, dataset_of
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import TableDamaged
+from schemas.tables import TABLES
+from tests.jobs.table_rows import rows
 
 ROWS = pa.table({"offset": [0, 4, 5, 9, 10, 14], "to": [3, None, 8, 9, 20, 30], "text": list("aabbcc")})
 
@@ -59,3 +63,36 @@ def test_an_unread_file_is_not_opened(tmp_path: Path) -> None:
     """A file whose row groups are all left out costs nothing."""
     with Scanner(str(tmp_path / "none.parquet")):
         pass
+
+
+def test_a_changed_byte_of_a_page_is_found(tmp_path: Path) -> None:
+    """Whichever it is: a page has a checksum, since a changed value may be as good a number as the true one."""
+    table = TABLES["state.rewrites"]
+    warehouse = Warehouse(str(tmp_path))
+    given = rows(table, *({"cluster_id": "c", "topic": "t", "partition": 0, "from_offset": 7 * it} for it in range(40)))
+    warehouse.write(table, given, app_id="a", version=1)
+    before = warehouse.read(table)
+    [file] = warehouse.files(table)
+    whole = Path(file.path).read_bytes()
+    footer = len(whole) - 8 - int.from_bytes(whole[-8:-4], "little")
+    found = 0
+    for place in range(4, footer):
+        Path(file.path).write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        try:
+            assert warehouse.read(table) == before
+        except TableDamaged as damage:
+            assert str(damage) == f"state.rewrites is damaged: {file.path}: it is not what was written"
+            found += 1
+    assert found > 0.9 * (footer - 4)
+
+
+@pytest.mark.parametrize("error", [OSError(5, "Input/output error"), OSError("AWS Error NETWORK_CONNECTION")])
+def test_a_store_that_does_not_deliver_is_no_damage(tmp_path: Path, error: OSError) -> None:
+    """Nothing must be made again because a disk or a network failed."""
+    path = tmp_path / "state" / "runs" / "part.parquet"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"PAR1")
+    assert damage_of(str(path), error) is None
+    assert damage_of(str(path), OSError("Couldn't deserialize thrift")) is not None
+    assert damage_of(str(path), PermissionError(13, "no")) is not None
+    assert damage_of(str(tmp_path / "dumps" / "a.parquet"), OSError("Couldn't deserialize thrift")) is None

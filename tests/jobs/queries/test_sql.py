@@ -2,15 +2,18 @@
 
 import io
 import json
+import re
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from jobs.console.output import printable
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import SqlError
+from jobs.errors import SqlError, TableDamaged
 from jobs.queries import sql
 from jobs.queries.sql import json_value, one_line, run_query, shell
 from jobs.queries.sql_spark import Catalogue
@@ -164,3 +167,21 @@ def test_printable_keeps_letters() -> None:
     assert one_line(ValueError("\n first \nsecond")) == "first"
     assert one_line(ValueError()) == "ValueError"
     assert Path(sql.__file__).name == "sql.py"
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"PAR1 is no Parquet file PAR1")])
+def test_spark_names_a_damaged_file(own_session: SparkSession, tmp_path: Path, damage: Callable[[Path], Any]) -> None:
+    """As the jobs do, when the rows are read; and a damaged log when the table is named."""
+    warehouse = Warehouse(str(tmp_path / "w"))
+    warehouse.write(EVENTS, rows(EVENTS, {"cluster_id": "c", "log_offset": 2}), app_id="a", version=1)
+    [file] = warehouse.files(EVENTS)
+    catalogue = Catalogue(own_session, warehouse)
+    damage(Path(file.path))
+    for output_format in ("table", "json", "csv"):
+        with pytest.raises(TableDamaged, match=f"^silver.group_events is damaged: {re.escape(file.path)}: "):
+            answer(catalogue, "select * from silver.group_events", output_format)
+    log = tmp_path / "w" / "silver" / "group_events" / "_delta_log" / f"{1:020}.json"
+    log.write_bytes(log.read_bytes()[:50])
+    with pytest.raises(TableDamaged, match=f"^silver.group_events is damaged: {log}: "):
+        answer(Catalogue(own_session, Warehouse(warehouse.root)), "select count(*) from silver.group_events", "json")
