@@ -483,14 +483,13 @@ class Warehouse:
         """The data files of the table's newest version, of one cluster or of all, that are gone or differ in size."""
         files = [file for file in self.files(table) if cluster_id in (None, file.partition_values.get("cluster_id"))]
         filesystem, folder = filesystem_of(self.path(table))
-        infos = {info.path: info for info in filesystem.get_file_info(fs.FileSelector(folder, recursive=True))}
-        found = []
-        for file in files:
-            path = filesystem_of(file.path)[1]
-            fault = fault_of(infos.get(path, fs.FileInfo(path, fs.FileType.NotFound)), file.size_bytes)
-            if fault is not None:
-                found.append(TableDamaged(table.full_name, file.path, fault))
-        return found
+        listed = {it.path: it.size for it in filesystem.get_file_info(fs.FileSelector(folder, recursive=True))}
+        paths = [filesystem_of(file.path)[1] for file in files]
+        # a listing costs one request for many files; each that it does not show as it was written is asked for itself
+        asked = [index for index, file in enumerate(files) if listed.get(paths[index]) != file.size_bytes]
+        infos = filesystem.get_file_info([paths[index] for index in asked])
+        faults = ((files[at], fault_of(info, files[at].size_bytes)) for at, info in zip(asked, infos, strict=True))
+        return [TableDamaged(table.full_name, file.path, fault) for file, fault in faults if fault is not None]
 
     def delete(self, table: Table) -> None:
         """Delete a table with all its versions."""
