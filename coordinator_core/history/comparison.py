@@ -22,6 +22,7 @@ from coordinator_core.history.operations import (
 from coordinator_core.history.rows import (
     ASSIGNMENT_CONFIGS_CHANGED,
     CONVERTED,
+    FORGOTTEN,
     GROUP_DELETED,
     NEXT_REBALANCE,
     PATTERNS_CHANGED,
@@ -82,6 +83,22 @@ class Comparison(NamedTuple):
             self._begin(after)
         else:
             self._advance(before, after)
+
+    def reload(self) -> None:
+        """A new leader loaded the log without records of the group: what was known of it ends, and what is left of it
+        begins. Nobody left or joined."""
+        before, after = self.step.before, self.step.after
+        if before is not None:
+            self.intervals.close_all(before, self.step, FORGOTTEN)
+        if after is None:
+            return
+        self.intervals.intervals.incarnation += 1
+        is_of_offsets = isinstance(after, ClassicGroup) and after.is_simple
+        previous = None if is_of_offsets else views.generation(after)
+        self.intervals.open_generation(self.step, after, previous=previous, is_contiguous=False)
+        for member_id in sorted(after.members):
+            self.intervals.open_member(self.step, after, member_id)
+        self._compare_assignments(None, after, self._touched(None, after))
 
     def _begin(self, after: Group) -> None:
         """Start a group that did not exist before."""

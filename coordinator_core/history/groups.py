@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import Struct
+from coordinator_core.confidence import CERTAIN, LIKELY
 from coordinator_core.errors import ReplayFault
 from coordinator_core.history import views
 from coordinator_core.history.checkpoint import GroupCheckpoint, pack_group, unpack_group
@@ -38,9 +39,10 @@ from coordinator_core.history.operations import (
     numbered,
     offsets_deleted,
 )
-from coordinator_core.history.rows import GroupRows
+from coordinator_core.history.rows import FORGOTTEN, GroupRows
 from coordinator_core.history.subscriptions import Subscriptions
 from coordinator_core.kafka_versions import DEFAULT_VERSION
+from coordinator_core.log.copies import Load
 from coordinator_core.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.offsets.state import OffsetKey
 from coordinator_core.replay import (
@@ -54,6 +56,18 @@ from coordinator_core.replay import (
 )
 from coordinator_core.streams.state import StreamsGroup
 from schemas.consumer_offsets import RecordType
+
+
+class LostOffsets(NamedTuple):
+    """Committed offsets of a group that a new leader did not load."""
+
+    offset_count: int
+    record_offset: int
+    """The greatest log offset of their records."""
+
+
+NO_OFFSETS: Final = LostOffsets(0, -1)
+_EVENT_INDEX_MAX: Final = 2**31 - 1
 
 
 class GroupHistory:
@@ -100,6 +114,41 @@ class GroupHistory:
         self._topics.learn_share_partitions(step)
         self._topics.learn_targets(step)
         self._rows.events.extend(numbered(step.events))
+
+    def reload(
+        self, loaded: GroupShard, load: Load, log_offset: int, at_ms: int, lost: Mapping[str, LostOffsets]
+    ) -> None:
+        """Go on with the groups that a new leader loaded from a log start that had moved. Its epoch begins at
+        `log_offset`. `lost`: by group, the committed offsets that it did not load."""
+        for group_id in list(self._serialized):
+            self._wake(group_id)
+        before, self.shard = self.shard, loaded
+        for group_id in sorted({*before.groups, *loaded.groups, *lost}):
+            group, after = before.groups.get(group_id), loaded.groups.get(group_id)
+            if group == after and group_id not in lost:
+                continue
+            intervals = self._open_intervals.setdefault(group_id, OpenIntervals())
+            offsets = lost.get(group_id, NO_OFFSETS)
+            own = offsets.record_offset if intervals.generation is None else intervals.generation.log_offset
+            # several groups may be forgotten at one place: an offset of its own tells each from the others
+            index = max(0, _EVENT_INDEX_MAX - (log_offset - max(own, offsets.record_offset)))
+            partitions = before.share_partitions.get(group_id), loaded.share_partitions.get(group_id)
+            operation = Operation(group_id, at_ms, log_offset, (), index)
+            step = ReplayedOperation(operation, group, after, *partitions, log_offset, log_offset, log_offset, True)
+            had = frozenset(() if group is None else group.members)
+            has = frozenset(() if after is None else after.members)
+            details = {
+                "log_start_offset": str(load.log_start_offset),
+                "leader_epoch": str(load.leader_epoch),
+                "confidence": CERTAIN if load.is_certain else LIKELY,
+                "offset_count": str(offsets.offset_count),
+                "member_count": str(len(had - has)),
+                "group": "KEPT" if group == after else "GONE" if after is None else "IN_PART",
+            }
+            step.add_event(FORGOTTEN, log_offset, details=details)
+            if group != after:
+                Comparison(step, Intervals(group_id, intervals, self._rows)).reload()
+            self._rows.events.extend(step.events)
 
     def save(self) -> dict[str, bytes]:
         """What a later history needs to continue, by group id. State that is still serialized is returned as it was

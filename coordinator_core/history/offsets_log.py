@@ -19,7 +19,7 @@ import numpy as np
 from coordinator_core import codec
 from coordinator_core.codec import Struct
 from coordinator_core.errors import DecodeError, ReplayFault, StateUnreadable, UnknownRecordType
-from coordinator_core.history.groups import GroupHistory
+from coordinator_core.history.groups import NO_OFFSETS, GroupHistory, LostOffsets
 from coordinator_core.history.last_offsets import (
     Death,
     GroupTombstone,
@@ -31,7 +31,16 @@ from coordinator_core.history.operations import LAST_OFFSET_GONE, GroupRecord, O
 from coordinator_core.history.rows import GroupRows, TopicName
 from coordinator_core.key_buckets import KeyBucket
 from coordinator_core.ledger import LedgerCounts
-from coordinator_core.log.chunk import I32, I64, Finding, RecordChunk, record_finding, unreadable_record_count
+from coordinator_core.log.chunk import (
+    I32,
+    I64,
+    BoolArray,
+    Finding,
+    RecordChunk,
+    record_finding,
+    unreadable_record_count,
+)
+from coordinator_core.log.copies import Load
 from coordinator_core.log.kernels import compiled
 from coordinator_core.named_tuples import maker_of
 from coordinator_core.offsets.columnar import (
@@ -39,10 +48,12 @@ from coordinator_core.offsets.columnar import (
     ColumnarOutput,
     ColumnarState,
     CommitColumns,
+    Forgotten,
     Touches,
 )
 from coordinator_core.offsets.columnar_states import columnar_state_of
 from coordinator_core.offsets.state import OffsetKey
+from coordinator_core.replay import GroupShard
 from schemas.consumer_offsets import TOPIC, RecordType
 
 _NO_TOPIC_ID: Final = -1
@@ -67,6 +78,17 @@ class OffsetsLogOutput:
     groups: GroupRows
     findings: tuple[Finding, ...]
     counts: LedgerCounts
+    forgotten: CommitColumns | None = None
+    """Rows of offsets that a new leader did not load."""
+
+
+class Loaded(NamedTuple):
+    """What a new leader loaded from a log whose start had moved."""
+
+    load: Load
+    from_offset: int
+    """Base offset of the first batch that it read."""
+    groups: GroupShard
 
 
 class _Operations:
@@ -169,8 +191,19 @@ class OffsetsLogReplay:
         return them again."""
         return self._history.serialized
 
-    def feed(self, chunk: RecordChunk) -> OffsetsLogOutput:
-        """Rows that this chunk decided or closed."""
+    @property
+    def groups(self) -> GroupShard:
+        """The groups after the last chunk; those that a saved state has, as far as they had records."""
+        return self._history.shard
+
+    def feed(self, chunk: RecordChunk, loaded: Loaded | None = None) -> OffsetsLogOutput:
+        """Rows that this chunk decided or closed. `loaded`: a new leader begins with the chunk, and had loaded this."""
+        place, at_ms = (
+            (-1, NO_TIME_MS)
+            if loaded is None
+            else (int(chunk.batches.base_offset[0]), int(chunk.batches.max_timestamp_ms[0]))
+        )
+        forgotten = None if loaded is None else self._columnar.forget(loaded.from_offset, place, at_ms)
         columnar = self._columnar.feed(chunk)
         operations = _Operations(columnar.operation_last_offset)
         others = _decode_others(chunk, columnar, operations, self._decode_key)
@@ -186,6 +219,10 @@ class OffsetsLogReplay:
             number = int(np.searchsorted(columnar.operation_last_offset, tombstone.log_offset))
             record = GroupRecord(tombstone.log_offset, RecordType.OFFSET_COMMIT, None, None)
             operations.add(number, tombstone.group_id, others.times[tombstone.log_offset], record)
+        shown = None
+        if loaded is not None and forgotten is not None:
+            self._history.reload(loaded.groups, loaded.load, place, at_ms, _lost_offsets(forgotten, columnar.commits))
+            shown = self._columnar.rows_of(forgotten, _not_committed_at(place, forgotten, columnar.commits))
         self._apply(operations)
         rows = self._history.take()
         rows.topics.extend(self._named_by_commits(columnar.commits))
@@ -200,7 +237,9 @@ class OffsetsLogReplay:
             + (len(others.findings) - others.unknown_type_count)
             + unreadable_record_count(chunk),
         )
-        return OffsetsLogOutput(columnar.commits, rows, (*chunk.findings, *columnar.findings, *others.findings), counts)
+        return OffsetsLogOutput(
+            columnar.commits, rows, (*chunk.findings, *columnar.findings, *others.findings), counts, shown
+        )
 
     def _apply(self, operations: _Operations) -> None:
         """Apply operations. Raises ReplayFault if that fails for a group."""
@@ -233,6 +272,24 @@ class OffsetsLogReplay:
             topic = commits.topics[commits.topic[row]]
             yield TopicName(commits.topic_ids[topic_id], topic, int(at_ms[row]), "OFFSET_COMMIT")
         self._named_at_ms = named_at_ms[:-1]
+
+
+def _lost_offsets(forgotten: Forgotten, commits: CommitColumns) -> dict[str, LostOffsets]:
+    """The forgotten offsets of each group."""
+    lost: dict[str, LostOffsets] = {}
+    for group, record_offset in zip(forgotten.rows.group.tolist(), forgotten.record_offset.tolist(), strict=True):
+        group_id = commits.groups[group]
+        lost[group_id] = LostOffsets(lost.get(group_id, NO_OFFSETS).offset_count + 1, record_offset)
+    return lost
+
+
+def _not_committed_at(place: int, forgotten: Forgotten, commits: CommitColumns) -> BoolArray:
+    """Which forgotten offsets have no commit that takes effect at a place: its row would tie with theirs there."""
+    rows = np.flatnonzero(commits.applied_log_offset == place)
+    names = ("group", "topic", "partition")
+    taken = set(zip(*(getattr(commits, name)[rows].tolist() for name in names), strict=True))
+    keys = zip(*(getattr(forgotten.rows, name).tolist() for name in names), strict=True)
+    return np.array([key not in taken for key in keys], np.bool_)
 
 
 @compiled

@@ -232,7 +232,9 @@ PATTERNS_CHANGED: Final = "patterns_changed"
 """Details of a consumer group's GENERATION_STARTED: how many patterns its operation resolved to topics for the first
 time, and to other topics than before."""
 CONVERTED: Final = "CONVERTED"
-"""Values of `ended_by` in silver.group_members."""
+FORGOTTEN: Final = "FORGOTTEN"
+"""Values of `ended_by` in silver.group_members. FORGOTTEN is an `event_type`, too: a new leader loaded the log without
+records of the group."""
 
 ASSIGNMENT_CONFIGS_CHANGED: Final = "ASSIGNMENT_CONFIGS_CHANGED"
 """`event_type` of silver.group_events: the configs of a streams group's assignor changed."""

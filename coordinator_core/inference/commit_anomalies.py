@@ -3,6 +3,7 @@
 A commit has at most one row, of the most significant kind:
 
 * DELETED: a tombstone deleted a committed offset; `deletions` says why, where the log shows it.
+* FORGOTTEN: a new leader did not load it: the log start had moved past its record.
 * ABORTED: the transaction that contained the commit was aborted.
 * EMPTY_GROUP_RESET: an offset committed while a group that had had members was empty. No member can have done it: it
   was a tool (`kafka-consumer-groups --reset-offsets`), an admin client, or a consumer that assigns its partitions
@@ -27,7 +28,7 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 
 from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
-from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
+from coordinator_core.history.rows import FORGOTTEN, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.deletions import NOTHING_REMOVED, Deletions, Removed
 from coordinator_core.inference.life import NONE_MS, WHOLE, GroupCommits, GroupLife
 from coordinator_core.inference.partitions import ByPartition, by_partition
@@ -45,6 +46,7 @@ ADVANCE: Final = CHANGES.index("ADVANCE")
 REPEAT: Final = CHANGES.index("REPEAT")
 REWIND: Final = CHANGES.index("REWIND")
 DELETE: Final = CHANGES.index("DELETE")
+"""From here on in CHANGES, no offset is in force."""
 
 RESETS_MAX: Final = 16
 """More commits than these to one partition of a group that stays empty come from a consumer without membership. Only
@@ -64,6 +66,8 @@ class Verdict(NamedTuple):
     likely_cause: str | None = None
 
 
+LOG_START_OFFSET: Final = "LOG_START_OFFSET"
+"""Method: a new leader loads the log from its start, which had moved."""
 NOT_APPLIED: Final = "ABORTED"
 """Kind of a commit that never took effect."""
 TOPIC_RECREATED: Final = "TOPIC_RECREATED"
@@ -99,7 +103,7 @@ def find_anomalies(
     if is_new is None:
         verdicts |= _set_once(commits, groups, life.whole_to)
     verdicts |= dict.fromkeys(_rows(commits.outcome == ABORTED), Verdict(NOT_APPLIED, "ABORT_MARKER", CERTAIN))
-    verdicts |= _deleted(life, groups, settings, removed, applied)
+    verdicts |= _deleted(life, groups, settings, removed, applied) | _forgotten(life)
     if is_new is not None:
         verdicts = {row: verdict for row, verdict in verdicts.items() if is_new[row]}
     if not verdicts:
@@ -287,7 +291,7 @@ class _InForce:
             self._applied = {(int(commits.topic[of[0]]), int(commits.partition[of[0]])): of for of in slices}
         rows = self._applied.get((int(commits.topic[row]), int(commits.partition[row])), _NO_ROWS)
         index = bisect_left(rows, commits.log_offset[row], key=commits.applied_log_offset.__getitem__) - 1
-        if index < 0 or commits.change[rows[index]] == DELETE:
+        if index < 0 or commits.change[rows[index]] >= DELETE:
             return None
         if self._life.may_lack_commit(int(rows[index]), int(commits.log_offset[row])):
             return None  # compaction, too: the one found may be of an earlier capture
@@ -340,7 +344,8 @@ class _Anomalies:
         self._in_force = in_force
 
     def row(self, commit: _Commit, verdict: Verdict) -> AnomalyRow:
-        log_offset = commit.log_offset
+        # a new leader does not know what was so just before
+        log_offset = commit.log_offset - (verdict.kind == FORGOTTEN)
         owner = self._owners.at(commit.topic, commit.partition, log_offset)
         moment = self._groups.at(log_offset)
         is_empty, generation = moment.is_empty, moment.generation
@@ -365,7 +370,7 @@ class _Anomalies:
             moment.group_type,
             commit.topic,
             commit.partition,
-            log_offset,
+            commit.log_offset,
             commit.at_ms,
             verdict.kind,
             before,
@@ -461,7 +466,7 @@ def _resets(life: GroupLife, groups: GenerationsAt) -> dict[int, Verdict]:
     """Plain commits while a group that had had members was empty. After a missing part of the log it may have members
     again."""
     commits = life.commits
-    is_plain = (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
+    is_plain = (commits.outcome == APPLIED) & (commits.change < DELETE) & ~commits.is_transactional
     verdicts: dict[int, Verdict] = {}
     for first, end in groups.emptied_rows(commits.log_offset):
         mine, starts = by_partition(commits.taken(slice(first, end)), is_plain[first:end])
@@ -489,9 +494,7 @@ def _set_once(commits: GroupCommits, groups: GenerationsAt, whole_to: int) -> di
     they may as well be the last commits of a consumer."""
     if commits.log_offset[-1] > whole_to or not is_set_once(commits) or any(groups.emptied_rows(commits.log_offset)):
         return {}
-    return {
-        row: SET_ONCE for row in _rows(commits.change != DELETE) if groups.at(int(commits.log_offset[row])).is_empty
-    }
+    return {row: SET_ONCE for row in _rows(commits.change < DELETE) if groups.at(int(commits.log_offset[row])).is_empty}
 
 
 def jumps(commits: GroupCommits, settings: InferenceSettings) -> BoolArray:
@@ -516,7 +519,7 @@ def is_set_once(commits: GroupCommits) -> bool:
 def _are_plain_first(outcome: I8, change: I8, is_transactional: BoolArray) -> bool:
     for row in range(len(change)):
         is_first = outcome[row] == APPLIED and change[row] == FIRST and not is_transactional[row]
-        if not is_first and change[row] != DELETE:
+        if not is_first and change[row] < DELETE:
             return False
     return True
 
@@ -532,6 +535,15 @@ def _deleted(
     return {
         row: Verdict("DELETED", why.method, why.confidence, why.likely_cause)
         for row, why in causes.of(rows, lambda log_offset: groups.at(log_offset).generation).items()
+    }
+
+
+def _forgotten(life: GroupLife) -> dict[int, Verdict]:
+    """Offsets that a new leader did not load, since the log start had moved past them."""
+    rows = _rows(life.commits.change == CHANGES.index(FORGOTTEN))
+    sure = {event.log_offset: event.details["confidence"] for event in life.events if event.event_type == FORGOTTEN}
+    return {
+        row: Verdict(FORGOTTEN, LOG_START_OFFSET, sure.get(int(life.commits.log_offset[row]), LIKELY)) for row in rows
     }
 
 
@@ -618,7 +630,7 @@ def _offsets_of(commit: _Commit, in_force: _InForce) -> tuple[int | None, int | 
         before = None
     elif commit.change < 0 or before == _MAY_BE_NULL or in_force.has_holes:
         before = in_force.before(commit.row)
-    return before, None if commit.change == DELETE else commit.committed_offset
+    return before, None if commit.change >= DELETE else commit.committed_offset
 
 
 _MAY_BE_NULL: Final = -1

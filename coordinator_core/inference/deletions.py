@@ -269,7 +269,7 @@ class Deletions:
         life, commits, applied = self._life, self._life.commits, self._applied
         places = applied.last_before(applied.partition_of_row[tombstones], commits.log_offset[tombstones])
         base = applied.rows[places]
-        is_known = (places >= 0) & (commits.change[base] != _DELETE)
+        is_known = (places >= 0) & (commits.change[base] < _DELETE)
         at_ms, base_ms = commits.recorded_at_ms[tombstones], commits.recorded_at_ms[base]
         # a record without a timestamp still has its commit time
         base_ms = np.where(base_ms == NONE_MS, commits.applied_at_ms[base], base_ms)
@@ -365,7 +365,7 @@ class _Applied(NamedTuple):
 def _number_deletions(rows: I32, bounds: I64, change: I8, partition: I32) -> None:
     for number in range(len(bounds) - 1):
         for place in range(bounds[number], bounds[number + 1]):
-            if change[rows[place]] == _DELETE:
+            if change[rows[place]] >= _DELETE:
                 partition[rows[place]] = number
 
 
@@ -429,13 +429,13 @@ def _find_others(
             pair_of_row[index] = pair_of_topic[lost] = count
             for partition in range(first_of_topic[lost], first_of_topic[lost] + count_of_topic[lost]):
                 place = _last_before(rows, bounds, applied_log_offset, partition, log_offset[row])
-                if step_of_partition[partition] == step or place < 0 or change[rows[place]] == _DELETE:
+                if step_of_partition[partition] == step or place < 0 or change[rows[place]] >= _DELETE:
                     continue
                 # is the next change of the partition the deletion of its offset, soon after?
                 is_soon = False
                 if place + 1 < bounds[partition + 1]:
                     following = rows[place + 1]
-                    is_soon = change[following] == _DELETE and applied_at_ms[following] <= at_ms + TOGETHER_MS
+                    is_soon = change[following] >= _DELETE and applied_at_ms[following] <= at_ms + TOGETHER_MS
                     if is_soon and np.searchsorted(clock_steps, log_offset[following], side="right") > clock_step:
                         is_soon = False
                     found[count, 1] |= is_soon and applied_at_ms[following] != at_ms

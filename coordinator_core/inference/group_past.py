@@ -27,7 +27,7 @@ from typing import Final, NamedTuple, Self
 import numpy as np
 
 from coordinator_core.errors import PastTooShort
-from coordinator_core.history.rows import LEFT_OR_EXPIRED, REPLACED_STATIC, GenerationRow
+from coordinator_core.history.rows import FORGOTTEN, LEFT_OR_EXPIRED, REPLACED_STATIC, GenerationRow
 from coordinator_core.inference.audit_watermark import AuditWatermark, require_watermark
 from coordinator_core.inference.columns import numbered_pairs
 from coordinator_core.inference.commit_anomalies import (
@@ -167,7 +167,7 @@ class GroupBefore:
     def require_enough(self, life: GroupLife, settings: InferenceSettings) -> None:
         """Raises PastTooShort if earlier results may change, or if more of the past is needed."""
         past, commits = self.past, life.commits
-        if self.from_log_offset <= life.unread_from < WHOLE:
+        if self.from_log_offset <= life.unread_from < WHOLE or _is_forgotten(life, self.from_log_offset):
             raise PastTooShort("from a new record on nobody knows its members")
         if self.watermark is not None:
             require_watermark(life, self.watermark, settings, commits.log_offset[self.is_new])
@@ -191,10 +191,10 @@ class GroupBefore:
         if self._may_change_deletions(life.generations, new):
             raise PastTooShort("why offsets were deleted goes by what came after")
         times = {event.at for event in new_events}
-        times |= set(new.recorded_at_ms[new.change == DELETE].tolist())
+        times |= set(new.recorded_at_ms[new.change >= DELETE].tolist())
         if {past.event_ms, past.tombstone_ms} & times:
             raise PastTooShort("an operation goes on")
-        if ((new.change == DELETE) & (new.log_offset < self.from_log_offset)).any():
+        if ((new.change >= DELETE) & (new.log_offset < self.from_log_offset)).any():
             raise PastTooShort("a transaction deleted an offset")
         outlived = ~self.is_new & (commits.outcome == APPLIED) & (commits.applied_log_offset < past.deleted_at)
         if outlived.any() and (new.change == FIRST).any():
@@ -204,7 +204,7 @@ class GroupBefore:
         past = self.past
         if past.tombstone_ms == NO_TOMBSTONE:
             return False
-        deleted_ms = new.recorded_at_ms[new.change == DELETE]
+        deleted_ms = new.recorded_at_ms[new.change >= DELETE]
         if bool((deleted_ms <= past.tombstone_ms + TOGETHER_MS).any()):
             return True
         return any(
@@ -213,6 +213,11 @@ class GroupBefore:
             and row.current_state_at <= past.tombstone_ms
             for row in generations
         )
+
+
+def _is_forgotten(life: GroupLife, from_log_offset: int) -> bool:
+    """Whether a new leader, from an offset on, did not load all of the group."""
+    return any(event.event_type == FORGOTTEN and event.log_offset >= from_log_offset for event in life.events)
 
 
 def _is_emptied_otherwise(generations: Sequence[GenerationRow], past: GroupFacts) -> bool:
@@ -242,7 +247,7 @@ def group_facts(
     commits, past = life.commits, None if before is None else before.past
     groups = GenerationsAt(life.generations, life.events, life.unread_from)
     emptied_since = groups.emptied_since()
-    is_plain = (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
+    is_plain = (commits.outcome == APPLIED) & (commits.change < DELETE) & ~commits.is_transactional
     has_committed_empty = emptied_since >= 0 and bool((is_plain & (commits.log_offset >= emptied_since)).any())
     deleted_ats = [event.log_offset for event in life.events if event.event_type == "GROUP_DELETED"]
     changes = [row.valid_from for row in life.members]
@@ -253,7 +258,7 @@ def group_facts(
     if past is not None and past.first_log_offset < 0:
         past = None
     newest = max(life.generations, key=lambda row: (row.from_log_offset, row.incarnation, row.generation), default=None)
-    tombstones = commits.recorded_at_ms[commits.change == DELETE]
+    tombstones = commits.recorded_at_ms[commits.change >= DELETE]
     return GroupFacts(
         first_log_offset=past.first_log_offset if past else int(commits.log_offset[0]) if len(commits) else -1,
         is_set_once=past.is_set_once if past else is_set_once(commits),
@@ -314,7 +319,7 @@ def _mark_in_force(rows: I32, starts: I64, change: I8, is_kept: BoolArray) -> No
     """For each partition with an offset, mark the newest commit, and the one by which it reached that offset."""
     for number in range(len(starts) - 1):
         place = starts[number + 1] - 1
-        if change[rows[place]] == DELETE:
+        if change[rows[place]] >= DELETE:
             continue
         is_kept[rows[place]] = True
         while place > starts[number] and change[rows[place]] == REPEAT:

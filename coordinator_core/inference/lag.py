@@ -109,7 +109,7 @@ def lag_history(commits: GroupCommits, samples: Samples, settings: InferenceSett
     )
     if not samples or not len(commits):
         return nothing
-    is_value = (commits.outcome == _APPLIED) & (commits.change != _DELETE) & (commits.committed_offset >= 0)
+    is_value = (commits.outcome == _APPLIED) & (commits.change < _DELETE) & (commits.committed_offset >= 0)
     parts = [_lags(commits, rows, ends, settings) for rows, ends in _sampled(commits, is_value, samples)]
     if not parts:
         return nothing

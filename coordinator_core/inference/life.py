@@ -71,7 +71,7 @@ class GroupCommits:
     @property
     def is_tombstone(self) -> BoolArray:
         """Which rows delete an offset. They take effect at once, regardless of open transactions."""
-        found: BoolArray = self.change == _DELETE
+        found: BoolArray = self.change >= _DELETE
         return found
 
     @property

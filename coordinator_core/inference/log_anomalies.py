@@ -21,13 +21,15 @@ import numpy as np
 from coordinator_core import anomalies
 from coordinator_core.client_families import client_family
 from coordinator_core.confidence import CERTAIN, LIKELY
-from coordinator_core.history.rows import SUBSCRIPTIONS_APART, SUBSCRIPTIONS_TOGETHER, EventRow
+from coordinator_core.history.rows import FORGOTTEN, SUBSCRIPTIONS_APART, SUBSCRIPTIONS_TOGETHER, EventRow
 from coordinator_core.inference.clock import shown_at
+from coordinator_core.inference.commit_anomalies import LOG_START_OFFSET
 from coordinator_core.inference.life import NONE_MS, GroupLife
 from coordinator_core.inference.owners import OWNED
 from coordinator_core.inference.partitions import by_partition
 from coordinator_core.log.chunk import I8, I64, BoolArray, Columns
 from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
+from coordinator_core.plurals import counted
 from coordinator_core.share_state.rows import RECORD_KINDS
 
 COORDINATOR: Final = "COORDINATOR"
@@ -199,6 +201,14 @@ RULES: Final[Mapping[str, Rule]] = {
         "clock was behind, or a clock was set back. Times of before and after do not compare, and the log has some "
         "moments twice.",
         "Compare the clocks of the brokers (NTP). For what was so at such a moment go by the place in the log.",
+        category=LOG,
+    ),
+    FORGOTTEN: Rule(
+        "A new leader loaded the log without records of this group: the log start had moved past them, by retention "
+        "or because someone deleted records. From here on the broker knows neither the members nor the offsets that "
+        "`details` count, and silver ends them.",
+        "Partitions without a committed offset start again at auto.offset.reset: commit what restore says of the time "
+        "before. Set cleanup.policy of __consumer_offsets to compact alone, and delete none of its records.",
         category=LOG,
     ),
     NOT_JUDGED: Rule(
@@ -377,7 +387,8 @@ def _of_audit(
 def group_anomalies(life: GroupLife, from_log_offset: int = 0) -> list[LogAnomalyRow]:
     """Broken rules in the log of one group from an offset on, in log order."""
     events = [event for event in life.events if event.log_offset >= from_log_offset]
-    rows = [*_from_events(life, events), *_of_applications(life, events), *_orphaned_offsets(life, events)]
+    found = (_from_events, _of_applications, _orphaned_offsets, _forgotten)
+    rows = [row for rows_of in found for row in rows_of(life, events)]
     return sorted(rows, key=lambda row: (row.log_offset, row.ordinal, row.rule))
 
 
@@ -489,6 +500,22 @@ def _of_applications(life: GroupLife, events: Iterable[EventRow]) -> Iterator[Lo
             yield _of_event(life, event, rule, details, method, LIKELY)
 
 
+LOST_OF_GROUP: Final = {"GONE": "the group with ", "IN_PART": "a part of the group, ", "KEPT": ""}
+"""How much of a group a new leader did not load, by the detail `group` of the event."""
+
+
+def _forgotten(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAnomalyRow]:
+    """Where a new leader did not load all of the group."""
+    for event in events:
+        if event.event_type == FORGOTTEN:
+            of = event.details
+            offsets = counted(int(of["offset_count"]), "committed offset")
+            members = counted(int(of["member_count"]), "member")
+            lost = f"{LOST_OF_GROUP[of['group']]}{members} and {offsets} lost"
+            details = f"{lost}: leader epoch {of['leader_epoch']} loaded from log start offset {of['log_start_offset']}"
+            yield _of_event(life, event, FORGOTTEN, details, LOG_START_OFFSET, of["confidence"])
+
+
 def _applications(text: str) -> str:
     """`topics a, b: 2 members, clients x, y; topics c: 1 member, client z`."""
     return "; ".join(
@@ -516,7 +543,7 @@ def _orphaned_offsets(life: GroupLife, events: Iterable[EventRow]) -> Iterator[L
         applied_at = commits.applied_log_offset[mine]
         for event in deletions:
             last = int(np.searchsorted(applied_at, event.log_offset)) - 1
-            if last < 0 or commits.change[mine[last]] == CHANGES.index("DELETE"):
+            if last < 0 or commits.change[mine[last]] >= CHANGES.index("DELETE"):
                 continue
             if last + 1 < len(mine) and commits.change[mine[last + 1]] == CHANGES.index("FIRST"):
                 # no offset was in force at the next commit: the tombstone is there, in the same operation

@@ -41,9 +41,9 @@ UNWRITTEN_GENERATION_MAX: Final = 1
 
 
 def is_unwritten(row: GenerationRow) -> bool:
-    """Whether a group is only just there: no rebalance of gold's."""
+    """Whether a group is only just there, or a new leader loaded a part of it: no rebalance of gold's."""
     is_first = row.previous_generation is None and row.generation <= UNWRITTEN_GENERATION_MAX
-    return is_first and not row.member_count
+    return (is_first and not row.member_count) or row.previous_generation == row.generation
 
 
 class Rebalances(NamedTuple):

@@ -73,7 +73,7 @@ def judge_unchanged(
 def _facts(past: GroupFacts, commits: GroupCommits, is_new: BoolArray) -> GroupFacts:
     """Like `group_past.group_facts`, after the new commits."""
     is_deletion = is_new & commits.is_tombstone
-    is_plain = is_new & (commits.outcome == APPLIED) & (commits.change != DELETE) & ~commits.is_transactional
+    is_plain = is_new & (commits.outcome == APPLIED) & (commits.change < DELETE) & ~commits.is_transactional
     recorded_at_ms = commits.recorded_at_ms
     return past._replace(
         has_committed_empty=past.has_committed_empty or (past.emptied_since >= 0 and bool(is_plain.any())),

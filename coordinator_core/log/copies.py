@@ -19,7 +19,7 @@ A batch in which an id was erased always stays.
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
-from typing import Final, Self
+from typing import Final, NamedTuple, Self
 
 import numpy as np
 
@@ -104,6 +104,17 @@ def with_checkpoint_epochs(batches: BatchColumns, checkpoint: Sequence[tuple[int
     return replace(batches, leader_epoch=np.where(is_unwritten, of_checkpoint, batches.leader_epoch))
 
 
+class Load(NamedTuple):
+    """A new leader loaded a log partition whose start had moved: it does not know what only lower offsets had."""
+
+    log_offset: int
+    """The offset at which its epoch begins."""
+    leader_epoch: int
+    log_start_offset: int
+    is_certain: bool
+    """The start was seen there before the epoch began. False: it moved, and the epoch began, between two captures."""
+
+
 @dataclass(frozen=True, slots=True)
 class Lineage:
     """The offset at which each leader epoch of a log partition begins, as far as copies show it.
@@ -117,6 +128,9 @@ class Lineage:
     """Leader epoch -> base offset of its first batch in any copy."""
     checkpoint: tuple[tuple[int, int], ...] = ()
     """(leader epoch, its first offset), ascending, of the replica with the newest epoch."""
+    log_starts: Mapping[int, tuple[int, int]] = field(default_factory=dict)
+    """Log start offset -> the least and the greatest end offset of copies that begin there; none while the start never
+    moved. The greatest end is not kept up for the highest start."""
 
     def with_batches(self, rows: BatchRows) -> "Lineage":
         """Add the epochs of batches. Returns the same object if nothing is new."""
@@ -149,7 +163,63 @@ class Lineage:
         seen = dict(self.seen)
         for epoch, offset in other.seen.items():
             seen[epoch] = min(offset, seen.get(epoch, offset))
-        return Lineage(seen, self.checkpoint).with_checkpoint(other.checkpoint)
+        starts = dict(self.log_starts)
+        for start, (least, greatest) in other.log_starts.items():
+            ends = starts.get(start, (least, greatest))
+            starts[start] = min(least, ends[0]), max(greatest, ends[1])
+        return Lineage(seen, self.checkpoint, starts).with_checkpoint(other.checkpoint)
+
+    def with_log_starts(self, observed: Iterable[tuple[int, int]], known_end: int) -> "Lineage":
+        """Add the log start offset and the end offset of copies; `known_end`: the end of what was captured before them.
+        Returns the same object if nothing is new."""
+        observed = set(observed)
+        before = max(self.log_starts, default=0)
+        highest = max((start for start, _ in observed), default=0)
+        if highest > before and known_end:
+            observed.add((before, known_end))
+        if max(highest, before) == 0:
+            return self
+        starts = dict(self.log_starts)
+        for start, end in observed:
+            least, greatest = starts.get(start, (end, end))
+            starts[start] = min(least, end), greatest if start == max(highest, before) else max(greatest, end)
+        return self if starts == self.log_starts else replace(self, log_starts=starts)
+
+    def bounds_of(self, checkpoint: Sequence[tuple[int, int]], log_start_offset: int, end: int) -> tuple[int, int]:
+        """The log start offset of a copy, and its end, with what the replica's own checkpoint shows.
+
+        Where the start moves, Kafka drops older epochs and sets the offset of the first one that is left
+        (LeaderEpochFileCache.truncateFromStart). An epoch at the end of the log began before it was copied.
+        """
+        if not checkpoint:
+            return log_start_offset, end
+        first, offset = checkpoint[0]
+        is_moved = any(epoch <= first and began < offset for epoch, began in self.seen.items())
+        return max(log_start_offset, offset if is_moved else 0), max(end, checkpoint[-1][1] + 1)
+
+    @property
+    def loads(self) -> tuple[Load, ...]:
+        """Where leaders loaded the log from a start that had moved, ascending; each start only the first time.
+
+        A copy whose end is at most an epoch's first offset was read before the epoch began, any other one after it.
+        """
+        if not self.log_starts:
+            return ()
+        starts = self.starts
+        begins = {epoch: offset for epoch, offset in self.seen.items() if epoch in starts} | dict(self.checkpoint[1:])
+        highest = max(self.log_starts)
+        found: list[Load] = []
+        known = 0
+        for epoch, offset in sorted(begins.items(), key=lambda it: (it[1], it[0])):
+            before = max((start for start, (least, _) in self.log_starts.items() if least <= offset), default=0)
+            after = min(
+                start for start, (_, greatest) in self.log_starts.items() if start == highest or greatest > offset
+            )
+            start = max(before, after if after <= offset else 0)
+            if start > known:
+                found.append(Load(offset, epoch, start, is_certain=start == before))
+                known = start
+        return tuple(found)
 
     @property
     def starts(self) -> dict[int, int]:

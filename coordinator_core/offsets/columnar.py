@@ -12,7 +12,7 @@ tag of a later Kafka, bytes after the last field); otherwise it becomes a `Findi
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,8 +30,8 @@ from schemas.consumer_offsets import TOPIC, RecordType
 
 OUTCOMES: Final = ("APPLIED", "ABORTED", "PENDING", "SUPERSEDED")
 """`CommitColumns.outcome` is an index into this."""
-CHANGES: Final = ("FIRST", "ADVANCE", "REPEAT", "REWIND", "DELETE")
-"""`CommitColumns.change` is an index into this, or -1."""
+CHANGES: Final = ("FIRST", "ADVANCE", "REPEAT", "REWIND", "DELETE", "FORGOTTEN")
+"""`CommitColumns.change` is an index into this, or -1. After DELETE and those behind it no offset is in force."""
 
 _INT32_MAX: Final = 2**31 - 1
 _NO_BYTES: Final[U8] = np.frombuffer(b"", np.uint8)
@@ -165,6 +165,18 @@ class ColumnarState:
     """Which coordinator wrote last, as determined by `history.last_offsets`."""
 
 
+class Forgotten(NamedTuple):
+    """What a new leader did not load."""
+
+    rows: RowArrays
+    """One row for each offset that was in force, in the order of their records, at the leader's first offset."""
+    record_offset: I64
+    """The log offsets of their records."""
+    lost: RowArrays
+    """Rows of transactions that were open."""
+    lost_metadata: U8
+
+
 class ColumnarOffsetReplay:
     """Replays offset commits of one log partition. It keeps the offset in force for each key, and the rows of open
     transactions.
@@ -223,6 +235,38 @@ class ColumnarOffsetReplay:
     def forget_touch(self, group: int) -> None:
         """Let the group's next commit create a simple group again if there is none, like the first one did."""
         self._group_touched[group] = False
+
+    def forget(self, before_offset: int, log_offset: int, at_ms: int) -> Forgotten:
+        """Forget what only records before an offset had: the leader that begins at `log_offset` did not load them. A
+        group's next commit may create it again, and markers of lost transactions will find nothing."""
+        count = len(self._keys)
+        keys = KeyArrays._make(column[:count] for column in self._key_arrays)
+        gone = np.flatnonzero(keys.has_offset & (keys.record_offset < before_offset) & (keys.group >= 0))
+        gone = gone[np.argsort(keys.record_offset[gone], kind="stable")]
+        record_offset, previous_offset = keys.record_offset[gone], keys.committed_offset[gone]
+        self._key_arrays.has_offset[gone] = False
+        self._group_touched[:] = False
+        rows = RowArrays._make(np.zeros(len(gone), column.dtype) for column in self._carried)
+        rows.key[:], rows.group[:], rows.topic[:] = gone, keys.group[gone], keys.topic[gone]
+        rows.partition[:], rows.previous_offset[:], rows.has_previous[:] = keys.partition[gone], previous_offset, True
+        for column in (rows.topic_id, rows.leader_epoch, rows.expire_time_ms, rows.value_version, rows.producer_id):
+            column[:] = kernels.NOTHING
+        rows.log_offset[:] = rows.applied_log_offset[:] = log_offset
+        rows.recorded_at_ms[:] = rows.applied_at_ms[:] = at_ms
+        rows.outcome[:], rows.change[:] = kernels.OUTCOME_APPLIED, kernels.CHANGE_FORGOTTEN
+        is_lost = self._carried.log_offset < before_offset
+        lost, pool = RowArrays._make(column[is_lost] for column in self._carried), self._carried_metadata
+        lost.outcome[:] = kernels.OUTCOME_SUPERSEDED
+        self._carried, self._carried_metadata = alone(
+            RowArrays._make(column[~is_lost] for column in self._carried), pool
+        )
+        return Forgotten(rows, record_offset, *alone(lost, pool))
+
+    def rows_of(self, forgotten: Forgotten, is_shown: BoolArray) -> CommitColumns:
+        """The rows of transactions that were lost, and those of forgotten offsets that are shown."""
+        shown = RowArrays._make(column[is_shown] for column in forgotten.rows)
+        rows = RowArrays._make(map(np.concatenate, zip(forgotten.lost, shown, strict=True)))
+        return self._columns(_NO_BYTES, forgotten.lost_metadata, rows)
 
     def feed(self, chunk: RecordChunk) -> ColumnarOutput:
         """Replay the next chunk of the log. Raises CoreError if its positions lie outside its data."""

@@ -45,6 +45,7 @@ CHANGE_ADVANCE: Final = 1
 CHANGE_REPEAT: Final = 2
 CHANGE_REWIND: Final = 3
 CHANGE_DELETE: Final = 4
+CHANGE_FORGOTTEN: Final = 5
 
 NOTHING: Final = -1
 """End of a list of rows; an unknown leader epoch, topic id or time."""

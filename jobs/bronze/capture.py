@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
+from coordinator_core.log.copies import Lineage
 from coordinator_core.log.scan import TORN_TAIL
 from coordinator_core.log_partitions import LogPartition
 from jobs.bronze import coverage as coverage_rows
@@ -249,12 +250,12 @@ def capture_logs(
     versions[QUARANTINE.full_name] += is_written
     copies.write_lineages(tables, app_id, bronze.copies)
     copies.write_dumped(tables, app_id, bronze.copies)
-    changed = _least_changed(done)
+    changed = _least_changed(done, bronze, copies)
     if changed:
         write_rewrites(tables, version, changed, run.captured_at)
     files = [file for result in done for file in result.files]
     bronze_version = warehouse.version(RECORD_BATCHES)
-    if files or removed:
+    if files or removed or changed:
         committed = warehouse.commit(
             RECORD_BATCHES, files, app_id=app_id, version=version, removed=tuple(removed.values())
         )
@@ -294,9 +295,15 @@ def _copies_after(bronze: Bronze, done: Sequence[TaskDone]) -> Copies:
     return copies
 
 
-def _least_changed(done: Sequence[TaskDone]) -> dict[LogPartition, int]:
-    """By log partition: the first offset below the end of bronze at which this capture changes it."""
+def _least_changed(done: Sequence[TaskDone], bronze: Bronze, copies: Copies) -> dict[LogPartition, int]:
+    """By log partition: the first offset below the end of bronze at which this capture changes it, or what is known of
+    a leader that loaded it."""
     changed: dict[LogPartition, int] = {}
+    for log in (log for result in done for log in result.lineages):
+        before = bronze.copies.lineages.get(log, Lineage())
+        loads = [load.log_offset for load in {*before.loads} ^ {*copies.lineages[log].loads}]
+        if loads and min(loads) <= bronze.known.get(log, ((-1, -1),))[-1][1]:
+            changed[log] = min(loads)
     for result in done:
         for partition, offset in result.changed.items():
             changed[partition] = min(offset, changed.get(partition, offset))

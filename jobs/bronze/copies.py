@@ -1,13 +1,14 @@
 """State about the copies of a log that were read: leader epochs, files, and which offsets of bronze changed.
 
 bronze has one batch for each offset, chosen among all copies (`coordinator_core.log.copies`). The choice must not
-depend on the order of the copies, so a capture keeps the start offsets of leader epochs (`state.leader_epochs`). It
+depend on the order of the copies, so a capture keeps the start offsets of leader epochs (`state.leader_epochs`), and
+those of the log where they moved: a new leader does not know what is below. It
 reads no file twice, so it keeps which files it compared (`state.read_files`). Where a capture removes batches from
 bronze, or inserts batches below the end of what was replayed, it records the first changed offset (`state.rewrites`)
 before it commits; replay starts again there.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
@@ -24,6 +25,9 @@ from jobs.delta.warehouse import OVERWRITE
 from jobs.sources.segments import Segment
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.state import DUMP_OFFSETS, LEADER_EPOCHS, READ_FILES, REWRITES
+
+NO_EPOCH: Final = -1
+"""`leader_epoch` of rows that are log start offsets."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,21 +113,11 @@ class Copies:
     @classmethod
     def load(cls, tables: ClusterTables) -> "Copies":
         """The state after the last capture."""
-        seen: dict[LogPartition, dict[int, int]] = {}
-        checkpoints: dict[LogPartition, list[tuple[int, int]]] = {}
-        for row in tables.read(LEADER_EPOCHS).to_pylist():
-            log, epoch = (row["topic"], row["partition"]), row["leader_epoch"]
-            seen.setdefault(log, {})
-            if row["is_checkpoint"]:
-                checkpoints.setdefault(log, []).append((epoch, row["start_offset"]))
-            else:
-                seen[log][epoch] = row["start_offset"]
         files: dict[LogPartition, dict[str, ReadFile]] = {}
         names = ("path", "size_bytes", "modified_at_ns", "base_offset", "last_offset", "end_position")
         for row in tables.read(READ_FILES).to_pylist():
             file = ReadFile(*(row[name] for name in names))
             files.setdefault((row["topic"], row["partition"]), {})[file.path] = file
-        lineages = {log: Lineage(epochs, tuple(sorted(checkpoints.get(log, ())))) for log, epochs in seen.items()}
         dumped: dict[LogPartition, list[DumpedRange]] = {}
         for row in tables.read(DUMP_OFFSETS).to_pylist():
             found = row["from_offset"], row["to_offset"], row["source"]
@@ -140,7 +134,13 @@ class Copies:
                     parted.setdefault(place, []).append(found_parted)
             elif row["bytes"]:
                 left_out.setdefault(place, []).append(row["bytes"])
-        return cls(lineages, files, {log: tuple(sorted(ranges)) for log, ranges in dumped.items()}, left_out, parted)
+        return cls(
+            read_lineages(tables),
+            files,
+            {log: tuple(sorted(ranges)) for log, ranges in dumped.items()},
+            left_out,
+            parted,
+        )
 
     def after(
         self,
@@ -173,10 +173,11 @@ class Copies:
                 "leader_epoch": epoch,
                 "is_checkpoint": is_checkpoint,
                 "start_offset": offset,
+                "least_end_offset": least,
+                "greatest_end_offset": greatest,
             }
             for (topic, partition), lineage in sorted(self.lineages.items())
-            for is_checkpoint, entries in ((False, sorted(lineage.seen.items())), (True, lineage.checkpoint))
-            for epoch, offset in entries
+            for epoch, is_checkpoint, offset, least, greatest in _entries(lineage)
         ]
         tables.write(LEADER_EPOCHS, rows, app_id=app_id, mode=OVERWRITE)
 
@@ -201,6 +202,28 @@ class Copies:
             for _, file in sorted(files.items())
         ]
         tables.write(READ_FILES, rows, app_id=app_id, mode=OVERWRITE)
+
+
+def read_lineages(tables: ClusterTables) -> dict[LogPartition, Lineage]:
+    """What is known of the leader epochs and the log start offsets of log partitions."""
+    found: dict[LogPartition, tuple[dict[int, int], list[tuple[int, int]], dict[int, tuple[int, int]]]] = {}
+    for row in tables.read(LEADER_EPOCHS).to_pylist():
+        seen, checkpoint, log_starts = found.setdefault((row["topic"], row["partition"]), ({}, [], {}))
+        if row["is_checkpoint"]:
+            checkpoint.append((row["leader_epoch"], row["start_offset"]))
+        elif row["leader_epoch"] == NO_EPOCH:
+            log_starts[row["start_offset"]] = row["least_end_offset"], row["greatest_end_offset"]
+        else:
+            seen[row["leader_epoch"]] = row["start_offset"]
+    return {log: Lineage(seen, tuple(sorted(of_log)), starts) for log, (seen, of_log, starts) in found.items()}
+
+
+def _entries(lineage: Lineage) -> Iterator[tuple[int, bool, int, int | None, int | None]]:
+    """The rows of a log partition in state.leader_epochs: epoch, whether a checkpoint has it, start offset, and the
+    least and greatest end offset."""
+    yield from ((epoch, False, offset, None, None) for epoch, offset in sorted(lineage.seen.items()))
+    yield from ((epoch, True, offset, None, None) for epoch, offset in lineage.checkpoint)
+    yield from ((NO_EPOCH, False, start, *ends) for start, ends in sorted(lineage.log_starts.items()))
 
 
 def capture_application(cluster_id: str) -> str:

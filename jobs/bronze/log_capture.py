@@ -39,6 +39,7 @@ from jobs.delta.part_files import WrittenFile
 from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
 from jobs.sources.segments import DUMP, SEGMENT, Segment, SegmentRead, as_array, read_leader_epochs
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -70,6 +71,8 @@ class LogCapture:
         self._parted = PartedCopies(self._there, self.quarantine, work.parted)
         self._lineage = Lineage() if work.lineage is None else work.lineage
         self._lineage_before = self._lineage
+        self._bounds: list[tuple[int, int]] = []
+        """Log start offset and end offset of each copy."""
         self._probe: OffsetRange | None = None
         self.parts_ways = False
         """The last batch of bronze is not in the live log."""
@@ -199,6 +202,11 @@ class LogCapture:
             observed_at_ms=epoch_ms(self._task.run.captured_at),
             from_offset=from_offset,
         )
+
+    def observe_start(self, log_start_offset: int | None, end: int) -> None:
+        """Note where the current copy of `__consumer_offsets` begins and ends. Kafka itself prunes the other topics."""
+        if self.work.topic == OFFSETS_TOPIC and self.work.offset_end is None:
+            self._bounds.append(self._lineage.bounds_of(self._own_checkpoint(), log_start_offset or 0, end))
 
     def expect(self, offset_end: int | None, leader_epoch: int | None) -> None:
         """Announce the next segment: `offset_end`: the base offset of the segment after it; `leader_epoch`: the
@@ -385,6 +393,9 @@ class LogCapture:
             done.disproved[place] = done.disproved.get(place, set()) | self._disproved
         if self._dumped != self.work.dumped:
             done.dumped[place] = self._dumped
+        self._lineage = self._lineage.with_log_starts(
+            self._bounds, max((end for _, end in self.work.known), default=-1) + 1
+        )
         if self._lineage != self.work.lineage:
             before = done.lineages.get(place)
             done.lineages[place] = self._lineage if before is None else before.merged(self._lineage)

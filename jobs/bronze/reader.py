@@ -55,24 +55,43 @@ class _RowGroup(NamedTuple):
     """Footer of the file, so that it is read once."""
 
 
-def read_log(files: Sequence[TableFile], from_offset: int = 0) -> Iterator[BronzeChunk]:
+def read_log(files: Sequence[TableFile], from_offset: int = 0, to_offset: int | None = None) -> Iterator[BronzeChunk]:
     """Chunks of one log partition in offset order, without damaged batches (crc_valid false).
 
-    `from_offset`: base offset of a batch. Files and row groups that end before it are not read.
+    `from_offset`: base offset of a batch; `to_offset`: that of the first one that is left out. Files and row groups
+    outside are not read.
     """
     newer = [file for file in files if file.maximum.get("last_offset", from_offset) >= from_offset]
-    for rows in rows_in_order(newer, COLUMNS, from_offset):
-        yield from _chunks(rows, from_offset)
+    for rows in rows_in_order(newer, COLUMNS, from_offset, to_offset):
+        yield from _chunks(rows, from_offset, to_offset)
 
 
-def rows_in_order(files: Sequence[TableFile], columns: Sequence[str], from_offset: int = 0) -> Iterator[pa.Table]:
+def batch_with(files: Sequence[TableFile], offset: int) -> int:
+    """The base offset of the batch that spans an offset; the offset itself where none does."""
+    spanning = [file for file in files if file.minimum["base_offset"] <= offset <= file.maximum["last_offset"]]
+    for rows in rows_in_order(spanning, ("base_offset", "last_offset")):
+        firsts, lasts = rows["base_offset"].to_numpy(), rows["last_offset"].to_numpy()
+        row = int(np.searchsorted(firsts, offset, side="right")) - 1
+        if row >= 0 and lasts[row] >= offset:
+            return int(firsts[row])
+    return offset
+
+
+def rows_in_order(
+    files: Sequence[TableFile], columns: Sequence[str], from_offset: int = 0, to_offset: int | None = None
+) -> Iterator[pa.Table]:
     """Rows of bronze.record_batches in order of `base_offset`, which must be one of the columns.
 
-    Row groups with overlapping offsets are returned together, sorted. Row groups that end before `from_offset` are not
-    read.
+    Row groups with overlapping offsets are returned together, sorted. Row groups that end before `from_offset`, or
+    begin at `to_offset` or later, are not read.
     """
     groups = sorted(
-        (group for file in files for group in _row_groups(file) if group.last_offset >= from_offset),
+        (
+            group
+            for file in files
+            for group in _row_groups(file)
+            if group.last_offset >= from_offset and (to_offset is None or group.first_offset < to_offset)
+        ),
         key=itemgetter(slice(4)),
     )
     together: list[_RowGroup] = []
@@ -107,8 +126,11 @@ def _sorted(groups: Sequence[_RowGroup], columns: Sequence[str]) -> pa.Table:
     return rows.sort_by("base_offset") if np.any(base_offsets[1:] <= base_offsets[:-1]) else rows
 
 
-def _chunks(rows: pa.Table, from_offset: int) -> Iterator[BronzeChunk]:
+def _chunks(rows: pa.Table, from_offset: int, to_offset: int | None) -> Iterator[BronzeChunk]:
     base_offsets = rows["base_offset"].to_numpy()
+    if to_offset is not None and len(base_offsets) and base_offsets[-1] >= to_offset:
+        rows = rows.slice(0, int(np.searchsorted(base_offsets, to_offset)))
+        base_offsets = rows["base_offset"].to_numpy()
     if len(base_offsets) and base_offsets[0] < from_offset:
         rows = rows.slice(int(np.searchsorted(base_offsets, from_offset)))
         base_offsets = rows["base_offset"].to_numpy()

@@ -115,6 +115,7 @@ def _capture_segments(capture: LogCapture, log: PartitionLog, done: TaskDone) ->
         capture.add(read)
         capture.note_read(segment, read)
     capture.end(capture.work.offset_end)
+    capture.observe_start(log.log_start_offset, max(next_offset_min, log.segments[-1].base_offset))
     capture.end_source()
 
 
@@ -208,6 +209,7 @@ def _capture_live(task: CaptureTask, captures: Sequence[LogCapture]) -> None:
 
     waiting = [(it, it.work.live, it.wanted_live()) for it in captures if it.work.live is not None]
     for it, log, wanted in waiting:
+        it.observe_start(log.log_start_offset, log.next_offset)
         if not wanted:
             it.begin(log.log_start_offset)  # coverage of the offsets below the log start offset
             it.end(None)

@@ -602,7 +602,7 @@ def _committed(newest: pa.Table, left: LeftBehind) -> dict[str, dict[TopicPartit
     offsets: dict[str, dict[TopicPartition, CommittedOffset]] = defaultdict(dict)
     if not newest.num_rows:
         return offsets
-    in_force = newest.filter(pa.array(indices_in(newest["change"], ("DELETE",)) < 0))
+    in_force = newest.filter(pa.array(indices_in(newest["change"], ("DELETE", "FORGOTTEN")) < 0))
     groups, topics, topic_ids = (texts_of(in_force[name]) for name in ("group_id", "topic", "topic_id"))
     names = ("partition", "committed_offset", "leader_epoch", "log_partition")
     partitions, committed_offsets, leader_epochs, log_partitions = (in_force[name].to_pylist() for name in names)

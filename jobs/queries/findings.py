@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.confidence import GUESS
+from coordinator_core.history.rows import FORGOTTEN
 from coordinator_core.inference.causes import CONNECT_DELAY_OVER, COOPERATIVE_FOLLOW_UP, METADATA_FOLLOW_UP
 from coordinator_core.inference.commit_anomalies import TOPIC_RECREATED
 from coordinator_core.inference.leave_reasons import EXPIRED, SILENT_FOR_POLL_INTERVAL
@@ -31,6 +32,7 @@ from coordinator_core.inference.log_anomalies import (
     TWO_APPLICATIONS,
 )
 from coordinator_core.plurals import counted
+from jobs.bronze.copies import read_lineages
 from jobs.bronze.coverage import hole_count
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
 from jobs.bronze.quarantine import COPIES_PART, open_count
@@ -43,7 +45,7 @@ from jobs.delta.other_writers import lines as lines_of_others
 from jobs.delta.replay_runs import WholeRun
 from jobs.gold.measures import MEASURES
 from jobs.queries.shared_instances import shared_instances
-from schemas.tables.bronze import QUARANTINE
+from schemas.tables.bronze import COVERAGE, QUARANTINE
 from schemas.tables.gold import (
     ARCHIVED_RECORDS,
     COMMIT_ANOMALIES,
@@ -116,6 +118,12 @@ class Findings:
     """Broken rules of the coordinators."""
     log_oddities: Counts
     """Oddities of the log itself by rule."""
+    forgotten_by_group: Counts = field(default_factory=dict)
+    """Groups that a new leader did not load wholly, since the log start had moved, and their committed offsets that it
+    does not know."""
+    start_moved: Counts = field(default_factory=dict)
+    """Log partitions whose start moved past captured records, without a new leader since; and their log start offsets.
+    """
     client_notes: Counts
     """Deviations of clients from their protocol, and the number of groups with each."""
     shared_groups: tuple[str, ...]
@@ -156,6 +164,8 @@ class Findings:
             _counted(sum(self.odd_commits.values()), "commit anomaly", "", plural="commit anomalies"),
             _counted(sum(self.broken_rules.values()), "broken rule", "of the coordinators"),
             _counted(sum(self.log_oddities.values()), "oddity", "of the log", plural="oddities"),
+            _counted(len(self.forgotten_by_group), "group", "forgotten by a new leader, wholly or in part"),
+            _counted(len(self.start_moved), "log partition", "whose start moved since its leader loaded it"),
             _counted(len(self.shared_groups), "group id", "used by several applications"),
             _counted(len(self.shared_instances), "instance id", "used by several processes"),
             _counted(len(self.not_judged), "group", "could not be judged"),
@@ -202,7 +212,7 @@ def findings(tables: ClusterTables) -> Findings:
     days = gold.read(SHARE_GROUP_SUMMARY, ["records_redelivered", "extra_deliveries"])
     markers = gold.read(ARCHIVED_RECORDS, ["likely_cause"])["likely_cause"].cast(pa.string())
     moved = gold.read(SHARE_OFFSET_CHANGES, ["kind", "never_delivered_count", "delivered_again_count"])
-    odd_commits = gold.read(COMMIT_ANOMALIES, ["kind", "likely_cause", "confidence"])
+    odd_commits = gold.read(COMMIT_ANOMALIES, ["group_id", "kind", "likely_cause", "confidence"])
     is_guessed = pc.fill_null(pc.equal(odd_commits["confidence"], GUESS), False)
     odd = gold.read(
         LOG_ANOMALIES, ["rule", "category", "details", "group_id", "at", "log_partition", "log_offset", "ordinal"]
@@ -238,7 +248,9 @@ def findings(tables: ClusterTables) -> Findings:
         odd_commits=_counts_of(_kinds(odd_commits.filter(pc.invert(is_guessed)))),
         guessed_odd_commits=_counts_of(_kinds(odd_commits.filter(is_guessed))),
         broken_rules=_counts_of(_of_category(odd, COORDINATOR)["rule"]),
-        log_oddities=_counts_of(_of_category(odd, LOG)["rule"]),
+        log_oddities=_counts_of(_of_category(odd, LOG).filter(pc.field("rule") != FORGOTTEN)["rule"]),
+        forgotten_by_group=_forgotten(odd, odd_commits),
+        start_moved=_start_moved(tables),
         client_notes=_client_notes(_of_category(odd, CLIENT)),
         shared_groups=_shared_groups(_of_category(odd, GROUP)),
         shared_instances=tuple(it.text for it in shared_instances(WholeRun.newest(tables))),
@@ -392,6 +404,35 @@ def _counts_of(names: pa.ChunkedArray) -> Counts:
     return dict(sorted((found["values"], found["counts"]) for found in pc.value_counts(names).to_pylist()))
 
 
+def _forgotten(odd: pa.Table, odd_commits: pa.Table) -> Counts:
+    """Groups that a new leader did not load wholly, and their committed offsets that it does not know."""
+    offsets = _rows_by_group(odd_commits.filter(pc.field("kind") == FORGOTTEN))
+    groups = pc.unique(odd.filter(pc.field("rule") == FORGOTTEN)["group_id"]).to_pylist()
+    return _sorted_most_first((group_id, offsets.get(group_id, 0)) for group_id in groups)
+
+
+def _start_moved(tables: ClusterTables) -> Counts:
+    """Log partitions of which the next leader will not load all that was captured, and their log start offsets."""
+    starts = {
+        (topic, partition): max(lineage.log_starts)
+        for (topic, partition), lineage in read_lineages(tables).items()
+        if lineage.log_starts
+        and max(lineage.log_starts) > max((it.log_start_offset for it in lineage.loads), default=0)
+    }
+    if not starts:
+        return {}
+    captured = tables.read(COVERAGE, ["topic", "partition", "kind", "from_offset"]).to_pylist()
+    return {
+        f"{topic}-{partition}": start
+        for (topic, partition), start in sorted(starts.items())
+        if any(
+            (row["topic"], row["partition"], row["kind"]) == (topic, partition, "CAPTURED")
+            and row["from_offset"] < start
+            for row in captured
+        )
+    }
+
+
 def _kinds(odd_commits: pa.Table) -> pa.ChunkedArray:
     """The kind of each row; a rewind to a recreated topic is no rewind, so its cause is named instead."""
     is_recreated = pc.fill_null(pc.equal(odd_commits["likely_cause"], TOPIC_RECREATED), False)
@@ -503,6 +544,26 @@ def _parts_of_rules(found: Findings) -> Iterator[Part]:
     if found.log_oddities:
         query = f"select distinct rule, meaning, remedy from gold.log_anomalies where category = '{LOG}'"
         yield f"oddities of the log: {_names(found.log_oddities)}", _sql(query)
+    if found.forgotten_by_group:
+        query = f"""select group_id, "at", details, remedy from gold.log_anomalies where rule = '{FORGOTTEN}'"""
+        yield (
+            "a new leader did not load them, as the log start had moved, and the committed offsets lost: "
+            f"{_names(found.forgotten_by_group)}",
+            _sql(query),
+        )
+    if found.start_moved:
+        places = " or ".join(
+            f"(log_partition = {name.rpartition('-')[2]} and log_offset < {start})"
+            for name, start in found.start_moved.items()
+        )
+        query = (
+            f"select log_partition, group_id, topic, partition, committed_offset from current_offsets where {places}"
+        )
+        yield (
+            "the log start moved, and the next leader will not load what only lower offsets have: "
+            f"{_names(found.start_moved)}; these committed offsets",
+            _sql(query),
+        )
     if found.client_notes:
         query = f"select group_id, rule, details, meaning, remedy from gold.log_anomalies where category = '{CLIENT}'"
         names = _names(found.client_notes, NOTE_CHARACTERS_MAX)

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.confidence import GUESS
+from coordinator_core.history.rows import FORGOTTEN
 from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.commit_anomalies import TOPIC_RECREATED
 from coordinator_core.inference.deletions import EXPIRED, GROUP_DELETED, TOPIC_DELETED
@@ -58,6 +59,7 @@ RULES: Final[Mapping[str, tuple[str, str]]] = {
     RESET: ("partition", "partitions"),
     MOVED: ("share partition", "share partitions"),
     DELETED: ("offset deleted, not by age", "offsets deleted, not by age"),
+    FORGOTTEN: ("offset forgotten by the broker", "offsets forgotten by the broker"),
     WENT_BACK: ("rewind", "rewinds"),
 }
 """Rules for the verdict, worst first, and the words after a count of one and of more."""
@@ -207,6 +209,7 @@ def _seen_since(gold: WholeAudit, since_ms: int) -> defaultdict[str, Seen]:
     is_deleted = pc.equal(commits["kind"], "DELETED")
     is_explained = pc.is_in(commits["likely_cause"], pa.array(DELETED_ELSEWHERE))
     _add(seen, DELETED, commits.filter(pc.and_not(is_deleted, is_explained)))
+    _add(seen, FORGOTTEN, commits.filter(pc.equal(commits["kind"], FORGOTTEN)))
     is_tool = pc.and_not(pc.equal(commits["kind"], "EMPTY_GROUP_RESET"), pc.equal(commits["confidence"], GUESS))
     _add_resets(seen, commits.filter(is_tool).to_pylist())
     for of_group in seen.values():

@@ -208,7 +208,7 @@ def _offsets(condition: str, time: str | None) -> str:
             {_places("c", OFFSETS_TOPIC)}
             {clocks}
             WHERE c.outcome = 'APPLIED' AND {condition} AND {_is_there("c", time)}
-        ) WHERE newness = 1 AND change <> 'DELETE'
+        ) WHERE newness = 1 AND change NOT IN ('DELETE', 'FORGOTTEN')
     """
 
 

@@ -1,12 +1,13 @@
 """The plan of a replay: what it does with each log partition, and with the rows of earlier runs."""
 
 import dataclasses
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from coordinator_core.coverage import union
+from coordinator_core.log.copies import Load
 from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.delta.cluster_tables import ClusterTables
@@ -87,12 +88,13 @@ def make_plan(
     runs_before: Iterable[WholeRun] = (),
     rewrites: Rewrites = NO_REWRITES,
     failures: FailuresByLog = MappingProxyType({}),
+    loads: Mapping[LogPartition, tuple[Load, ...]] = MappingProxyType({}),
 ) -> Plan:
     """Decide what to do with each log partition in bronze.
 
     `watermarks`, `saved`: from the last run; `runs_before`: earlier runs, newest first. `dropped`: offsets that
     retention deleted after these runs had replayed them. `rewrites`: where captures changed what was replayed.
-    `failures`: what the last run failed to replay.
+    `failures`: what the last run failed to replay. `loads`: where leaders loaded a log whose start had moved.
     """
     now = {log: tuple(union([*bronze_ranges(log_files), *dropped.get(log, ())])) for log, log_files in files.items()}
     known = {log: watermarks[log] for log in now if log in watermarks and log_name(*log) in saved}
@@ -109,6 +111,9 @@ def make_plan(
     steps |= stuck
     left_out = {log: LeftOut(failures[log]) for log in stuck}
     logs = []
+    forgetful = {
+        log: forgetful_loads(of_log, now[log], dropped.get(log, ())) for log, of_log in loads.items() if log in now
+    }
     for log, step in steps.items():
         match step:
             case ReplayMode.AFRESH:
@@ -118,10 +123,25 @@ def make_plan(
             case ReplayMode.GO_ON:
                 going = LogFiles(*log, files[log], known[log].next_offset, saved[log_name(*log)])
                 logs.append(dataclasses.replace(going, left_out=left_out.get(log, NOTHING_LEFT_OUT)))
+    logs = [dataclasses.replace(log, loads=forgetful.get((log.topic, log.partition), ())) for log in logs]
     again = frozenset(log for log, step in steps.items() if step in REMADE and log in watermarks)
     after = {log: watermark_of(ranges, rewrites.capture_version) for log, ranges in now.items()}
     resting = tuple(failure for log, step in stuck.items() if step is ReplayMode.REST for failure in failures[log])
     return Plan(steps, tuple(logs), after, again, earlier, resting)
+
+
+def forgetful_loads(
+    loads: Iterable[Load], ranges: Sequence[OffsetRange], dropped: Iterable[OffsetRange]
+) -> tuple[Load, ...]:
+    """The loads behind offsets that bronze had below their start, and before which bronze still has all else: what a
+    leader knew then is replayed."""
+    return tuple(
+        load
+        for load in loads
+        if ranges
+        and ranges[0][0] < load.log_start_offset
+        and not any(first < load.log_offset and last >= load.log_start_offset for first, last in dropped)
+    )
 
 
 def tables_of(log: LogPartition) -> tuple[Table, ...]:

@@ -29,7 +29,7 @@ from pyspark.sql import SparkSession
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.plurals import counted
 from jobs.bronze.admin_snapshots import admin_configs, admin_snapshot_versions, admin_topics
-from jobs.bronze.copies import Rewrites, last_capture
+from jobs.bronze.copies import Rewrites, last_capture, read_lineages
 from jobs.bronze.partition_counts import observed_counts, partition_count_rows
 from jobs.bronze.quarantine import is_of_capture, open_count
 from jobs.bronze.retention import deleted_ranges
@@ -246,6 +246,7 @@ def _plan(job: _Job, bronze_version: int, whole: WholeRun, capture_version: int,
         earlier_runs(job.tables, whole),
         Rewrites.load(job.tables, capture_version),
         {} if is_rebuild else read_failures(whole),
+        {log: lineage.loads for log, lineage in read_lineages(job.tables).items() if lineage.log_starts},
     )
 
 

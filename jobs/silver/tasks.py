@@ -23,16 +23,17 @@ from coordinator_core.history.log_checkpoint import (
     unpack_metadata,
     unpack_share_state,
 )
-from coordinator_core.history.offsets_log import OffsetsLogReplay
+from coordinator_core.history.offsets_log import Loaded, OffsetsLogReplay
 from coordinator_core.history.rows import GroupRows, TopicName
 from coordinator_core.history.simple_log import ClusterMetadataReplay, ConfigChanged, TransactionStateReplay
 from coordinator_core.key_buckets import Key, KeyBucket, keys_in, record_slots, without_keys
 from coordinator_core.ledger import LedgerCounts
 from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
+from coordinator_core.log.copies import Load
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
 from coordinator_core.share_state.columnar_states import columnar_state_of
-from jobs.bronze.reader import BronzeChunk, read_log
+from jobs.bronze.reader import BronzeChunk, batch_with, read_log
 from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.core_tables import (
     ROWS_OF_GROUPS,
@@ -122,6 +123,10 @@ class LogFiles:
     bucket_count: int = 1
     left_out: LeftOut = NOTHING_LEFT_OUT
     """The parts that are not replayed."""
+    to_offset: int | None = None
+    """The base offset of the first batch that is not replayed; None: all are."""
+    loads: tuple[Load, ...] = ()
+    """Where leaders loaded it from a start that had moved, ascending."""
 
     @property
     def size_bytes(self) -> int:
@@ -451,7 +456,7 @@ def _decoded(log: LogFiles, work: ReplayWork) -> Iterator[tuple[BronzeChunk, Rec
     if log.left_out.is_all:
         return
     left_out = log.left_out.keys
-    for bronze in read_log(log.files, log.from_offset):
+    for bronze in read_log(log.files, log.from_offset, log.to_offset):
         chunk = decode_chunk(
             bronze.data,
             bytes_max=work.batch_decompressed_bytes_max,
@@ -471,8 +476,10 @@ def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     saved, versions = (None, {}) if log.saved is None else log.saved.offsets_log(log.bucket)
     replayer = OffsetsLogReplay(saved, bucket=log.bucket)
     keys = GroupKeys()
-    for bronze, chunk in _chunks(log, work, parts):
-        output = replayer.feed(chunk)
+    for bronze, chunk, loaded in _with_loads(log, work, parts):
+        output = replayer.feed(chunk, loaded)
+        if output.forgotten is not None:
+            parts.write(OFFSET_COMMITS.full_name, commits_table(output.forgotten, log.partition))
         has_header = bronze.have_headers(output.commits.log_offset)
         parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition, has_header))
         parts.quarantine(log, bronze, output.findings)
@@ -489,6 +496,29 @@ def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     parts.add_groups(output.groups, log, is_settled=False)
     if replayer.serialized:
         parts.serialized[log.partition] = parts.serialized.get(log.partition, set()) | replayer.serialized
+
+
+def _with_loads(
+    log: LogFiles, work: ReplayWork, parts: _Parts
+) -> Iterator[tuple[BronzeChunk, RecordChunk, Loaded | None]]:
+    """The decoded chunks, cut where a leader loaded a log whose start had moved: that chunk comes with what was
+    loaded."""
+    loads = [load for load in log.loads if load.log_offset >= log.from_offset]
+    starts = [log.from_offset, *(load.log_offset for load in loads)]
+    ends = [*starts[1:], None]
+    for load, from_offset, to_offset in zip([None, *loads], starts, ends, strict=True):
+        for bronze, chunk in _chunks(replace(log, from_offset=from_offset, to_offset=to_offset), work, parts):
+            yield bronze, chunk, None if load is None else _loaded(log, load, work)
+            load = None  # noqa: PLW2901  (the first chunk has it)
+
+
+def _loaded(log: LogFiles, load: Load, work: ReplayWork) -> Loaded:
+    """What a leader loads: all batches from the one with the log start offset up to its own first one."""
+    start = batch_with(log.files, load.log_start_offset)
+    replayer = OffsetsLogReplay(bucket=log.bucket)
+    for _, chunk, _ in _decoded(replace(log, from_offset=start, to_offset=load.log_offset), work):
+        replayer.feed(chunk)
+    return Loaded(load, start, replayer.groups)
 
 
 def _log_partitions(groups: Sequence[tuple[int, GroupRows]], rows_of: Callable[[GroupRows], Sized]) -> pa.Array:

@@ -277,7 +277,7 @@ COMMIT_ANOMALIES = gold_table(
         PARTITION,
         LOG_OFFSET,
         AT,
-        Column("kind", STRING, "REWIND SKIP STALLED DELETED ABORTED EMPTY_GROUP_RESET."),
+        Column("kind", STRING, "REWIND SKIP STALLED DELETED FORGOTTEN ABORTED EMPTY_GROUP_RESET."),
         Column("from_offset", BIGINT, "Committed offset before."),
         Column("to_offset", BIGINT, "Committed offset after."),
         Column("delta", BIGINT, "to_offset minus from_offset."),

@@ -36,15 +36,16 @@ LOG_OFFSET = key("log_offset", BIGINT, "Offset of the record in the log partitio
 
 OFFSET_COMMITS = settling_table(
     name="offset_commits",
-    comment="One row per offset-commit record or tombstone, with its outcome.",
+    comment="One row per offset-commit record or tombstone, with its outcome; and one at the first offset of a leader "
+    "epoch for each committed offset that the new leader did not load, since the log start had moved.",
     columns=(
         CLUSTER_ID,
         as_key(LOG_PARTITION),
         LOG_OFFSET,
-        Column("group_id", STRING, "The group that committed."),
-        Column("topic", STRING, "Topic of the committed offset."),
+        key("group_id", STRING, "The group that committed."),
+        key("topic", STRING, "Topic of the committed offset."),
         Column("topic_id", STRING, "Its id; null before value version 4 and in transactional commits."),
-        Column("partition", INT, "Partition of the committed offset."),
+        key("partition", INT, "Partition of the committed offset."),
         Column("committed_offset", BIGINT, "Next offset to read; null in a tombstone."),
         Column("leader_epoch", INT, "Leader epoch of the last consumed record; null for none."),
         Column("metadata", STRING, "The client's metadata string; null in a tombstone.", is_personal=True),
@@ -57,7 +58,7 @@ OFFSET_COMMITS = settling_table(
             "outcome",
             STRING,
             "APPLIED; ABORTED; PENDING: no marker yet; SUPERSEDED: committed, but a newer record was already "
-            "applied, or it was replaced or deleted before the marker.",
+            "applied, or it was replaced, deleted or forgotten before the marker.",
         ),
         Column(
             "applied_log_offset",
@@ -69,7 +70,11 @@ OFFSET_COMMITS = settling_table(
             TIMESTAMP,
             "When it took effect; commit_time if a plain record has no timestamp; null unless APPLIED.",
         ),
-        Column("change", STRING, "FIRST ADVANCE REPEAT REWIND DELETE; null unless APPLIED."),
+        Column(
+            "change",
+            STRING,
+            "FIRST ADVANCE REPEAT REWIND DELETE; FORGOTTEN: a new leader did not load it; null unless APPLIED.",
+        ),
         Column("previous_offset", BIGINT, "Offset in force before it was applied; null if there was none."),
         Column("delta", BIGINT, "committed_offset minus previous_offset; null if either is null."),
         IS_SETTLED,
@@ -98,7 +103,12 @@ GROUP_GENERATIONS = settling_table(
         Column("assignment_epoch", INT, "Epoch of the target assignment; null for classic."),
         Column("topology_epoch", INT, "Streams: epoch of the topology."),
         Column("metadata_hash", BIGINT, "Hash of the subscribed topics' metadata; null for classic."),
-        Column("previous_generation", INT, "The generation before, null for the first."),
+        Column(
+            "previous_generation",
+            INT,
+            "The generation before, null for the first; the same one where a new leader loaded only a part of the "
+            "group.",
+        ),
         Column("is_contiguous", BOOLEAN, "False if generations before this one are not in the log."),
         Column(
             "current_state_at",
@@ -147,7 +157,12 @@ GROUP_MEMBERS = settling_table(
     comment="One row per interval of membership, with the member's fields at its end.",
     columns=(
         *MEMBER_COLUMNS,
-        Column("ended_by", STRING, "LEFT_OR_EXPIRED REPLACED_STATIC GROUP_DELETED CONVERTED; null while open."),
+        Column(
+            "ended_by",
+            STRING,
+            "LEFT_OR_EXPIRED REPLACED_STATIC GROUP_DELETED CONVERTED; FORGOTTEN: a new leader did not load it, since "
+            "the log start had moved; null while open.",
+        ),
         Column("member_epoch", INT, "Member epoch at the end of the interval; null for classic groups."),
         Column("uses_classic_protocol", BOOLEAN, "A classic-protocol member inside a consumer group."),
         IS_SETTLED,
@@ -198,7 +213,12 @@ GROUP_EVENTS = settling_table(
         CLUSTER_ID,
         as_key(LOG_PARTITION),
         LOG_OFFSET,
-        key("event_index", INT, "Number of the event within one record, from 0; at a marker, from its group's commit."),
+        key(
+            "event_index",
+            INT,
+            "Number of the event within one record, from 0; at a marker, from its group's commit; "
+            "FORGOTTEN: a high one.",
+        ),
         Column("group_id", STRING, "The group."),
         Column("group_type", STRING, "CLASSIC CONSUMER SHARE STREAMS, after the event; null if unknown."),
         Column("event_type", STRING, "GROUP_CREATED, MEMBER_JOINED, ... ANOMALY."),

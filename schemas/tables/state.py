@@ -320,13 +320,22 @@ RUN_METRICS = state_table(
 
 LEADER_EPOCHS = state_table(
     name="leader_epochs",
-    comment="At which offset each leader epoch of a log partition begins, according to the copies that were read.",
+    comment="At which offset each leader epoch of a log partition begins, and each log start offset that moved, "
+    "according to the copies that were read.",
     columns=(
         *LOG_KEY,
-        key("leader_epoch", INT, "The leader epoch."),
+        key("leader_epoch", INT, "The leader epoch; -1: the row is a log start offset."),
         key("is_checkpoint", BOOLEAN, "From the leader-epoch-checkpoint of a replica; false: from record batches."),
+        key(
+            "start_offset",
+            BIGINT,
+            "The start offset of the epoch, or the offset of its first batch that was seen; or the log start offset.",
+        ),
+        Column("least_end_offset", BIGINT, "The least end offset of copies with this log start offset; else null."),
         Column(
-            "start_offset", BIGINT, "The start offset of the epoch, or the offset of its first batch that was seen."
+            "greatest_end_offset",
+            BIGINT,
+            "The greatest one, kept until a higher log start offset is seen; else null.",
         ),
     ),
 )

@@ -11,9 +11,11 @@ from hypothesis import strategies as st
 from coordinator_core import codec
 from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
 from coordinator_core.history import views
-from coordinator_core.history.groups import GroupHistory
+from coordinator_core.history.groups import GroupHistory, LostOffsets
 from coordinator_core.history.operations import GroupRecord, OffsetsDeleted, Operation
 from coordinator_core.history.rows import GroupRows, key_columns
+from coordinator_core.inference.rebalances import is_unwritten
+from coordinator_core.log.copies import Load
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
 from tests.examples import examples
@@ -408,3 +410,76 @@ def test_open_rows_are_the_state(sequence: list[list[GroupRecord]]) -> None:
 def test_topics_of_no_partitions_are_nothing_that_a_member_has(source: Mapping[str, Collection[int]]) -> None:
     """Be it a target, or with epochs."""
     assert views.assigned(source) == {"t": (1, 3)}
+
+
+LOAD = Load(log_offset=100, leader_epoch=3, log_start_offset=90, is_certain=True)
+
+
+def reloaded(before: Sequence[GroupRecord], loaded: Sequence[GroupRecord], offset_count: int = 0) -> GroupRows:
+    """All rows where a leader, whose epoch begins at offset 100, loads some of a group's records."""
+    history, loading = GroupHistory(), GroupHistory()
+    for each in before:
+        history.apply(Operation("g", 1_000 * each.offset, each.offset, [each]))
+    for each in loaded:
+        loading.apply(Operation("g", 1_000 * each.offset, each.offset, [each]))
+    lost = {"g": LostOffsets(offset_count, 7)} if offset_count else {}
+    history.reload(loading.shard, LOAD, 100, 100_000, lost)
+    return history.finish()
+
+
+def test_a_group_that_a_new_leader_did_not_load_ends() -> None:
+    """Its generation, members and assignments end where the leader's epoch begins; one event says so, and nobody
+    left."""
+    rows = reloaded([classic(5, classic_value(4, {"m": [0]}))], [], offset_count=2)
+    assert [(row.generation, row.to_log_offset, row.valid_to) for row in rows.generations] == [(4, 100, 100_000)]
+    assert [(row.member_id, row.to_log_offset, row.ended_by) for row in rows.members] == [("m", 100, "FORGOTTEN")]
+    assert [(row.partition, row.to_log_offset) for row in rows.assignments] == [(0, 100)]
+    assert kinds(rows) == ["GROUP_CREATED", "GENERATION_STARTED", "MEMBER_JOINED", "FORGOTTEN"]
+    event = rows.events[-1]
+    assert (event.log_offset, event.at, event.generation) == (100, 100_000, 4)
+    assert event.details == {
+        "log_start_offset": "90",
+        "leader_epoch": "3",
+        "confidence": "CERTAIN",
+        "offset_count": "2",
+        "member_count": "1",
+        "group": "GONE",
+    }
+
+
+def test_a_group_that_a_new_leader_loaded_goes_on() -> None:
+    """What has a newer record above the log start is known: no interval ends, and nothing is said."""
+    newest = classic(95, classic_value(5, {"m": [0]}))
+    rows = reloaded([classic(5, classic_value(4, {"m": [0]})), newest], [newest])
+    assert [(row.generation, row.to_log_offset) for row in rows.generations] == [(4, 95), (5, None)]
+    assert [(row.from_log_offset, row.to_log_offset) for row in rows.members] == [(5, None)]
+    assert "FORGOTTEN" not in kinds(rows)
+
+
+def test_a_group_that_lost_only_offsets_goes_on() -> None:
+    """The event counts them; no interval ends."""
+    newest = classic(95, classic_value(5, {"m": [0]}))
+    rows = reloaded([newest], [newest], offset_count=1)
+    assert [(row.generation, row.to_log_offset) for row in rows.generations] == [(5, None)]
+    assert (rows.events[-1].event_type, rows.events[-1].details["group"]) == ("FORGOTTEN", "KEPT")
+
+
+def test_what_a_new_leader_loaded_of_a_group_begins_there() -> None:
+    """Of a group whose members have records of their own, those stay that are above the log start: intervals of its own
+    from the leader's epoch on, and nobody joined."""
+
+    def member(offset: int, member_id: str) -> GroupRecord:
+        key = {"group_id": "g", "member_id": member_id}
+        fields = {"client_id": "c", "client_host": "/h", "subscribed_topic_names": ("t",)}
+        return record(offset, RecordType.CONSUMER_GROUP_MEMBER_METADATA, key, fields)
+
+    epoch = record(96, RecordType.CONSUMER_GROUP_METADATA, {"group_id": "g"}, {"epoch": 7})
+    kept = member(95, "kept")
+    rows = reloaded([member(5, "lost"), kept, epoch], [kept, epoch])
+    ends = {(row.member_id, row.from_log_offset): (row.to_log_offset, row.ended_by) for row in rows.members}
+    assert ends == {("lost", 5): (100, "FORGOTTEN"), ("kept", 95): (100, "FORGOTTEN"), ("kept", 100): (None, None)}
+    newest = next(row for row in rows.generations if row.to_log_offset is None)
+    assert (newest.incarnation, newest.generation, newest.member_count) == (1, 7, 1)
+    assert is_unwritten(newest), "nothing was rebalanced"
+    assert [event.member_id for event in rows.events if event.event_type == "MEMBER_JOINED"] == ["lost", "kept"]
+    assert (rows.events[-1].details["group"], rows.events[-1].details["member_count"]) == ("IN_PART", "1")

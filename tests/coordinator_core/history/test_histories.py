@@ -8,17 +8,20 @@ from typing import Final
 import numpy as np
 import pytest
 
+from coordinator_core.history.checkpoint import unpack_group
 from coordinator_core.history.log_checkpoint import (
     pack_offset_state,
     pack_share_state,
     unpack_offset_state,
     unpack_share_state,
 )
-from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
+from coordinator_core.history.offsets_log import Loaded, OffsetsLogReplay, OffsetsLogState
 from coordinator_core.history.rows import GroupRows
+from coordinator_core.log.chunk import RecordChunk
+from coordinator_core.log.copies import Load
 from coordinator_core.log.records import decode_chunk
 from coordinator_core.share_state.columnar import ColumnarShareReplay
-from tests.coordinator_core.history.histories import cuts_of, offsets_log, probe, share_log
+from tests.coordinator_core.history.histories import RECORDS_MAX, cuts_of, offsets_log, probe, share_log
 from tests.coordinator_core.history.test_checkpoint import by_group, texts
 from tests.coordinator_core.offsets.reference import Row, rows_of
 from tests.coordinator_core.share_state.reference import chunk_of, columnar_rows
@@ -31,6 +34,12 @@ PARTS: Final = 20
 """Tests that share them, so that a failure names few."""
 
 
+def chunk_of_batches(batches: list[bytes]) -> RecordChunk:
+    """The batches, decoded."""
+    data = np.frombuffer(b"".join(batches), np.uint8)
+    return decode_chunk(data, bytes_max=2**20, chunk_bytes_max=2**22, crc="verify")
+
+
 class Runs:
     """Runs of the replay of one `__consumer_offsets` partition, each from what the one before left."""
 
@@ -38,15 +47,18 @@ class Runs:
         self._by_bytes = by_bytes
         self.state: OffsetsLogState | None = None
         self.commits: dict[int, Row] = {}
+        self.forgotten: list[Row] = []
         self._settled = GroupRows()
         self._open: dict[str, GroupRows] = {}
 
-    def run(self, batches: list[bytes]) -> None:
+    def run(self, batches: list[bytes], loaded: Loaded | None = None) -> None:
         replay = OffsetsLogReplay(self.state)
         if batches:
-            data = np.frombuffer(b"".join(batches), np.uint8)
-            output = replay.feed(decode_chunk(data, bytes_max=2**20, chunk_bytes_max=2**22, crc="verify"))
+            output = replay.feed(chunk_of_batches(batches), loaded)
             self.commits |= {row.log_offset: row for row in rows_of(output.commits)}
+            found = [] if output.forgotten is None else rows_of(output.forgotten)
+            self.forgotten += [row for row in found if row.change == "FORGOTTEN"]
+            self.commits |= {row.log_offset: row for row in found if row.change != "FORGOTTEN"}
             self._settled.extend(output.groups)
         left = replay.export_state()
         columnar = unpack_offset_state(pack_offset_state(left.columnar)) if self._by_bytes else left.columnar
@@ -86,6 +98,52 @@ def test_histories_of_groups_in_runs(part: int) -> None:
         for each in (whole, runs):
             each.run(probe(len(batches)))
         assert runs.commits == whole.commits, seed
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_histories_of_which_a_new_leader_loads_a_part(part: int) -> None:
+    """A leader loads the log from a start that had moved: from there on the state is that of a replay from the start,
+    whatever the runs; offsets and groups that only older records had end there."""
+    for seed in range(part, HISTORIES, PARTS):
+        random = Random(f"loads/{seed}")
+        batches = [batch for batch in offsets_log(random) if batch]
+        start, begin = sorted(random.randint(0, len(batches) - 1) for _ in range(2))
+        load = Load(_base_offset(batches[begin]), 1, _base_offset(batches[start]), is_certain=True)
+        loading = OffsetsLogReplay()
+        if batches[start:begin]:
+            loading.feed(chunk_of_batches(batches[start:begin]))
+        loaded = Loaded(load, load.log_start_offset, loading.groups)
+        whole, runs, fresh = (Runs(by_bytes=by_bytes) for by_bytes in (False, seed % BY_BYTES == 0, False))
+        whole.run(batches[:begin])
+        whole.run(batches[begin:], loaded)
+        for first, end in pairwise(sorted([*cuts_of(random, len(batches)), begin])):
+            runs.run(batches[first:end], loaded if first == begin and first < end else None)
+        fresh.run(batches[start:])
+        assert (runs.commits, runs.forgotten) == (whole.commits, whole.forgotten), seed
+        assert runs.rows() == whole.rows(), seed
+        assert runs.groups() == whole.groups(), seed
+        states = [
+            {
+                group_id: (saved.group, saved.share_partitions)
+                for group_id, saved in ((it, unpack_group(packed)) for it, packed in each.groups().items())
+                if saved.group is not None or saved.share_partitions is not None
+            }
+            for each in (whole, fresh)
+        ]
+        assert states[0] == states[1], seed
+        keys = [(row.log_offset, row.group, row.topic, row.partition) for row in whole.forgotten]
+        assert len(keys) == len({*keys}), seed
+        for each in (whole, fresh):
+            each.run(probe(len(batches)))
+        ends = [
+            {place: row for place, row in each.commits.items() if place >= RECORDS_MAX * len(batches)}
+            for each in (whole, fresh)
+        ]
+        assert ends[0] == ends[1], seed
+
+
+def _base_offset(batch: bytes) -> int:
+    return int.from_bytes(batch[:8], "big")
 
 
 @pytest.mark.parametrize("part", range(PARTS))
