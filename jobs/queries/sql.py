@@ -5,6 +5,7 @@ The dialect is DuckDB's (`sql_duckdb`) or Spark's (`sql_spark`). This module has
 
 import base64
 import json
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
@@ -48,6 +49,7 @@ class Answer(Protocol):
 class Answering(Protocol):
     """An engine that executes statements."""
 
+    engine: Engine
     table_names: tuple[str, ...]
 
     def answer(self, statement: str) -> Answer:
@@ -65,6 +67,16 @@ HELP: Final = """.tables           names of the tables, views and functions
 .exit             ends the shell, as Ctrl-D and exit do; Ctrl-C ends a statement
 describe TABLE;   its columns; docs/tables.md says what they mean
 select ...;       a statement may have several lines and ends with ;"""
+TOKENS: Final = {
+    engine: re.compile(
+        rf"{quoted}|`[^`]*(?:`|\Z)|\$(\w*)\$.*?(?:\$\1\$|\Z)|(?P<comment>--[^\n]*|/\*.*?\*/)|/\*.*|\S", re.DOTALL
+    )
+    for engine, quoted in (
+        (Engine.DUCKDB, r"""'[^']*(?:'|\Z)|"[^"]*(?:"|\Z)"""),
+        (Engine.SPARK, r"""'(?:\\.|[^'\\])*(?:'|\Z)|"(?:\\.|[^"\\])*(?:"|\Z)"""),
+    )
+}
+"""What a statement consists of: a semicolon in a text, a name or a comment does not end it."""
 CANCELLED: Final = "\x03"
 """Returned instead of a line on Ctrl-C at the prompt: the unfinished statement is dropped."""
 
@@ -115,7 +127,7 @@ def shell(answering: Answering, output_format: str, lines: Iterable[str] | None 
 
     An error or Ctrl-C ends only the current statement.
     """
-    for query in _statements(lines if lines is not None else _Prompt()):
+    for query in _statements(lines if lines is not None else _Prompt(), TOKENS[answering.engine]):
         try:
             run_query(answering, query, output_format)
         except SqlError as error:
@@ -124,22 +136,35 @@ def shell(answering: Answering, output_format: str, lines: Iterable[str] | None 
             print("interrupted", file=sys.stderr)
 
 
-def _statements(lines: Iterable[str]) -> Iterator[str]:
-    statement = ""
+def _statements(lines: Iterable[str], tokens: re.Pattern[str]) -> Iterator[str]:
+    rest = ""
     for line in lines:
         if line == CANCELLED:
-            statement = ""
+            rest = ""
             continue
-        if not statement and line.strip().rstrip(";").lower().lstrip(".") in ("exit", "quit"):
+        if not rest and line.strip().rstrip(";").lower().lstrip(".") in ("exit", "quit"):
             return
-        statement = f"{statement}\n{line}".strip()
+        if not rest and line.strip().startswith("."):
+            yield line.strip()
+            continue
+        ended, rest = _ended(f"{rest}\n{line}".strip(), tokens)
         if isinstance(lines, _Prompt):
-            lines.is_inside = bool(statement) and not statement.startswith(".") and not statement.endswith(";")
-        if statement.endswith(";") or statement.startswith("."):
-            yield statement
-            statement = ""
-    if statement:
-        yield statement
+            lines.is_inside = bool(rest)
+        yield from ended
+    if rest:
+        yield rest
+
+
+def _ended(text: str, tokens: re.Pattern[str]) -> tuple[list[str], str]:
+    """The statements of a text that have ended, each with its `;`, and the begin of the next one."""
+    ended, begin, is_begun = [], 0, False
+    for token in tokens.finditer(text):
+        if token[0] == ";":
+            ended += [text[begin : token.end()].strip()] if is_begun else []
+            begin, is_begun = token.end(), False
+        else:
+            is_begun |= token["comment"] is None
+    return ended, text[begin:].strip() if is_begun else ""
 
 
 class _Prompt:

@@ -180,6 +180,8 @@ def refused_part(statement: str) -> str | None:
 class DuckDb:
     """DuckDB over a warehouse, for one session. `cluster_id`: table names refer to rows of this cluster only."""
 
+    engine = Engine.DUCKDB
+
     def __init__(self, warehouse: Warehouse, *, cluster_id: str | None = None) -> None:
         self._warehouse = warehouse
         self._cluster_id = cluster_id

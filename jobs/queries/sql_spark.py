@@ -51,6 +51,8 @@ class Catalogue:
     otherwise they show only whole runs.
     """
 
+    engine = Engine.SPARK
+
     def __init__(
         self, session: SparkSession, warehouse: Warehouse, *, cluster_id: str | None = None, may_write: bool = False
     ) -> None:

@@ -2,10 +2,12 @@
 
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
+from jobs.cli_enums import Engine
 from jobs.queries import sql
 from jobs.queries.interrupts import interruptible
 from jobs.queries.sql import ddl, shell
@@ -51,8 +53,48 @@ def test_ctrl_c_ends_a_statement_and_not_the_shell(
     monkeypatch.setattr("builtins.input", line)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr(sql, "run_query", run)
-    shell(cast("Catalogue", None), "table")
+    shell(cast("Catalogue", SimpleNamespace(engine=Engine.SPARK)), "table")
     assert ran == ["slow;", "select 2;"] and "interrupted" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("select 1; select 2;", ["select 1;", "select 2;"]),
+        ("select 1; -- one\nselect 2;", ["select 1;", "select 2;"]),
+        ("select 1; /* one; */\n.tables\nselect\n2", ["select 1;", ".tables", "select\n2"]),
+        ("select 'a;\nb' as a;", ["select 'a;\nb' as a;"]),
+        ("select 1 as \"a;\nb\"; select 'it''s; ' ;", ['select 1 as "a;\nb";', "select 'it''s; ' ;"]),
+        ("select 1 -- no end;\n, 2;", ["select 1 -- no end;\n, 2;"]),
+        ("select /* a\n;b */ 2;;\n;", ["select /* a\n;b */ 2;"]),
+        ("-- nothing;\n/* at all; */", []),
+    ],
+)
+@pytest.mark.parametrize("engine", Engine)
+def test_a_semicolon_ends_a_statement(
+    monkeypatch: pytest.MonkeyPatch, engine: Engine, typed: str, expected: list[str]
+) -> None:
+    """Wherever it is on a line, but not in a text, a name or a comment."""
+    ran: list[str] = []
+    monkeypatch.setattr(sql, "run_query", lambda _, query, __: ran.append(query))
+    shell(cast("Catalogue", SimpleNamespace(engine=engine)), "csv", typed.split("\n"))
+    assert ran == expected
+
+
+@pytest.mark.parametrize(
+    ("engine", "typed"),
+    [
+        (Engine.DUCKDB, "select '\\';"),
+        (Engine.DUCKDB, "select $a$;'$a$;"),
+        (Engine.SPARK, "select 'it\\'s;', \"a\\\";\";"),
+    ],
+)
+def test_a_text_ends_as_in_its_dialect(monkeypatch: pytest.MonkeyPatch, engine: Engine, typed: str) -> None:
+    """A backslash escapes in Spark SQL, not in DuckDB, which has texts between dollars."""
+    ran: list[str] = []
+    monkeypatch.setattr(sql, "run_query", lambda _, query, __: ran.append(query))
+    shell(cast("Catalogue", SimpleNamespace(engine=engine)), "csv", [typed, "select 2;"])
+    assert ran == [typed, "select 2;"]
 
 
 @pytest.mark.parametrize("output_format", ["table", "csv", "json"])
@@ -75,6 +117,7 @@ def test_a_time_that_python_cannot_show_ends_a_statement_alone(
     class Tables:
         """Gives it for each statement."""
 
+        engine = Engine.SPARK
         table_names: tuple[str, ...] = ()
 
         count = 0
