@@ -65,6 +65,8 @@ RULES: Final[Mapping[str, tuple[str, str]]] = {
 """Rules for the verdict, worst first, and the words after a count of one and of more."""
 RULE_OF_MEASURE: Final = {"storm_rebalances": IN_STORM, "archived": GIVEN_UP, "offset_changes": MOVED}
 """Measures that are the reason of a verdict by themselves."""
+MOVES_AHEAD_MAX: Final = 3
+"""More commits than these to one partition that only move ahead are nobody's reset."""
 DELETED_ELSEWHERE: Final = (TOPIC_DELETED, GROUP_DELETED, EXPIRED)
 """Why offsets go without anybody having deleted them."""
 GENERATION_COLUMNS: Final = (
@@ -222,7 +224,7 @@ def _seen_since(gold: WholeAudit, since_ms: int) -> defaultdict[str, Seen]:
 def _add_resets(seen: Mapping[str, Seen], resets: Sequence[Mapping[str, Any]]) -> None:
     """Add partitions whose offsets were moved while the group was empty, and the records in between.
 
-    A partition that only moved ahead, and more than once, is one of a consumer without membership.
+    A partition that only moved ahead, and often, is one of a consumer without membership.
     """
     by_place: defaultdict[tuple[str, str, int], list[Mapping[str, Any]]] = defaultdict(list)
     for row in resets:
@@ -232,7 +234,7 @@ def _add_resets(seen: Mapping[str, Seen], resets: Sequence[Mapping[str, Any]]) -
         ends = [(row["from_offset"], row["to_offset"]) for row in rows]
         moves = [0 if None in end else end[1] - end[0] for end in ends]
         back = [move for move in moves if move < 0]
-        if len(rows) > 1 and not back:
+        if len(rows) > MOVES_AHEAD_MAX and not back:
             continue
         counts, firsts = seen[group_id]
         counts.update({RESET: 1, "reset back": len(back), "back": -sum(back), "ahead": max(sum(moves) - sum(back), 0)})

@@ -20,7 +20,7 @@ TREE_NODE: Final = "org.apache.spark.sql.catalyst.trees.TreeNode"
 QUERYING: Final = re.compile(
     r"Unresolved(Relation|Having|With|SubqueryColumnAliases|InlineTable|TableValuedFunction|TVFAliases|Hint|Namespace"
     r"|Identifier|Table|TableOrView|View|FunctionName|Function|Execute)"
-    r"|Project|Filter|Aggregate|Sort|GlobalLimit|LocalLimit|Offset|Union|Intersect|Except|Distinct|Join|LateralJoin"
+    r"|PipeOperator|Project|Filter|Aggregate|Sort|GlobalLimit|LocalLimit|Offset|Union|Intersect|Except|Distinct|Join|LateralJoin"
     r"|SubqueryAlias|OneRowRelation\$?|LocalRelation|Generate|WithWindowDefinition|Pivot|Unpivot|Sample|RelationTimeTravel"
     r"|PlanWithUnresolvedIdentifier|RepartitionByExpression|Repartition|Window|Deduplicate|CurrentNamespace\$?|UnionLoop"
 )

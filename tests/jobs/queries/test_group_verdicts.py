@@ -80,7 +80,11 @@ RESETS: Final[dict[str, tuple[list[tuple[int, int | None, int]], str]]] = {
         [(0, 9, 20), (1, 9, 8), (2, None, 5)],
         "reset by a tool: 3 partitions, 1 record back, 11 records ahead",
     ),
-    "a consumer without membership goes on": ([(0, 9, 10), (0, 10, 11)], ""),
+    "ahead, and ahead again": (
+        [(0, 9, 20), (1, 9, 15), (0, 20, 50)],
+        "reset by a tool: 2 partitions, 47 records ahead",
+    ),
+    "a consumer without membership goes on": ([(0, 9 + number, 10 + number) for number in range(4)], ""),
     "to where it was": ([(0, 9, 9)], ""),
 }
 

@@ -137,6 +137,7 @@ READS: Final = (
     "table silver.group_events",
     "values (1), (2)",
     "from silver.group_events |> select log_offset",
+    "from silver.group_events |> where log_offset > 0 |> order by log_offset |> limit 1",
     "select * from silver.group_events version as of 1",
     "explain select 1",
     "show tables in silver",
