@@ -159,7 +159,7 @@ class Findings:
             self._thrown_out(),
             _counted(self.given_up_count, "record", "given up", verb=True),
             _counted(len(self.went_back_by_group), "group", "whose offsets went back"),
-            _counted(sum(self.share_offset_changes.values()), "share partition", "reset or deleted by a tool"),
+            _counted(sum(self.share_offset_changes.values()), "change", "of share offsets by a tool"),
             _counted(self.never_delivered_count, "record", "never delivered for that", verb=True),
             _counted(sum(self.odd_commits.values()), "commit anomaly", "", plural="commit anomalies"),
             _counted(sum(self.broken_rules.values()), "broken rule", "of the coordinators"),

@@ -57,7 +57,7 @@ RULES: Final[Mapping[str, tuple[str, str]]] = {
     IN_STORM: ("in a storm", "in storms"),
     GIVEN_UP: ("given up", "given up"),
     RESET: ("partition", "partitions"),
-    MOVED: ("share partition", "share partitions"),
+    MOVED: ("time", "times"),
     DELETED: ("offset deleted, not by age", "offsets deleted, not by age"),
     FORGOTTEN: ("offset forgotten by the broker", "offsets forgotten by the broker"),
     WENT_BACK: ("rewind", "rewinds"),
