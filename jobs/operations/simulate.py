@@ -47,7 +47,7 @@ class Written:
     output: str
     log_partition_count: int
     record_count: int
-    """Number of records and markers in all logs."""
+    """Number of records and markers in the segments of all logs."""
     size_bytes: int
 
     def as_json(self) -> dict[str, Any]:
@@ -118,8 +118,8 @@ def simulate(scenario_file: str, output: str, *, seed: int | None = None, kafka_
         start_offsets = {}
         for log, topic_id in simulation.logs():
             partition_count += 1
-            record_count += log.end_offset
-            size_bytes += write_log(root / "logs", log, topic_id, scenario.cluster.segment_bytes)
+            records, size = write_log(root / "logs", log, topic_id, scenario.cluster.segment_bytes)
+            record_count, size_bytes = record_count + records, size_bytes + size
             if log.log_start_offset:
                 start_offsets[log.topic, log.partition] = log.log_start_offset
         checkpoint = offset_checkpoint(LOG_START_OFFSET_CHECKPOINT, start_offsets)
@@ -160,20 +160,21 @@ def read_scenario(scenario_file: str) -> Scenario:
         raise ScenarioFileError(str(error)) from error
 
 
-def write_log(folder: Path, log: PartitionLog, topic_id: str, segment_bytes: int) -> int:
-    """Write the folder of a log partition as its leader has it. Returns the size of its segments."""
+def write_log(folder: Path, log: PartitionLog, topic_id: str, segment_bytes: int) -> tuple[int, int]:
+    """Write the folder of a log partition as its leader has it. Returns the number of records in its segments, and
+    their size.
+    """
     target = folder / f"{log.topic}-{log.partition}"
     target.mkdir(parents=True)
-    size_bytes = 0
-    # including batches below the log start offset: brokers delete only whole segments
     batches = (batch.data for batch in log.stored_batches())
-    for file in segment_files(batches, rules=SegmentRules(segment_bytes)):
-        (target / file.name).write_bytes(file.data)
-        size_bytes += len(file.data) if file.name.endswith(".log") else 0
+    files = [(int(Path(file.name).stem), file) for file in segment_files(batches, rules=SegmentRules(segment_bytes))]
+    # brokers delete only whole segments: the one with the log start offset has batches below it, too
+    first = max(base_offset for base_offset, _ in files if base_offset <= log.log_start_offset)
+    kept = [file for base_offset, file in files if base_offset >= first]
     epochs = [(entry.leader_epoch, entry.start_offset) for entry in log.epochs]
-    for file in (leader_epoch_checkpoint(epochs), partition_metadata(topic_id)):
+    for file in (*kept, leader_epoch_checkpoint(epochs), partition_metadata(topic_id)):
         (target / file.name).write_bytes(file.data)
-    return size_bytes
+    return log.end_offset - first, sum(len(file.data) for file in kept if file.name.endswith(".log"))
 
 
 def print_written(written: Written, output_format: str) -> None:

@@ -9,9 +9,11 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.runtime.partition import PartitionLog
 from jobs.errors import ScenarioFileError, SimulateError
 from jobs.exit_codes import DONE
-from jobs.operations.simulate import simulate
+from jobs.operations.simulate import simulate, write_log
 from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT
 from tests.made_once import MadeOnce
 from tests.scenarios import Scenario, scenario_of
@@ -212,3 +214,18 @@ def test_one_seed_gives_the_same_files_whatever_pythons_hash_seed(tmp_path: Path
         files.append({str(path.relative_to(output)): path.read_bytes() for path in output.rglob("*") if path.is_file()})
     assert len(files[0]) > len(("logs", "truth"))
     assert files[0] == files[1]
+
+
+@pytest.mark.parametrize(("log_start_offset", "first"), [(0, 0), (2, 0), (3, 3), (7, 6)])
+def test_segments_below_the_log_start_offset_are_deleted(tmp_path: Path, log_start_offset: int, first: int) -> None:
+    """As on a broker: whole segments only, and the one that has the log start offset stays."""
+    log = PartitionLog("__share_group_state", 0)
+    for _ in range(9):
+        log.append(0, build_batch([Record(0, 1, b"key", b"value")]))
+    log.delete_records(log_start_offset)
+    three_batches = 3 * len(build_batch([Record(0, 1, b"key", b"value")]))
+    record_count, size_bytes = write_log(tmp_path, log, "t" * 22, three_batches)
+    segments = sorted((tmp_path / "__share_group_state-0").glob("*.log"))
+    assert [int(path.stem) for path in segments] == list(range(first, 9, 3))
+    assert size_bytes == sum(path.stat().st_size for path in segments)
+    assert record_count == 9 - first
