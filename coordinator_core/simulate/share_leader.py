@@ -228,9 +228,9 @@ class ShareLeaders:
             self._acknowledge(broker, process, request, at, batches, errors)
 
         def fetched(acquired: Acquired) -> None:
-            errors.when_done(
-                lambda: self._finish(broker, request, lambda: respond(ShareFetchResponse(0, acquired, errors.values)))
-            )
+            lock_timeout_ms = self._config(request.group_id, 0).record_lock_duration_ms
+            response = ShareFetchResponse(0, acquired, errors.values, lock_timeout_ms)
+            errors.when_done(lambda: self._finish(broker, request, lambda: respond(response)))
 
         if request.session_epoch == CLOSE_EPOCH:
             del broker.sessions[session]

@@ -9,7 +9,9 @@
 * CLOSED: it has left.
 
 Implicit acknowledgement: the next poll accepts all records of the one before. Explicit: the application accepts,
-releases or rejects each record; it may leave a poison record unacknowledged, until the lock expires.
+releases or rejects each record, and polls only when it has acknowledged all (KafkaShareConsumer.poll refuses else).
+It may work on a poison record until the lock expires: it commits the acknowledgements of the others before, in a
+ShareAcknowledge, and accepts that record at the poll after it, too late.
 
 RENEW: if a record takes longer than one poll, its lock is renewed, in a ShareAcknowledge: a request that renews locks
 fetches nothing.
@@ -58,7 +60,9 @@ from coordinator_core.simulate.clients.share_messages import (
 HEARTBEAT_VERSION: Final = 1
 
 POISON_TYPES: Final = {"reject": AcknowledgeType.REJECT, "release": AcknowledgeType.RELEASE}
-"""`on_poison` -> the acknowledgement of a poison record; "skip" is not looked up, "time_out" has none."""
+"""`on_poison` -> the acknowledgement of a poison record; of the others none is looked up."""
+OPEN: Final = ()
+"""The type of records that the application has not acknowledged yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +91,11 @@ class Session:
     request: ShareFetchRequest | None = None
     """The request under way; an answer to any other request, from an earlier session, is too late."""
     owned: dict[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
-    renewed: dict[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
-    """The records whose locks the request under way renews: they are acknowledged at the poll after it."""
-    is_renewed: bool = False
-    """The records that it has now are the renewed ones."""
+    kept: dict[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
+    """The records whose locks the request under way renews, or that it leaves out: they are acknowledged at the next
+    poll."""
+    is_kept: bool = False
+    """The records that it has now are the kept ones."""
 
 
 @dataclass(slots=True)
@@ -102,6 +107,10 @@ class ShareConsumer(HeartbeatMember):
     sessions: dict[int, Session] = field(default_factory=dict, init=False)
     """Broker id -> session."""
     is_busy: bool = field(default=False, init=False)
+    lock_timeout_ms: int = field(default=0, init=False)
+    """How long records stay acquired, according to the newest answer."""
+    held_until_ms: int = field(default=0, init=False)
+    """The application works on a poison record until then."""
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
         """Members of share groups own nothing."""
@@ -149,8 +158,11 @@ class ShareConsumer(HeartbeatMember):
         if self.state is not STABLE:
             return []
         actions: Actions = [SetTimer(POLL, self.config.poll_interval_ms)]
-        if self.is_busy:
+        if self.is_busy or now_ms < self.held_until_ms:
             return actions
+        holds = any(self._holds(session) for session in self.sessions.values())
+        if holds:
+            self.held_until_ms = now_ms + self.lock_timeout_ms
         by_broker: dict[int, list[TopicPartition]] = {broker_id: [] for broker_id in sorted(self.sessions)}
         for at in self.assigned:
             leader = self.data_leader(at)
@@ -158,19 +170,36 @@ class ShareConsumer(HeartbeatMember):
                 by_broker.setdefault(leader, []).append(at)
         for broker_id, partitions in sorted(by_broker.items()):
             session = self.sessions.setdefault(broker_id, Session())
-            if session.request is None and (partitions or session.owned):
-                actions.append(self._fetch(broker_id, session, tuple(partitions), session.epoch))
+            if session.request is None and (session.owned or (partitions and not holds)):
+                actions += self._fetch(broker_id, session, tuple(partitions), session.epoch, fetches=not holds)
         return actions
 
-    def _fetch(self, broker_id: int, session: Session, partitions: tuple[TopicPartition, ...], epoch: int) -> Send:
-        acknowledgements = {}
-        if epoch != OPEN_EPOCH:
-            may_renew = epoch != CLOSE_EPOCH and not session.is_renewed
-            said = {at: self._acknowledge(at, acquired, may_renew) for at, acquired in session.owned.items()}
-            acknowledgements = {at: batches for at, batches in said.items() if batches}
-        session.renewed = _renewed(acknowledgements, session.owned)
-        session.owned = {}
-        operation = SHARE_ACKNOWLEDGE if session.renewed else SHARE_FETCH
+    def _holds(self, session: Session) -> bool:
+        """Whether the application has just got a poison record on which it works until the lock expires."""
+        if session.is_kept or self.config.on_poison != "time_out":
+            return False
+        said = (self._acknowledge(at, acquired, session) for at, acquired in session.owned.items())
+        return any(batch.acknowledge_types == OPEN for batches in said for batch in batches)
+
+    def _fetch(
+        self,
+        broker_id: int,
+        session: Session,
+        partitions: tuple[TopicPartition, ...],
+        epoch: int,
+        *,
+        fetches: bool = True,
+    ) -> Actions:
+        is_last = epoch == CLOSE_EPOCH
+        said = {at: self._acknowledge(at, acquired, session, is_last) for at, acquired in session.owned.items()}
+        given = {at: tuple(it for it in batches if it.acknowledge_types != OPEN) for at, batches in said.items()}
+        acknowledgements = {at: batches for at, batches in given.items() if batches}
+        kept = {} if is_last else _kept(said, session.owned)
+        operation = SHARE_FETCH if fetches and not kept else SHARE_ACKNOWLEDGE
+        if operation == SHARE_ACKNOWLEDGE and not acknowledgements:
+            session.is_kept = True
+            return []
+        session.owned, session.kept = {}, kept
         added: tuple[TopicPartition, ...] = ()
         forgotten: tuple[TopicPartition, ...] = ()
         if operation == SHARE_FETCH and epoch != CLOSE_EPOCH:
@@ -190,12 +219,12 @@ class ShareConsumer(HeartbeatMember):
         )
         session.request = request
         tag = f"{SHARE_FETCH}:{broker_id}"
-        return Send(Service.DATA, broker_id, operation, request, tag, SHARE_FETCH_VERSION)
+        return [Send(Service.DATA, broker_id, operation, request, tag, SHARE_FETCH_VERSION)]
 
     def _acknowledge(
-        self, at: TopicPartition, acquired: tuple[AcquiredRecords, ...], may_renew: bool
+        self, at: TopicPartition, acquired: tuple[AcquiredRecords, ...], session: Session, is_last: bool = False
     ) -> tuple[AcknowledgementBatch, ...]:
-        """The application's acknowledgement of the records, in runs of one type each."""
+        """The application's acknowledgement of the records, in runs of one type each. `is_last`: it closes."""
         if not self.config.is_explicit and not self.topics.has_markers(at):
             accept = (int(AcknowledgeType.ACCEPT),)
             return tuple(
@@ -204,26 +233,30 @@ class ShareConsumer(HeartbeatMember):
         batches: list[AcknowledgementBatch] = []
         for records in acquired:
             for offset in range(records.first_offset, records.last_offset + 1):
-                kind = self._verdict(at, offset, records.delivery_count, may_renew)
-                if kind is None:
-                    continue
+                kind = self._verdict(at, offset, records.delivery_count, session.is_kept, is_last)
+                types = OPEN if kind is None else (int(kind),)
                 last = batches[-1] if batches else None
-                if last is not None and last.last_offset == offset - 1 and last.acknowledge_types == (int(kind),):
+                if last is not None and last.last_offset == offset - 1 and last.acknowledge_types == types:
                     batches[-1] = last._replace(last_offset=offset)
                 else:
-                    batches.append(AcknowledgementBatch(offset, offset, (int(kind),)))
+                    batches.append(AcknowledgementBatch(offset, offset, types))
         return tuple(batches)
 
-    def _verdict(self, at: TopicPartition, offset: int, delivery_count: int, may_renew: bool) -> AcknowledgeType | None:
+    def _verdict(
+        self, at: TopicPartition, offset: int, delivery_count: int, is_kept: bool, is_last: bool
+    ) -> AcknowledgeType | None:
+        """None: the record stays unacknowledged."""
         if self.topics.is_marker(at, offset):
             return AcknowledgeType.GAP
         if not self.config.is_explicit:
             return AcknowledgeType.ACCEPT
         is_poison = self.topics.next_poison_offset(at, offset, offset + 1) is not None
+        if is_poison and self.config.on_poison == "time_out":
+            return AcknowledgeType.ACCEPT if is_kept and not is_last else None
         if is_poison and self.config.on_poison != "skip":
-            return POISON_TYPES.get(self.config.on_poison)
+            return POISON_TYPES[self.config.on_poison]
         renew_every = self.config.renew_every
-        if may_renew and renew_every and offset % renew_every == renew_every - 1:
+        if not (is_kept or is_last) and renew_every and offset % renew_every == renew_every - 1:
             return AcknowledgeType.RENEW
         every = self.config.release_every
         if every and delivery_count == 1 and offset % every == every - 1:
@@ -238,7 +271,7 @@ class ShareConsumer(HeartbeatMember):
         if self.state is LEAVING:
             if request.session_epoch != CLOSE_EPOCH and error_of(answer) is ErrorCode.NONE:
                 # A fetch was under way when the application closed: its records are released with the session.
-                return [self._fetch(broker_id, session, (), CLOSE_EPOCH)]
+                return self._fetch(broker_id, session, (), CLOSE_EPOCH)
             del self.sessions[broker_id]
             return self._leave_if_done()
         if error_of(answer) is not ErrorCode.NONE:
@@ -246,8 +279,9 @@ class ShareConsumer(HeartbeatMember):
             return []
         session.epoch += 1
         response: ShareFetchResponse = answer.response
-        session.is_renewed = bool(session.renewed)
-        session.owned, session.renewed = dict(session.renewed), {}
+        self.lock_timeout_ms = response.lock_timeout_ms
+        session.is_kept = bool(session.kept)
+        session.owned, session.kept = dict(session.kept), {}
         session.owned |= {at: acquired for at, acquired in response.acquired.items() if acquired}
         return []
 
@@ -266,7 +300,7 @@ class ShareConsumer(HeartbeatMember):
                 # Not opened: the broker has no records to release.
                 del self.sessions[broker_id]
             elif session.request is None:
-                actions.append(self._fetch(broker_id, session, (), CLOSE_EPOCH))
+                actions += self._fetch(broker_id, session, (), CLOSE_EPOCH)
         return [*actions, *self._leave_if_done()]
 
     def _leave_if_done(self) -> Actions:
@@ -305,18 +339,18 @@ class ShareConsumer(HeartbeatMember):
     TIMERS: ClassVar = {POLL: _poll, RETRY: HeartbeatMember._rejoin, BUSY: _busy_no_more, POLL_EXPIRED: _poll_expired}
 
 
-def _renewed(
+def _kept(
     said: Mapping[TopicPartition, tuple[AcknowledgementBatch, ...]],
     owned: Mapping[TopicPartition, tuple[AcquiredRecords, ...]],
 ) -> dict[TopicPartition, tuple[AcquiredRecords, ...]]:
-    """The records whose locks are renewed, with the delivery count with which each was acquired."""
+    """The records that the application keeps, with the delivery count with which each was acquired."""
     found: dict[TopicPartition, tuple[AcquiredRecords, ...]] = {}
     for at, batches in said.items():
-        renewals = [batch for batch in batches if batch.acknowledge_types == (AcknowledgeType.RENEW,)]
-        if renewals:
+        kept = [batch for batch in batches if batch.acknowledge_types in (OPEN, (AcknowledgeType.RENEW,))]
+        if kept:
             found[at] = tuple(
                 AcquiredRecords(batch.first_offset, batch.last_offset, records.delivery_count)
-                for batch in renewals
+                for batch in kept
                 for records in owned[at]
                 if records.first_offset <= batch.first_offset <= records.last_offset
             )

@@ -50,3 +50,5 @@ class ShareFetchResponse:
     error_code: int = ErrorCode.NONE
     acquired: Mapping[TopicPartition, tuple[AcquiredRecords, ...]] = field(default_factory=dict)
     acknowledge_errors: Mapping[TopicPartition, str | None] = field(default_factory=dict)
+    lock_timeout_ms: int = 0
+    """AcquisitionLockTimeoutMs: how long records stay acquired."""

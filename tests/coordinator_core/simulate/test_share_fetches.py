@@ -98,7 +98,7 @@ def test_what_others_acknowledge_makes_room_for_a_parked_fetch(wait: str, some: 
 def test_a_lock_that_runs_out_ends_the_wait(wait: str, some: bool) -> None:
     """Records whose lock runs out while the fetch of another member is parked are that member's at once."""
     text = GROUP + (
-        'members = 3\nacknowledge = "explicit"\non_poison = "time_out"\nrecord_lock_duration = "3300ms"\n'
+        'members = 5\nacknowledge = "explicit"\non_poison = "time_out"\nrecord_lock_duration = "3300ms"\n'
         f'fetch_max_wait = "{wait}"\n'
     )
     head: Mapping[str, str] = {**ONE_PARTITION, "rate = 40.0": "rate = 0.5\npoison_every = 3"}

@@ -1,5 +1,7 @@
 """What a scenario can say of a share group, each by its Kafka name, and what comes of it."""
 
+from operator import itemgetter
+
 import pytest
 
 from coordinator_core.simulate.errors import ScenarioError
@@ -156,6 +158,29 @@ on_poison = "{on_poison}"
         if line["first_offset"] <= first["first_offset"] <= line["last_offset"]
     ]
     assert 10_000 <= first["ts_ms"] - delivered[0] < 11_000
+
+
+def test_an_explicit_member_polls_only_when_it_has_acknowledged_all() -> None:
+    """KafkaShareConsumer.poll refuses while a record is open: a member that lets the lock of one expire commits the
+    others, gets nothing meanwhile from any broker, and then acknowledges that record, too late."""
+    text = GROUP + 'acknowledge = "explicit"\non_poison = "time_out"\nrecord_lock_duration = "10s"\n'
+    run = run_text(text, minutes=3, head={"rate = 40.0": "rate = 40.0\npoison_every = 100"})
+    open_since: dict[tuple[int, int], int] = {}
+    late_count = 0
+    # what a request acknowledges is written while it fetches
+    lines = [(line["ts_ms"] - 1_000, line) for line in run.lines("acknowledgements")]
+    lines += [(line["ts_ms"], line) for line in run.lines("deliveries")]
+    for _, line in sorted(lines, key=itemgetter(0)):
+        places = [(line["partition"], offset) for offset in range(line["first_offset"], line["last_offset"] + 1)]
+        if "acknowledge_type" in line:
+            late_count += line["error"] == "InvalidRecordStateException"
+            for place in places:
+                del open_since[place]
+        else:  # of the same poll, which one broker may answer later than another
+            assert all(line["ts_ms"] - at_ms < 1_000 for at_ms in open_since.values()), line
+            open_since |= dict.fromkeys(places, line["ts_ms"])
+    assert late_count > 10
+    assert {line["delivery_count"] for line in run.lines("archived", why="DELIVERY_LIMIT")} == {5}
 
 
 @pytest.mark.parametrize(

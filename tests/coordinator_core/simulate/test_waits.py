@@ -128,7 +128,7 @@ def test_what_retention_passed_during_its_last_try_is_given_up_for_its_age() -> 
     run = run_text(
         '[[topic]]\nname = "u"\nrate = 20.0\nretention = "120s"\npoison_every = 20\n'
         + SHARE.replace(
-            "members = 1", 'members = 1\nmax_poll_records = 1\nacknowledge = "explicit"\non_poison = "time_out"'
+            "members = 1", 'members = 5\nmax_poll_records = 1\nacknowledge = "explicit"\non_poison = "time_out"'
         ),
         minutes=6,
     )
