@@ -2,7 +2,7 @@
 
 The first has the names of topic ids (TopicRecord, RemoveTopicRecord), the number of partitions of topics
 (PartitionRecord), configs of groups, topics and brokers (ConfigRecord), and the levels of cluster features
-(FeatureLevelRecord). The second is only decoded, so that unreadable records are found; silver has no table for it.
+(FeatureLevelRecord). The second has the topics that transactions write to.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,6 +20,10 @@ from schemas import transaction_state
 from schemas.cluster_metadata import NOT_USED, ConfigResourceType, MetadataRecordType
 
 CLUSTER_METADATA: Final = "CLUSTER_METADATA"
+TRANSACTION: Final = "TRANSACTION"
+"""Where the name of a topic without an id comes from: transactions write to it. The resource type for that, too."""
+IS_TRANSACTIONAL: Final = "isTransactional"
+"""What silver.configs has of such a topic: "true"."""
 FEATURE: Final = "FEATURE"
 """Resource type for the level of a cluster feature, such as metadata.version."""
 
@@ -150,23 +154,28 @@ class ClusterMetadataReplay:
 
 
 class TransactionStateReplay:
-    """Decodes `__transaction_state` record by record."""
+    """The topics in the transactions of `__transaction_state`, without ids. The log cleaner leaves of each
+    transactional id the newest state, which has no topics once the transaction has ended.
+    """
 
     def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
         unknown_field_count = 0
+        since: dict[str, int] = {}
 
         def read(key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int) -> bool:
             nonlocal unknown_field_count
             decoded = codec.decode_key(transaction_state.TOPIC, key or b"")
             if value is not None:
-                unknown_field_count += codec.has_unknown_tags(
-                    codec.decode_value(transaction_state.TOPIC, decoded.record_type, value)
-                )
+                state = codec.decode_value(transaction_state.TOPIC, decoded.record_type, value)
+                unknown_field_count += codec.has_unknown_tags(state)
+                for written in state.fields.transaction_partitions or ():
+                    since[written.topic] = min(since.get(written.topic, timestamp_ms), timestamp_ms)
             return True
 
         findings, counts = _read_records(chunk, read, quarantines_unknown=True)
         counts = replace(counts, unknown_field_count=unknown_field_count)
-        return SimpleLogOutput((), (), (), (), findings, counts)
+        topics = tuple(TopicName("", topic, at, TRANSACTION) for topic, at in sorted(since.items()))
+        return SimpleLogOutput(topics, (), (), (), findings, counts)
 
 
 def _config_changed(fields: Any, timestamp_ms: int, offset: int) -> ConfigChanged | None:

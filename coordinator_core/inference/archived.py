@@ -21,8 +21,9 @@ row has that time (Kafka 4.4, KIP-1191); becoming ARCHIVED later adds no row.
 | ARCHIVING_STATE | below L by way of ARCHIVING, where a gap never is | REJECTED, CERTAIN if the log tells L |
 | MARKER_AMONG_ABORTED | like the next, right behind complete offsets that are not stored | TRANSACTION_MARKER, LIKELY |
 | ALONE_UNDER_READ_COMMITTED | a single offset at its first try, near complete ones not stored | the same, GUESS |
-| BELOW_ANY_LIMIT | count 1, and no limit can be below 2 | REJECT_OR_GAP, CERTAIN |
 | ARCHIVED_WITHOUT_A_COPY | ARCHIVED at once, in a group that has a dead letter topic | GAP, LIKELY |
+| ALONE_IN_TRANSACTIONAL_TOPIC | the same offset, where transactions write | TRANSACTION_MARKER, GUESS |
+| BELOW_ANY_LIMIT | count 1, and no limit can be below 2 | REJECT_OR_GAP, CERTAIN |
 | RELEASED_BEFORE | below L, and clients had seen the records and released them | REJECTED, LIKELY |
 | LOCK_DURATION | at L, alone, one lock duration after the last event | DELIVERY_LIMIT, LIKELY |
 | RETURNED_TOGETHER | at L, and the record's other ranges were handed back, none rejected | DELIVERY_LIMIT, LIKELY |
@@ -31,13 +32,13 @@ row has that time (Kafka 4.4, KIP-1191); becoming ARCHIVED later adds no row.
 | DELIVERY_COUNT | count against L alone | CERTAIN if the log tells L, else LIKELY |
 | COMPLETE_COUNT | at least as many unseen offsets were complete as were passed | UNSEEN, LIKELY |
 | START_OFFSET_JUMP | the start offset moved further than the complete count | START_OFFSET_MOVED, LIKELY or GUESS |
-| START_OFFSET_PASSED | neither is clear | GUESS |
+| START_OFFSET_PASSED | neither is clear | GUESS; ABORTED_TRANSACTION where transactions write |
 
 The marker that ends a transaction takes an offset of its topic. No client sees it: a share consumer acknowledges it as
 a gap, and the coordinator stores it as archived at count 1, like a record that was rejected at once. Under
 read_committed the records of an aborted transaction are counted complete and not stored, and its marker is right behind
-them. Elsewhere clients may as well have rejected a record, however many transactions the topic has. Where no log has
-the isolation level, offsets without a state that the start offset passed may be those of an aborted transaction, too:
+them. Elsewhere, in a topic that transactions write to, clients may as well have rejected a record. Where no log has the
+isolation level, offsets without a state that the start offset passed may be those of an aborted transaction, too:
 START_OFFSET_JUMP is a GUESS.
 """
 
@@ -69,6 +70,7 @@ METHODS: Final = (
     "MARKER_AMONG_ABORTED",
     "ALONE_UNDER_READ_COMMITTED",
     "ARCHIVED_WITHOUT_A_COPY",
+    "ALONE_IN_TRANSACTIONAL_TOPIC",
     "BELOW_ANY_LIMIT",
     "RELEASED_BEFORE",
     "LOCK_DURATION",
@@ -192,16 +194,16 @@ def _rules_of_archived(
     changes, records = log.transitions, evidence.records
     states, row = log.states, log.state_of_transition
     # it uses no later records, so that they do not change earlier results
-    is_alone = (
-        is_archived & (changes.from_state == NONE) & (changes.to_delivery_count == 1) & _is_read_committed(log, configs)
-    )
+    is_alone = is_archived & (changes.from_state == NONE) & (changes.to_delivery_count == 1)
     is_alone &= changes.first_offset == changes.last_offset
+    is_transactional = configs.was_transactional(log.keys.topics)[states.key[row]]
     is_compacted = configs.was_compacted(log.keys.topics)[states.key[row]]
     is_behind_aborted = is_behind_unstored & ~is_compacted
     # a topic without aborted transactions may have none at all, and a client may reject a single record
+    is_alone_committed = is_alone & _is_read_committed(log, configs)
     has_unstored = states.delivery_complete_count > states.terminal_count
     has_unstored[1:] |= has_unstored[:-1] & ~states.begins()[1:]
-    is_alone &= has_unstored[row] & ~is_compacted
+    is_alone_committed &= has_unstored[row] & ~is_compacted
     below, at_limit = is_archived & evidence.is_below_limit, is_archived & ~evidence.is_below_limit
     # what a snapshot is the first to show has an unknown time, so the limit of that time is unknown too
     by_count = np.where(evidence.limit.is_known & ~evidence.is_first_shown, CERTAIN, LIKELY)
@@ -211,7 +213,7 @@ def _rules_of_archived(
     # brokers copy records that a client rejected or that reached the delivery limit; what no client saw, such as a
     # marker, is ARCHIVED at once
     is_copied = below & (changes.to_state == ARCHIVING)
-    is_alone &= changes.to_state != ARCHIVING
+    is_alone &= below & (changes.to_state != ARCHIVING)
     is_uncopied = (
         (changes.to_state == ARCHIVED) & ~evidence.is_first_shown & ~evidence.is_behind_hole & records.is_update
     )
@@ -221,9 +223,10 @@ def _rules_of_archived(
     return (
         (is_copied & (changes.to_delivery_count < DELIVERY_COUNT_LIMIT_MIN), "ARCHIVING_STATE", "REJECTED", CERTAIN),
         (is_copied & evidence.is_limit_shown, "ARCHIVING_STATE", "REJECTED", by_count),
-        (below & is_alone & is_behind_aborted, "MARKER_AMONG_ABORTED", "TRANSACTION_MARKER", LIKELY),
-        (below & is_alone, "ALONE_UNDER_READ_COMMITTED", "TRANSACTION_MARKER", GUESS),
+        (is_alone & is_alone_committed & is_behind_aborted, "MARKER_AMONG_ABORTED", "TRANSACTION_MARKER", LIKELY),
+        (is_alone & is_alone_committed, "ALONE_UNDER_READ_COMMITTED", "TRANSACTION_MARKER", GUESS),
         (below & is_uncopied, "ARCHIVED_WITHOUT_A_COPY", "GAP", LIKELY),
+        (is_alone & is_transactional, "ALONE_IN_TRANSACTIONAL_TOPIC", "TRANSACTION_MARKER", GUESS),
         (below & (changes.to_delivery_count < DELIVERY_COUNT_LIMIT_MIN), "BELOW_ANY_LIMIT", None, CERTAIN),
         (below & evidence.was_released & evidence.is_limit_shown, "RELEASED_BEFORE", "REJECTED", LIKELY),
         (
@@ -247,7 +250,8 @@ def _rules_of_passed(log: ShareLog, configs: Configs, is_passed: BoolArray, with
     had_none = changes.from_state == NONE
     keys = log.keys
     is_compacted = configs.was_compacted(keys.topics)[states.key[row]]
-    is_committed = _is_read_committed(log, configs)
+    is_transactional = configs.was_transactional(keys.topics)[states.key[row]]
+    may_be_aborted = is_passed & had_none & _is_read_committed(log, configs) & ~is_compacted
     # holes from compaction are normal; where there was a batch, there was a record
     is_record = ~(is_compacted & had_none)
     is_hidden = is_passed & within & (passed <= hidden)
@@ -258,10 +262,11 @@ def _rules_of_passed(log: ShareLog, configs: Configs, is_passed: BoolArray, with
     is_level_known = configs.is_shown(ISOLATION_LEVEL, keys.group_ids, keys.group[states.key[row]], states.at_ms[row])
     moved = np.where(had_none & ~is_level_known, GUESS, LIKELY)
     return (
-        (is_hidden & is_committed & had_none & ~is_compacted, "COMPLETE_COUNT", "ABORTED_TRANSACTION", LIKELY),
+        (is_hidden & may_be_aborted, "COMPLETE_COUNT", "ABORTED_TRANSACTION", LIKELY),
         (is_hidden, "COMPLETE_COUNT", None, LIKELY),
         (is_moved & is_record, "START_OFFSET_JUMP", "AGED_OUT", moved),
         (is_moved, "START_OFFSET_JUMP", None, moved),
+        (may_be_aborted & is_transactional, "START_OFFSET_PASSED", "ABORTED_TRANSACTION", GUESS),
         (is_passed, "START_OFFSET_PASSED", None, GUESS),
     )
 

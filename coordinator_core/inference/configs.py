@@ -13,7 +13,7 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from coordinator_core.history.simple_log import FEATURE
+from coordinator_core.history.simple_log import FEATURE, IS_TRANSACTIONAL, TRANSACTION
 from coordinator_core.kafka_versions import METADATA_VERSION, KafkaVersion, least_release
 from coordinator_core.log.chunk import I64, BoolArray
 from schemas.group_types import GroupType
@@ -241,6 +241,10 @@ class Configs:
         """Whether a topic was ever configured as compacted, as far as the log shows."""
         return np.array([topic in self._compacted for topic in topics], np.bool_)
 
+    def was_transactional(self, topics: Sequence[str | None]) -> BoolArray:
+        """Whether transactions are known to have written to a topic at any time."""
+        return np.array([(TRANSACTION, topic, IS_TRANSACTIONAL) in self._timelines for topic in topics], np.bool_)
+
     @cached_property
     def _compacted(self) -> frozenset[str]:
         """The topics that were ever configured as compacted."""
@@ -267,7 +271,8 @@ class Configs:
         single = sorted(self._of_single_brokers & {f"group.{name}" for name in names})
         levels = (self._timelines.get((GROUP, group_id, ISOLATION_LEVEL)) for group_id in group_ids)
         were_committed = [level is not None and READ_COMMITTED in level.values for level in levels]
-        return [intervals, single, self.was_compacted(topics).tolist(), were_committed, bool(self._logged)]
+        kinds_of_topics = self.was_compacted(topics).tolist(), self.was_transactional(topics).tolist()
+        return [intervals, single, kinds_of_topics, were_committed, bool(self._logged)]
 
     def _of_groups(self, name: str, groups: Sequence[str], group: I64) -> Iterable[tuple[_Timeline, I64]]:
         """Timelines of the groups that have one, each with the group's rows."""

@@ -15,8 +15,8 @@ that the group wrote when it came back, which may be much later, or never.
 | STATE_TOMBSTONE | neither, and no topic was removed then; GUESS | OFFSETS_DELETED |
 
 CERTAIN needs a state that is complete from its beginning on, with no record missing, and no record that the broker
-finished in memory alone. A tombstone because the topic was removed gives no row. Counts are of offsets, so they include
-transaction markers.
+finished in memory alone. A tombstone because the topic was removed gives no row. Counts are of offsets. In a topic that
+transactions write to, or that was compacted, not each of them is a record: LIKELY.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -29,6 +29,7 @@ import numpy as np
 
 from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
 from coordinator_core.inference.calendar import DAY_MS
+from coordinator_core.inference.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.deletions import Removed
 from coordinator_core.inference.share_days import COUNTED, ShareCounts, SharePlace
 from coordinator_core.inference.share_log import NONE, RESET, TOMBSTONE, ShareLog
@@ -181,7 +182,10 @@ def first_start_offsets(log: ShareLog) -> dict[tuple[str, str, int], tuple[str |
 
 
 def offset_changes(
-    ended: Iterable[EndedState], newest: Mapping[tuple[str, str, int], tuple[str | None, int]], endings: Endings
+    ended: Iterable[EndedState],
+    newest: Mapping[tuple[str, str, int], tuple[str | None, int]],
+    endings: Endings,
+    configs: Configs = NO_CONFIGS,
 ) -> Iterator[OffsetChange]:
     """The changes that all ended states of a log partition show. `newest`: its `first_start_offsets`."""
     share_partition = itemgetter(slice(3))
@@ -189,13 +193,16 @@ def offset_changes(
         topic, offset = newest[key]
         of_key, offset = _moved(states, offset)
         delivered: list[tuple[int, int]] = []
+        are_records = not (configs.was_transactional([topic]) | configs.was_compacted([topic])).any()
         is_whole = True
         for state, later in zip(of_key, _later(of_key, offset), strict=True):
             delivered = _together([*delivered, *_delivered(state)])
             is_whole &= state.is_whole
             change = _change(state._replace(is_whole=is_whole), topic, later, delivered, endings)
             if change is not None:
-                yield change
+                is_counted = change.never_delivered_count or change.delivered_again_count
+                is_likely = change.confidence == CERTAIN and is_counted and not are_records
+                yield change._replace(confidence=LIKELY) if is_likely else change
 
 
 def _moved(states: Iterable[EndedState], offset: int) -> tuple[list[EndedState], int]:

@@ -85,6 +85,7 @@ is one.
 
 What is simplified: there are no payloads; consumers read at a steady rate, so `owners` has ranges and no single polls;
 `__cluster_metadata` and `__transaction_state` are on one broker that never fails; controllers elect after a fixed time.
+Of the transactions that fill data topics, `__transaction_state` has those that a log cleaner leaves which comes often.
 The metadata hash of groups contains no racks. Members of streams groups report no offsets of their tasks, standby tasks
 have no state, and brokers of 4.4 assign no warm-up tasks (as 4.4.0). A leader that is loading while a topic is deleted
 keeps the offsets of that topic. If two session timers of one group end in the same millisecond, they may be reported in

@@ -31,6 +31,7 @@ from coordinator_core.simulate.random_streams import java_uuid, kafka_uuid, stre
 from coordinator_core.simulate.scenario import GroupSpec, Scenario, TopicSpec, group_settings, topics_made_later
 from coordinator_core.simulate.share_leader import ShareLeaders
 from coordinator_core.simulate.topics import Topics
+from coordinator_core.simulate.transactions import TopicTransactions
 from coordinator_core.simulate.truth import Sink, Truth
 from coordinator_core.simulate.truth_recorder import TruthRecorder
 from coordinator_core.streams.messages import CreatableTopic, KeyValue
@@ -116,6 +117,10 @@ class Simulation:
                 for index, process in enumerate(self.members[group_id]):
                     at_ms = start_ms + spec.start_after_ms + index * spec.stagger_ms
                     self.loop.at(at_ms + process.uuids.randrange(1000), process.start)
+        if any(topic.transaction_records for topic in self.scenario.topics):
+            if not self.cluster.has_transactions:
+                self.cluster.make_internal_topics([TRANSACTIONS_TOPIC])
+            TopicTransactions(self.loop, self.topics, self.cluster.transaction_logs).write()
         Faults(self).schedule()
         self.loop.run_until(end_ms)
         self.heartbeats.wake_where(lambda _group_id: True)
@@ -162,7 +167,8 @@ class Simulation:
         yield OFFSETS_TOPIC
         if any(spec.protocol == "share" for spec in self.scenario.groups):
             yield SHARE_TOPIC
-        if any(spec.commits == "transactional" for spec in self.scenario.groups):
+        in_transactions = (spec.transaction_records for spec in self.scenario.topics)
+        if any(in_transactions) or any(spec.commits == "transactional" for spec in self.scenario.groups):
             yield TRANSACTIONS_TOPIC
 
     def _note_topic(self, topic: InternalTopic) -> None:

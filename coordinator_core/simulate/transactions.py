@@ -1,4 +1,5 @@
 """The transaction coordinator, reduced to offsets: producer ids, epochs, timeouts, and markers in the groups' logs.
+Of the transactions that fill data topics, which no client of a simulation sends, it has the states alone.
 
 `on_change` writes its log. With transaction version 2 a marker carries the epoch after that of its records, and the
 producer continues with this epoch; a transaction that is fenced or timed out is aborted under a new epoch in any
@@ -9,15 +10,33 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Final
 
+from coordinator_core.assignors.client_group import TopicPartition
 from coordinator_core.coordinator.errors import ErrorCode
 from coordinator_core.coordinator.records import Producer
 from coordinator_core.offsets.messages import TxnOffsetCommitRequest
+from coordinator_core.share_partition.state import LogBatch
 from coordinator_core.simulate.clients.producer import EndTxnRequest, InitProducerIdRequest, ProducerResponse
 from coordinator_core.simulate.clock import EventLoop
-from coordinator_core.simulate.other_logs import TRANSACTION_TIMEOUT_MS
+from coordinator_core.simulate.other_logs import TRANSACTION_TIMEOUT_MS, TransactionLogs
+from coordinator_core.simulate.topics import FIRST_PRODUCER_ID as FIRST_TOPIC_PRODUCER_ID
+from coordinator_core.simulate.topics import Topics
 from schemas.transaction_state import TransactionStatus
 
 FIRST_PRODUCER_ID: Final = 1000
+
+CLEANING_MS: Final = 60_000
+"""How often the log cleaner comes: of a producer's transactions since the last time it leaves one."""
+
+FAR_MS: Final = 24 * 60 * 60_000
+"""How far ahead the end of a transaction is looked for."""
+OUTCOMES: Final = (
+    (TransactionStatus.PREPARE_COMMIT, TransactionStatus.COMPLETE_COMMIT),
+    (TransactionStatus.PREPARE_ABORT, TransactionStatus.COMPLETE_ABORT),
+)
+CLOSED: Final = frozenset(
+    {TransactionStatus.EMPTY, TransactionStatus.COMPLETE_COMMIT, TransactionStatus.COMPLETE_ABORT}
+)
+"""States without partitions."""
 
 Respond = Callable[[ProducerResponse], None]
 WriteMarker = Callable[[str, Producer, bool, Callable[[], None]], None]
@@ -138,3 +157,52 @@ class Transactions:
     def _time_out(self, transaction: Transaction, token: int) -> None:
         if transaction.token == token and transaction.group_id is not None:
             self._end(transaction, is_commit=False, bumps=True, on_done=lambda: None)
+
+
+class TopicTransactions:
+    """The states of the producers that fill data topics in transactions, one for each partition: of each producer's
+    transactions those that the log cleaner leaves.
+    """
+
+    def __init__(self, loop: EventLoop, topics: Topics, logs: TransactionLogs) -> None:
+        self._loop = loop
+        self._topics = topics
+        self._logs = logs
+        self._is_open: dict[TopicPartition, bool] = {}
+        """Of every producer, whether its transaction is open."""
+
+    def write(self) -> None:
+        """Write the next transaction of each producer, as its first record and its marker come; and again later."""
+        for at in self._topics.partitions():
+            if self._topics.has_markers(at) and not self._is_open.get(at):
+                if at not in self._is_open:
+                    self._change(at, TransactionStatus.EMPTY)
+                self._is_open[at] = True
+                self._begin(at)
+        self._loop.after(CLEANING_MS, self.write)
+
+    def _begin(self, at: TopicPartition) -> None:
+        now_ms = self._loop.now_ms
+        first = self._topics.readable_end_offset(at, now_ms, is_committed=True)
+        marker = first + self._topics.specs[at.topic].transaction_records
+        began_ms, ended_ms = (
+            self._topics.growth_ms(at, offset, now_ms, now_ms + FAR_MS, is_committed=False)
+            for offset in (first, marker)
+        )
+        is_aborted = bool(self._topics.aborted_transactions(at, [LogBatch(first, first)]))
+        self._loop.at(began_ms, self._change, at, TransactionStatus.ONGOING, began_ms)
+        prepare, complete = OUTCOMES[is_aborted]
+        self._loop.at(ended_ms, self._change, at, prepare, began_ms)
+        self._loop.at(ended_ms, self._change, at, complete, began_ms)
+
+    def _change(self, at: TopicPartition, status: TransactionStatus, started_ms: int = -1) -> None:
+        if status in CLOSED:
+            self._is_open[at] = False
+        self._logs.write(
+            f"{at.topic}-producer-{at.partition}",
+            status,
+            FIRST_TOPIC_PRODUCER_ID + at.partition,
+            0,
+            () if status in CLOSED else (at,),
+            started_ms,
+        )

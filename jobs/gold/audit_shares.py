@@ -138,7 +138,7 @@ def audit_by_group(
             redeliveries_table(gold.redeliveries, own.keys, log_partition)
             archived_table(gold.archived, own.keys, log_partition)
             gold.counted.counts()
-            _changes(ended_states(own), own, work)
+            _changes(ended_states(own), own, work, known)
             share_anomalies(_states_of(states, [code]), log_partition, log.holes)
         except MemoryError:
             raise
@@ -154,7 +154,7 @@ def audit_by_group(
     if len(gold.archived):
         parts.write(ARCHIVED_RECORDS, archived_table(gold.archived, log.keys, log_partition), is_settled=False)
     parts.done.share_counts.append(gold.counted.counts())
-    _write_changes(ended_states(log), log, work, parts, log_partition)
+    _write_changes(ended_states(log), log, work, parts, log_partition, known)
     broken = share_anomalies(_states_of(states, judged), log_partition, log.holes)
     write_log_anomalies([*broken, *failed], work.topic, parts)
     write_log_anomalies(clock_steps(work, parts, log_partition), work.topic, parts)
@@ -226,24 +226,24 @@ def _audit_slice(
     before = NO_COUNTS if saved is None else saved.counts
     if is_last:
         parts.done.share_counts.append(ShareCounts.together([before, gold.counted.counts()]))
-        _write_changes(ended, log, work, parts, log_partition)
+        _write_changes(ended, log, work, parts, log_partition, known)
     reported_to = END_OF_LOG if is_last else place
     new = [row for row in anomalies if log.past.from_log_offset <= row.log_offset < reported_to]
     write_log_anomalies(new, work.topic, parts)
     return left
 
 
-def _changes(ended: Sequence[EndedState], log: ShareLog, work: AuditWork) -> list[OffsetChange]:
+def _changes(ended: Sequence[EndedState], log: ShareLog, work: AuditWork, known: Configs) -> list[OffsetChange]:
     """Rows of gold.share_offset_changes: of all states that ever ended, since later records complete them."""
     is_asked = any(state.is_deletion for state in ended)
     reasons = endings(work.files, work.removed_topics) if is_asked else Endings()
-    return list(offset_changes(ended, first_start_offsets(log), reasons)) if ended else []
+    return list(offset_changes(ended, first_start_offsets(log), reasons, known)) if ended else []
 
 
 def _write_changes(
-    ended: Sequence[EndedState], log: ShareLog, work: AuditWork, parts: AuditParts, log_partition: int
+    ended: Sequence[EndedState], log: ShareLog, work: AuditWork, parts: AuditParts, log_partition: int, known: Configs
 ) -> None:
-    if rows := _changes(ended, log, work):
+    if rows := _changes(ended, log, work, known):
         parts.write_rows(SHARE_OFFSET_CHANGES, rows, log_partition)
         parts.done.share_counts.append(counts_of_changes(rows))
 

@@ -66,7 +66,15 @@ from jobs.silver.tasks import (
     ReplayWork,
     replay_logs,
 )
-from jobs.silver.topic_names import Names, name_by_id, name_rows, read_names, topic_rows, with_learned
+from jobs.silver.topic_names import (
+    Names,
+    name_by_id,
+    name_rows,
+    read_names,
+    topic_rows,
+    transactional_topics,
+    with_learned,
+)
 from jobs.spark.tasks import run_tasks
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
@@ -338,7 +346,8 @@ def _driver_rows(job: _Job, start: Start, whole: WholeRun, plan: Plan, results: 
     cluster_id, done = job.tables.cluster_id, results.done
     changes = logged_changes(done, whole, plan)
     deleted = ((results.name_of[id_], at) for id_, at in results.names.deleted.items() if id_ in results.name_of)
-    configs = config_rows(changes, admin_configs(job.tables, start.configs_version), deleted)
+    observed = [*admin_configs(job.tables, start.configs_version), *transactional_topics(results.names)]
+    configs = config_rows(changes, observed, deleted)
     counts_over_time = partition_count_rows(
         results.names.partition_counts,
         observed_counts(job.tables, start.topics_version),

@@ -8,7 +8,8 @@ from itertools import chain
 from typing import Any, Final
 
 from coordinator_core.history.rows import TopicName
-from jobs.bronze.admin_snapshots import ADMIN
+from coordinator_core.history.simple_log import IS_TRANSACTIONAL, TRANSACTION
+from jobs.bronze.admin_snapshots import ADMIN, ObservedConfig
 from jobs.bronze.partition_counts import merged
 from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
 from jobs.delta.replay_runs import WholeRun
@@ -44,7 +45,7 @@ def read_names(whole: WholeRun) -> Names:
         tuple(
             TopicName(row["topic_id"], row["topic"], at_ms(row["at"]), row["learned_from"])
             for row in rows
-            if row["learned_from"] in LEARNED_FROM
+            if row["learned_from"] in (*LEARNED_FROM, TRANSACTION)
         ),
         {row["topic_id"]: at_ms(row["at"]) for row in rows if row["learned_from"] == DELETED},
         {row["topic_id"]: row["topic"] for row in rows if row["learned_from"] == IN_USE},
@@ -94,7 +95,7 @@ def topic_rows(
     names: dict[str, TopicName] = {}
     earliest: dict[tuple[str, str], int] = {}
     deleted = {**deleted_by_admin, **known.deleted}
-    for name in chain(observed, known.learned):
+    for name in chain(observed, (it for it in known.learned if it.learned_from != TRANSACTION)):
         best = names.get(name.topic_id)
         if best is None or _sureness(name) < _sureness(best):
             names[name.topic_id] = name
@@ -111,6 +112,12 @@ def topic_rows(
         }
         for topic_id, name in sorted(names.items())
     ]
+
+
+def transactional_topics(known: Names) -> list[ObservedConfig]:
+    """The topics that transactions write to, as rows of silver.configs have them."""
+    names = (it for it in known.learned if it.learned_from == TRANSACTION)
+    return [ObservedConfig(TRANSACTION, it.topic, IS_TRANSACTIONAL, "true", it.at) for it in names]
 
 
 def name_by_id(topics: Iterable[Mapping[str, Any]]) -> dict[str, str]:

@@ -247,7 +247,12 @@ SHARE_OFFSET_CHANGES = gold_table(
         LOG_OFFSET,
         AT,
         Column("kind", STRING, "SKIPPED_BY_RESET REWOUND_BY_RESET OFFSETS_DELETED GROUP_DELETED."),
-        Column("from_offset", BIGINT, "Start offset before, moved over what was finished; null if none was written."),
+        Column(
+            "from_offset",
+            BIGINT,
+            "Start offset before (START-OFFSET of `describe`), moved over what was finished behind it, as the broker "
+            "writes it next; null if none was written.",
+        ),
         Column("to_offset", BIGINT, "Start offset after; null where deleted."),
         Column(
             "never_delivered_count",

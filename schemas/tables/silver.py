@@ -403,7 +403,12 @@ CONFIGS = silver_table(
     "the cluster's features.",
     columns=(
         CLUSTER_ID,
-        key("resource_type", STRING, "GROUP TOPIC BROKER; FEATURE: a level of a feature, such as metadata.version."),
+        key(
+            "resource_type",
+            STRING,
+            "GROUP TOPIC BROKER; FEATURE: a level of a feature, such as metadata.version; TRANSACTION: a topic that "
+            "transactions write to, as __transaction_state shows (isTransactional).",
+        ),
         key(
             "resource_name",
             STRING,

@@ -229,13 +229,13 @@ TOPIC_NAMES = state_table(
     "which ids silver uses.",
     columns=(
         CLUSTER_ID,
-        key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
+        key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it; empty for TRANSACTION."),
         key("topic", STRING, "A name that it had; null in rows without a name."),
         key(
             "learned_from",
             STRING,
             "Where the name was read; DELETED: its topic was deleted; IN_USE: silver has rows with it; "
-            "PARTITIONS: its number of partitions changed.",
+            "PARTITIONS: its number of partitions changed; TRANSACTION: transactions write to the topic.",
         ),
         Column("at", TIMESTAMP, "The earliest time it was learned there."),
         key("partition_count", INT, "Number of partitions from then on, in rows of PARTITIONS; null in all others."),

@@ -1,6 +1,7 @@
 """What truly happened in a simulation, and what gold may call it."""
 
 import os
+import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -36,6 +37,7 @@ ARCHIVED_AS: Final = {
     "DELIVERY_LIMIT": "DELIVERY_LIMIT",
     "GAP": "GAP",
 }
+ABORTED: Final = "ABORTED_TRANSACTION"
 GIVEN_UP_BY: Final[Mapping[str, frozenset[str]]] = {
     "REJECT_OR_GAP": frozenset({"REJECTED", "GAP", "RETENTION"}),
     "START_OFFSET_MOVED": frozenset({"RETENTION"}),
@@ -65,6 +67,24 @@ def distance(one_ms: int, other_ms: int) -> int:
 def places(facts: Mapping[str, Any], group: str) -> Iterator[Place]:
     for offset in range(facts["first_offset"], facts["last_offset"] + 1):
         yield group, facts["topic"], facts["partition"], offset
+
+
+def true_ends(judged: Scenario) -> dict[Place, str]:
+    """Why each record was given up."""
+    return {place: line["why"] for line in judged.truth("archived") for place in places(line, line["group"])}
+
+
+def aborted(judged: Scenario) -> Callable[[Place], bool]:
+    """Which offsets the truth leaves out, since they are of aborted transactions."""
+    text = (judged.root / "scenario.toml").read_text(encoding="utf-8")
+    specs = {topic["name"]: topic for topic in tomllib.loads(text)["topic"]}
+
+    def is_aborted(place: Place) -> bool:
+        spec = specs[place[1]]
+        every: int = spec.get("abort_every", 0)
+        return bool(every and place[3] // (spec["transaction_records"] + 1) % every == every - 1)
+
+    return is_aborted
 
 
 def claimed_end(row: Mapping[str, Any], place: Place, why: str) -> Iterator[Claim]:

@@ -13,6 +13,7 @@ import pytest
 from jobs.operations.simulate import simulate
 from tests.cases.random_clusters import scenario_text
 from tests.cases.scenario_truth import (
+    ABORTED,
     COUNT_LOST,
     FOLLOW_UP,
     NO_CLAIM,
@@ -20,6 +21,7 @@ from tests.cases.scenario_truth import (
     SEEDS,
     UNWRITTEN,
     Place,
+    aborted,
     allowed_causes,
     assert_right,
     claimed_end,
@@ -29,6 +31,7 @@ from tests.cases.scenario_truth import (
     ms,
     places,
     redelivery_times,
+    true_ends,
     true_owners,
     true_reasons,
     true_redeliveries,
@@ -71,7 +74,7 @@ def claimed_causes(life: Scenario) -> Iterator[Claim]:
 
 def claimed_ends(life: Scenario) -> Iterator[Claim]:
     """Why share groups gave records up. Each one that the state shows was."""
-    why = {place: line["why"] for line in life.truth("archived") for place in places(line, line["group"])}
+    why, is_aborted = true_ends(life), aborted(life)
     written: dict[tuple[str, str, int], int] = defaultdict(int)
     for line in life.truth("share_writes"):
         share_partition = line["group"], line["topic"], line["partition"]
@@ -81,8 +84,8 @@ def claimed_ends(life: Scenario) -> Iterator[Claim]:
         for place in places(row, row["group_id"]):
             found.add(place)
             assert place in why or row["cause"] in UNWRITTEN, (place, row)
-            if place in why:
-                yield from claimed_end(row, place, why[place])
+            if place in why or row["likely_cause"] is not None:
+                yield from claimed_end(row, place, why.get(place, ABORTED if is_aborted(place) else ""))
     unwritten = {place for place, reason in why.items() if reason == "RETENTION" and place[3] >= written[place[:3]]}
     assert why.keys() - found == unwritten - found
 

@@ -20,12 +20,14 @@ from tests.cases.harness import Ledger
 from tests.cases.log_views import KINDS, View, read_logs, view_of
 from tests.cases.random_clusters import scenario_text
 from tests.cases.scenario_truth import (
+    ABORTED,
     COUNT_LOST,
     FOLLOW_UP,
     NO_CLAIM,
     RETRIED_MS,
     SEEDS,
     UNWRITTEN,
+    aborted,
     allowed_causes,
     assert_right,
     claimed_end,
@@ -34,6 +36,7 @@ from tests.cases.scenario_truth import (
     ms,
     places,
     redelivery_times,
+    true_ends,
     true_redeliveries,
 )
 from tests.cases.view_truth import TrueRecord, ViewTruth, missing_records
@@ -129,7 +132,7 @@ class Judge:
             yield Claim("owner", "", UNSAID, (*owner, begin, end, wrong_ms), wrong_ms <= 0)
 
     def _archived(self) -> Iterator[Claim]:
-        why = {place: line["why"] for line in self._life.truth("archived") for place in places(line, line["group"])}
+        why, is_aborted = true_ends(self._life), aborted(self._life)
         done = {
             (line["group"], line["topic"], line["partition"], offset)
             for line in self._life.truth("share_writes")
@@ -139,8 +142,8 @@ class Judge:
         }
         for row in self._rows("gold.archived_records"):
             for place in places(row, row["group_id"]):
-                if place in why:
-                    yield from claimed_end(row, place, why[place])
+                if place in why or row["likely_cause"] == ABORTED:
+                    yield from claimed_end(row, place, why.get(place, ABORTED if is_aborted(place) else ""))
                 else:
                     is_true = row["cause"] in UNWRITTEN and place not in done
                     yield Claim(row["cause"], row["method"], row["confidence"], place, is_true)

@@ -3,11 +3,24 @@
 import numpy as np
 
 from coordinator_core import codec
-from coordinator_core.history.simple_log import ClusterMetadataReplay, ConfigChanged, PartitionMade, SimpleLogOutput
+from coordinator_core.history.rows import TopicName
+from coordinator_core.history.simple_log import (
+    ClusterMetadataReplay,
+    ConfigChanged,
+    PartitionMade,
+    SimpleLogOutput,
+    TransactionStateReplay,
+)
 from coordinator_core.log.records import decode_chunk
+from coordinator_core.simulate.clock import EventLoop
+from coordinator_core.simulate.other_logs import TransactionLogs
+from coordinator_core.simulate.scenario import ClusterSpec
 from schemas import cluster_metadata as metadata
 from schemas.cluster_metadata import ConfigResourceType
+from schemas.transaction_state import TransactionStatus
 from tests.jobs.builders import batch
+
+EMPTY, ONGOING = TransactionStatus.EMPTY, TransactionStatus.ONGOING
 
 GROUP = ConfigResourceType.GROUP
 AT = 1_700_000_000_000
@@ -109,3 +122,14 @@ def test_levels_of_features_are_reported_as_configs_are() -> None:
         ConfigChanged("FEATURE", "", version, "30", 0, AT),
         ConfigChanged("FEATURE", "", "share.version", None, 4, AT),
     )
+
+
+def test_topics_of_transactions_are_reported_once() -> None:
+    """Each with its earliest time, by name, since a transaction has no topic ids; a closed one has no topics."""
+    logs = TransactionLogs(ClusterSpec(transaction_state_partitions=1), EventLoop(AT))
+    for status, topics in ((EMPTY, ()), (ONGOING, ("out", "__consumer_offsets")), (ONGOING, ("out",)), (EMPTY, ())):
+        logs.write("producer", status, 1, 0, [(topic, 0) for topic in topics])
+    data = b"".join(stored.data for stored in logs.logs[0].stored_batches())
+    output = TransactionStateReplay().feed(decode_chunk(np.frombuffer(data, np.uint8), bytes_max=1 << 20))
+    assert output.topics == tuple(TopicName("", topic, AT, "TRANSACTION") for topic in ("__consumer_offsets", "out"))
+    assert output.counts.decoded_count == 4

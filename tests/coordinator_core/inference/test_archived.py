@@ -93,12 +93,10 @@ def aborted(terminal_count: int, *changes: Change) -> Record:
 
 UNKNOWN_MS = -1 - START_MS
 COMMITTED = group_configs(share_isolation_level="read_committed")
-COMPACTED = Configs(
-    [
-        ConfigRow("TOPIC", TOPIC, "cleanup.policy", "compact,delete", 1, 0, None),
-        ConfigRow("GROUP", GROUP, "share.isolation.level", "read_committed", 2, 0, None),
-    ]
-)
+READ_COMMITTED = ConfigRow("GROUP", GROUP, "share.isolation.level", "read_committed", 2, 0, None)
+WRITTEN_IN_TRANSACTIONS = ConfigRow("TRANSACTION", TOPIC, "isTransactional", "true", None, 0, None)
+TRANSACTIONAL = Configs([WRITTEN_IN_TRANSACTIONS])
+COMPACTED = Configs([ConfigRow("TOPIC", TOPIC, "cleanup.policy", "compact,delete", 1, 0, None), READ_COMMITTED])
 RELEASED_ONCE = Record(10_000, (Change(0, 5, None, AV1), Change(6, 9, None, ACK1)))
 
 CASES = (
@@ -229,6 +227,24 @@ CASES = (
         COMMITTED,
     ),
     Case(
+        "in a topic that transactions write to, a single offset may be a marker under either isolation level",
+        (SNAPSHOT, archived(None, AR1)),
+        (3, 3, 1, 5, "REJECT_OR_GAP", "TRANSACTION_MARKER", "ALONE_IN_TRANSACTIONAL_TOPIC", "GUESS"),
+        TRANSACTIONAL,
+    ),
+    Case(
+        "two offsets are none",
+        (SNAPSHOT, Record(50_000, (Change(3, 4, None, AR1),))),
+        (3, 4, 1, 5, "REJECT_OR_GAP", None, "BELOW_ANY_LIMIT", "CERTAIN"),
+        TRANSACTIONAL,
+    ),
+    Case(
+        "nor is one that clients had released before",
+        (SNAPSHOT, RELEASED_ONCE, archived(AV1, AR2)),
+        (3, 3, 2, -1, "LIMIT_OR_REJECT", None, "ASSUMED_LIMIT", "GUESS"),
+        TRANSACTIONAL,
+    ),
+    Case(
         "right behind offsets that were counted and not stored, as aborted records are, it is likely one",
         (SNAPSHOT, aborted(3, Change(0, 1, None, ACK1), Change(4, 4, None, AR1))),
         (4, 4, 1, 5, "REJECT_OR_GAP", "TRANSACTION_MARKER", "MARKER_AMONG_ABORTED", "LIKELY"),
@@ -288,6 +304,12 @@ CASES = (
         (SNAPSHOT, complete(5, seen=5), passed(7, Change(5, 6, None, None))),
         (5, 6, -1, 5, "UNSEEN", None, "START_OFFSET_PASSED", "GUESS"),
         COMMITTED,
+    ),
+    Case(
+        "rule G: which is the better guess where transactions write to the topic",
+        (SNAPSHOT, complete(5, seen=5), passed(7, Change(5, 6, None, None))),
+        (5, 6, -1, 5, "UNSEEN", "ABORTED_TRANSACTION", "START_OFFSET_PASSED", "GUESS"),
+        Configs([WRITTEN_IN_TRANSACTIONS, READ_COMMITTED]),
     ),
     Case(
         "rule G: so it may without times, where the group ever did",

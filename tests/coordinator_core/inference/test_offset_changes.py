@@ -6,6 +6,7 @@ from operator import attrgetter
 
 import pytest
 
+from coordinator_core.inference.configs import NO_CONFIGS, ConfigRow, Configs
 from coordinator_core.inference.offset_changes import (
     Endings,
     OffsetChange,
@@ -41,10 +42,12 @@ def reset(to_offset: int, *in_flight: tuple[int, int, State], at_ms: int = 9_000
     return Record(at_ms, changes, kind="RESET", start_offset=to_offset)
 
 
-def changes_of(records: Sequence[Record], endings: Endings = ASKED, holes: tuple[int, ...] = ()) -> list[OffsetChange]:
+def changes_of(
+    records: Sequence[Record], endings: Endings = ASKED, holes: tuple[int, ...] = (), configs: Configs = NO_CONFIGS
+) -> list[OffsetChange]:
     """Rows of gold.share_offset_changes."""
     log = replace(share_log(records), holes=holes)
-    return list(offset_changes(ended_states(log), first_start_offsets(log), endings))
+    return list(offset_changes(ended_states(log), first_start_offsets(log), endings, configs))
 
 
 @dataclass(frozen=True)
@@ -222,3 +225,17 @@ def test_days_count_changes() -> None:
     """The day of a reset has the number of changes, and of offsets."""
     (day,) = merged_days([counts_of_changes(changes_of((*AT_100, reset(300), reset(20, at_ms=11_000))))], [])
     assert (day.offset_change_count, day.never_delivered_count, day.delivered_again_count) == (2, 0, 80)
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        ConfigRow("TRANSACTION", TOPIC, "isTransactional", "true", None, 0, None),
+        ConfigRow("TOPIC", TOPIC, "cleanup.policy", "compact", 1, 0, None),
+    ],
+    ids=["transactional", "compacted"],
+)
+def test_where_offsets_may_be_no_records_their_number_is_not_certain(row: ConfigRow) -> None:
+    """Markers, aborted records and holes are counted; that nothing lies between is certain all the same."""
+    found = [changes_of((*AT_100, records), configs=Configs([row])) for records in (reset(300), reset(20), DELETED)]
+    assert [change.confidence for changes in found for change in changes] == ["LIKELY", "LIKELY", "CERTAIN"]
