@@ -548,8 +548,10 @@ def share_transitions(batches: Iterable[DumpBatch]) -> Iterator[tuple[Any, ...]]
         before = rows.get(key, {"deliveries": {}})
         was, now = before["deliveries"], row["deliveries"]
         is_reset = row["record_kind"] in {"RESET", "TOMBSTONE"}
+        # an update tells what changed, also where the log begins with it
+        is_first = key not in rows and row["record_kind"] != "UPDATE"
         for offset in sorted({*was, *now}):
-            kind = _transition_kind(was.get(offset), now.get(offset), is_reset, key not in rows)
+            kind = _transition_kind(was.get(offset), now.get(offset), is_reset, is_first)
             if row["record_kind"] == "UPDATE" and was.get(offset) == now.get(offset) == row["changed"].get(offset):
                 kind = "RETURNED" if was[offset][0] == AVAILABLE else kind
             if kind is not None:

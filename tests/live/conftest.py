@@ -30,6 +30,7 @@ VARIATIONS: Final[tuple[Mapping[str, str | int], ...]] = (
     {"compression": "gzip"},
     {"compression": "snappy"},
     {"compression": "lz4"},
+    {"segment_bytes": 10_000},  # of __share_group_state the oldest segments are deleted
     # Where the clock stops while groups form, members revoke, brokers are away.
     {"duration": "4100ms", "seed": 34},
     {"duration": "186s", "seed": 24},

@@ -109,7 +109,7 @@ class ShareConsumer(HeartbeatMember):
     is_busy: bool = field(default=False, init=False)
     lock_timeout_ms: int = field(default=0, init=False)
     """How long records stay acquired, according to the newest answer."""
-    held_until_ms: int = field(default=0, init=False)
+    works_until_ms: int = field(default=0, init=False)
     """The application works on a poison record until then."""
 
     def positions(self, now_ms: int) -> list[tuple[TopicPartition, int]]:
@@ -158,11 +158,11 @@ class ShareConsumer(HeartbeatMember):
         if self.state is not STABLE:
             return []
         actions: Actions = [SetTimer(POLL, self.config.poll_interval_ms)]
-        if self.is_busy or now_ms < self.held_until_ms:
+        if self.is_busy or now_ms < self.works_until_ms:
             return actions
         holds = any(self._holds(session) for session in self.sessions.values())
         if holds:
-            self.held_until_ms = now_ms + self.lock_timeout_ms
+            self.works_until_ms = now_ms + self.lock_timeout_ms
         by_broker: dict[int, list[TopicPartition]] = {broker_id: [] for broker_id in sorted(self.sessions)}
         for at in self.assigned:
             leader = self.data_leader(at)
