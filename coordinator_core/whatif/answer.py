@@ -1,7 +1,6 @@
 """Answers as rows of one type: for the table, for JSON and CSV, and for the report."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import fields
 from typing import Any, Final, NamedTuple
 
 import numpy as np
@@ -9,18 +8,15 @@ import numpy as np
 from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.errors import WhatIfError
 from coordinator_core.inference.configs import NO_CONFIGS, SHARE_SESSION_TIMEOUT, Configs
-from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.leave_reasons import UNKNOWN
 from coordinator_core.inference.life import GroupLife
-from coordinator_core.inference.rows import RebalanceRow
-from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.plurals import counted
 from coordinator_core.whatif.compare import compare
 from coordinator_core.whatif.settings import Question
 from coordinator_core.whatif.share_groups import SHARE_MEMBER_ASSUMPTIONS, EpochAnswer, answer_share_members
 from coordinator_core.whatif.shares import SHARE_ASSUMPTIONS, InForce, RecordAnswer, Transition, answer_shares
 from coordinator_core.whatif.timeline import timeline_of
-from coordinator_core.whatif.verdicts import ASSUMPTIONS, Measures, Range, RebalanceAnswer, Totals, Verdict
+from coordinator_core.whatif.verdicts import ASSUMPTIONS, Bounds, Measures, Range, RebalanceAnswer, Totals, Verdict
 from schemas.group_types import GroupType
 
 ALL_ASSUMPTIONS: Final[Mapping[str, str]] = {**ASSUMPTIONS, **SHARE_ASSUMPTIONS, **SHARE_MEMBER_ASSUMPTIONS}
@@ -34,9 +30,10 @@ TOTAL: Final = "TOTAL"
 class WhatIfRow(NamedTuple):
     """One answer, or (kind TOTAL) the sum of all answers for a group.
 
-    Pairs ending in `_min` and `_max` are the least and the greatest value of any hypothesis. `before` is from plays
-    under the recorded settings, `after` under the changed ones. `at_ms` is the recorded time; for a rebalance that is
-    not recorded, when it would have happened.
+    Pairs ending in `_min` and `_max` are the least and the greatest value of any hypothesis, null where there is no
+    bound. `before` is what gold.rebalances has (`not_served_ms`: what plays under the recorded settings have), `after`
+    what would be under the changed ones. A total is the sum of the rows. `at_ms` is the recorded time; for a rebalance
+    that is not recorded, when it would have happened.
     """
 
     group_id: str
@@ -70,10 +67,6 @@ class WhatIfRow(NamedTuple):
     not_served_ms_before_max: int | None = None
     not_served_ms_after_min: int | None = None
     not_served_ms_after_max: int | None = None
-    moved_recorded: int | None = None
-    unowned_ms_recorded: int | None = None
-    """In a total: the sums of gold.rebalances, including rebalances at the beginning of the log that cannot be played
-    because their members joined before it."""
     deliveries_min: int | None = None
     deliveries_max: int | None = None
     """How many more deliveries (negative: fewer): for each offset of a range; for all records in a total."""
@@ -85,7 +78,7 @@ class WhatIfRow(NamedTuple):
     """ASKED FEATURE_LEVEL RECORDS DEFAULT: see `release`."""
 
 
-MEASURED: Final = tuple(field.name for field in fields(Measures))
+MEASURED: Final = Measures._fields
 """The measures, as their columns begin."""
 
 WOULD_BE: Final[Mapping[Verdict, str]] = {
@@ -95,8 +88,9 @@ WOULD_BE: Final[Mapping[Verdict, str]] = {
     Verdict.MERGED: "one with others",
     Verdict.SPLIT: "several",
     Verdict.ADDED: "one more",
-    Verdict.MAY_BE_ADDED: "one more, unless the silent member sent heartbeats",
-    Verdict.NOT_REPRODUCED: "left out: its cause is not in the log",
+    Verdict.MAY_BE_ADDED: "one more, unless the member was not silent",
+    Verdict.NOT_REPRODUCED: "unknown: its cause is not in the log",
+    Verdict.NOT_PLAYED: "the same: its members joined before",
 }
 
 
@@ -116,44 +110,26 @@ def answer_group(
         raise WhatIfError(f"group {life.group_id} is no share group: delivery limit and lock duration are for those")
     timeline = timeline_of(life, question.recorded, configs, from_ms=from_ms, to_ms=to_ms)
     answers, totals = compare(timeline, question.changed)
-    in_gold = {
-        (row.incarnation, row.to_generation): row for row in audit_group(life, InferenceSettings(), configs).rebalances
-    }
-    recorded = [in_gold[one.incarnation, one.generation] for one in timeline.rebalances]
     frame = (timeline.group_id, timeline.group_type)
     asked = " ".join(question.texts)
-    # including those that cannot be played, because their members joined before the log or the time span: like the sums
-    # of gold
-    keys = {
-        (row.incarnation, row.generation)
-        for row in life.generations
-        if (from_ms is None or row.valid_from >= from_ms) and (to_ms is None or row.valid_from < to_ms)
-    }
-    of_span = [row for key, row in in_gold.items() if key in keys]
-    total = _total_row(frame, asked, answers, totals, len(of_span) - len(recorded))._replace(
-        moved_recorded=_sum_of(row.partitions_moved for row in of_span),
-        unowned_ms_recorded=_sum_of(row.unowned_partition_ms for row in of_span),
-    )
-    of_gold = dict(zip(((one.generation, one.at_ms) for one in timeline.rebalances), recorded, strict=True))
-
-    def row_of(answer: RebalanceAnswer) -> WhatIfRow:
-        is_recorded = answer.generation is not None and answer.at_ms is not None
-        gold = of_gold.get((answer.generation or 0, answer.at_ms or 0)) if is_recorded else None
-        return _rebalance_row(frame, asked, answer, gold)
-
+    cause_of = {(one.generation, one.at_ms): one.cause for one in timeline.rebalances}
     release = timeline.release
     version, source = str(release.version), str(release.source)
-    return [row._replace(kafka_version=version, kafka_version_source=source) for row in (*map(row_of, answers), total)]
+    rows = [
+        _rebalance_row(frame, asked, one, cause_of.get((one.generation or 0, one.at_ms), UNKNOWN)) for one in answers
+    ]
+    rows.append(_total_row(frame, asked, answers, totals))
+    return [row._replace(kafka_version=version, kafka_version_source=source) for row in rows]
 
 
 NO_CAUSE: Final = "no cause in the log"
 
 
-def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer, gold: RebalanceRow | None) -> WhatIfRow:
-    """`gold`: the row of a recorded rebalance."""
+def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer, cause: str) -> WhatIfRow:
+    """`cause`: of a recorded rebalance, by gold."""
     would_be = WOULD_BE.get(answer.verdict) or "one of: " + ", ".join(answer.possible)
-    if answer.verdict is Verdict.NOT_REPRODUCED and gold is not None and gold.cause != UNKNOWN:
-        would_be = "left out: its cause is in the log, but no reading of the log plays it"
+    if answer.verdict is Verdict.NOT_REPRODUCED and cause != UNKNOWN:
+        would_be = "unknown: no reading of the log plays its cause"
     if answer.verdict in {Verdict.KEPT, Verdict.MOVED} and answer.after.rebalances != answer.before.rebalances:
         # A cooperative member revokes partitions first, and joins again so that another member can get them.
         would_be += ", with other follow-ups"
@@ -163,7 +139,7 @@ def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer, 
         asked,
         answer.at_ms,
         answer.generation,
-        recorded=", ".join(answer.causes) or _recorded_cause(answer, gold),
+        recorded=", ".join(answer.causes) or (NO_CAUSE if cause == UNKNOWN else cause),
         would_be=would_be,
         **_verdict(answer) | _measures(answer),
     )
@@ -178,7 +154,7 @@ def _verdict(answer: RebalanceAnswer | EpochAnswer) -> dict[str, Any]:
     }
 
 
-def _range(name: str, found: Range | None) -> dict[str, Any]:
+def _range(name: str, found: Range | Bounds | None) -> dict[str, Any]:
     """The two columns of a range."""
     return {f"{name}_min": None if found is None else found.least, f"{name}_max": None if found is None else found.most}
 
@@ -193,27 +169,16 @@ def _measures(of: RebalanceAnswer | Totals) -> dict[str, Any]:
     return {column: value for name, found in ranges.items() for column, value in _range(name, found).items()}
 
 
-def _recorded_cause(answer: RebalanceAnswer, gold: RebalanceRow | None) -> str:
-    """The recorded cause of a rebalance whose cause is not part of any play."""
-    if answer.generation is None:
-        return "not recorded"
-    return NO_CAUSE if gold is None or gold.cause == UNKNOWN else f"{gold.cause} ({gold.method})"
-
-
-def _total_row(
-    frame: tuple[str, str], asked: str, answers: Sequence[RebalanceAnswer], totals: Totals, unplayed_count: int
-) -> WhatIfRow:
-    """`unplayed_count`: rebalances of the log without an answer."""
-    unplayed = f", {unplayed_count} not played since the log lacks the members' beginning" if unplayed_count else ""
+def _total_row(frame: tuple[str, str], asked: str, answers: Sequence[RebalanceAnswer], totals: Totals) -> WhatIfRow:
     return WhatIfRow(
         *frame,
         TOTAL,
         asked,
-        recorded=f"{totals.reproduced_count} of {counted(totals.recorded_count, 'rebalance')} reproduced{unplayed}, "
+        recorded=f"{totals.reproduced_count} of {counted(totals.recorded_count, 'rebalance')} reproduced, "
         f"{counted(totals.hypotheses, 'reading')}",
         would_be=_counted(answer.verdict.value for answer in answers),
         confidence=LIKELY if totals.is_whole else GUESS,
-        assumptions=tuple(sorted({name for answer in answers for name in answer.assumptions})),
+        assumptions=totals.assumptions,
         **_measures(totals),
     )
 
@@ -344,8 +309,3 @@ def _counted(verdicts: Iterable[str]) -> str:
     """`AVOIDED 4, KEPT 1`."""
     found = list(verdicts)
     return ", ".join(f"{name} {found.count(name)}" for name in sorted(set(found))) or "nothing to compare"
-
-
-def _sum_of(numbers: Iterable[int | None]) -> int | None:
-    known = list(numbers)
-    return None if None in known else sum(number for number in known if number is not None)

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from coordinator_core.confidence import LIKELY
 from coordinator_core.simulate.clients.offsets import COOPERATIVE
 from coordinator_core.whatif.first_generations import LATENCY_MS, FirstGeneration, first_generations
 from coordinator_core.whatif.hypotheses import Hypothesis
@@ -17,7 +16,17 @@ from coordinator_core.whatif.lifetimes import POLL_MS, End
 from coordinator_core.whatif.runner import Play, Played
 from coordinator_core.whatif.settings import Changes
 from coordinator_core.whatif.timeline import CONSUMER_HEARTBEAT_MS, ENDED, Timeline
-from coordinator_core.whatif.verdicts import Range, RebalanceAnswer, Totals, Verdict
+from coordinator_core.whatif.verdicts import (
+    NO_MEASURES,
+    Bounds,
+    Measures,
+    Range,
+    RebalanceAnswer,
+    Verdict,
+    exactly,
+    measures_union,
+    union_of,
+)
 from schemas.group_types import GroupType
 
 
@@ -48,9 +57,17 @@ class Way(NamedTuple):
     verdict: Verdict
     before: Played
     after: tuple[Played, ...]
+    """All that have one of its causes."""
+    own: tuple[Played, ...]
+    """Those of `after` that belong to no earlier recorded rebalance: each counts once."""
     shift_ms: int | None
     was_same: bool
     """Both plays were equal until its cause, and so are the phases of its members."""
+
+    @property
+    def is_same(self) -> bool:
+        """Nothing differs: what was recorded stays."""
+        return self.was_same and self.own == (self.before,)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +112,12 @@ class Bands:
             return answer
         first = self._firsts.get(index)
         if first is not None:
-            return _of_first(answer, first)
+            return self._of_first(answer, first)
         rebalance = self._timeline.rebalances[index]
         before = [one for number, one in self._firsts.items() if number < index]
         last_first = before[-1] if before else None
         if last_first is not None and rebalance.generation in last_first.merged | last_first.open:
-            return _of_merged(answer, last_first, is_open=rebalance.generation in last_first.open)
+            return self._of_merged(answer, last_first, is_open=rebalance.generation in last_first.open)
         if answer.shift_ms is None:
             return answer
         was_same = all(way.was_same for way in ways)
@@ -113,60 +130,69 @@ class Bands:
         by_ms = found_out_ms + (self._precision.silent_ms if is_end and not was_same else 0)
         return replace(answer, shift_ms=_with_phases(answer.shift_ms, by_ms))
 
-    def of_totals(self, totals: Totals, pairs: Sequence[Pair], answers: Sequence[RebalanceAnswer]) -> Totals:
-        """The widened sums; the number of rebalances follows from what the answers leave open."""
-        gap_ms, owner_ms = self._precision.gap_ms, self._precision.owner_ms
-        before, after = [pair.baseline for pair in pairs], [pair.changed for pair in pairs]
-        count = sum(self._timeline.topics.values())
-        open_count = sum(len(one.open) for one in self._firsts.values())
-        late_count = sum(one.late_count for one in self._firsts.values())
-        least, most = totals.after.rebalances
-        rebalances = Range(max(least - open_count, 0), max(most, min(least + late_count, most + 1)) + open_count)
-        wider_before, wider_after = (
-            replace(
-                measures,
-                unowned_ms=_wider(measures.unowned_ms, _spread(owner_ms, [_moved(one, count) for one in plays])),
-                not_served_ms=_wider(measures.not_served_ms, _spread(gap_ms, map(_gaps, plays))),
-            )
-            for measures, plays in ((totals.before, before), (totals.after, after))
+    def of_recorded(self, measured: Measures, ways: Sequence[Way]) -> tuple[Measures, Measures]:
+        """The measures of a recorded rebalance, and of what the plays had in its place."""
+        before = measured._replace(not_served_ms=union_of(self.of_played([way.before]).not_served_ms for way in ways))
+        found = [before if way.is_same else self.of_played(way.own) for way in ways]
+        return before, measures_union(found)
+
+    def of_played(self, played: Sequence[Played]) -> Measures:
+        """The measures of some rebalances of one play, with all phases of its members."""
+        unowned_count = sum(self._unowned_count(one) for one in played)
+        gap_count = sum(one.gap_count for one in played)
+        return Measures(
+            exactly(sum(1 + one.follow_up_count for one in played)),
+            exactly(sum(one.moved_count for one in played)),
+            _wider(sum(one.unowned_ms for one in played), unowned_count * self._precision.owner_ms),
+            _wider(sum(one.not_served_ms for one in played), gap_count * self._precision.gap_ms),
         )
+
+    def between(self, plays: Iterable[Play]) -> Bounds | None:
+        """Time in which partitions were not served that belongs to no rebalance."""
+        return union_of(_wider(one.between_ms, one.between_count * self._precision.gap_ms) for one in plays)
+
+    def _unowned_count(self, one: Played) -> int:
+        """How many partitions may have been without an owner: eager members revoke all of them."""
+        return max(one.moved_count, self._timeline.partition_count if one.unowned_ms else 0)
+
+    def _of_first(self, answer: RebalanceAnswer, first: FirstGeneration) -> RebalanceAnswer:
+        """A first generation: its time follows from when its members may have joined, not from the plays."""
+        shift_ms = Range(first.earliest_ms - answer.at_ms, first.latest_ms - answer.at_ms)
+        after = measures_union([answer.after, self._more(answer.after, first.late_count)])
+        if first.late_count:
+            least = 1 if after.rebalances is None or not first.is_late_certain else after.rebalances.least
+            after = measures_union([after, Measures(Bounds(least, least), not_served_ms=after.not_served_ms)])
+        return replace(answer, shift_ms=_union(shift_ms, answer.shift_ms), after=after)
+
+    def _of_merged(self, answer: RebalanceAnswer, first: FirstGeneration, *, is_open: bool) -> RebalanceAnswer:
+        """Members that joined soon after a first generation: they are part of it, if it had waited that long."""
+        shift_ms = _union(Range(first.earliest_ms - answer.at_ms, first.latest_ms - answer.at_ms), answer.shift_ms)
+        if not is_open:
+            return replace(answer, shift_ms=shift_ms)
         return replace(
-            totals,
-            before=wider_before,
-            after=replace(wider_after, rebalances=rebalances),
-            is_whole=self._is_whole(totals, answers),
+            answer,
+            verdict=Verdict.CANNOT_TELL,
+            possible=tuple(sorted({*answer.possible, Verdict.KEPT.value, Verdict.MERGED.value})),
+            shift_ms=shift_ms,
+            after=self.with_one_more(measures_union([answer.after, NO_MEASURES])),
+            confidence=None,
+            assumptions=tuple(sorted({*answer.assumptions, "JOINS_WITHIN_DELAY"})),
         )
 
-    def _is_whole(self, totals: Totals, answers: Sequence[RebalanceAnswer]) -> bool:
-        """Whether nothing is left out or open, so that the sums cover all rebalances."""
-        are_likely = all(answer.confidence == LIKELY for answer in answers)
-        return are_likely and totals.reproduced_count == totals.recorded_count
+    def with_one_more(self, measures: Measures) -> Measures:
+        """With one more rebalance, or none."""
+        return measures_union([measures, self._more(measures, 1)])
 
-
-def _of_first(answer: RebalanceAnswer, first: FirstGeneration) -> RebalanceAnswer:
-    """A first generation: its time follows from when its members may have joined, not from the plays."""
-    shift_ms = Range(first.earliest_ms - answer.at_ms, first.latest_ms - answer.at_ms)
-    most = max(answer.after.rebalances.most, 1 + first.late_count)
-    least = answer.after.rebalances.least if first.is_late_certain else 1
-    after = replace(answer.after, rebalances=Range(least, most))
-    return replace(answer, shift_ms=_union(shift_ms, answer.shift_ms), after=after)
-
-
-def _of_merged(answer: RebalanceAnswer, first: FirstGeneration, *, is_open: bool) -> RebalanceAnswer:
-    """Members that joined soon after a first generation: they are part of it, if it had waited that long."""
-    shift_ms = Range(first.earliest_ms - answer.at_ms, first.latest_ms - answer.at_ms)
-    if not is_open:
-        return replace(answer, shift_ms=_union(shift_ms, answer.shift_ms))
-    possible = tuple(sorted({*answer.possible, Verdict.KEPT.value, Verdict.MERGED.value}))
-    return replace(
-        answer,
-        verdict=Verdict.CANNOT_TELL,
-        possible=possible,
-        shift_ms=_union(shift_ms, answer.shift_ms),
-        after=replace(answer.after, rebalances=Range(0, max(answer.after.rebalances.most, 1))),
-        confidence=None,
-        assumptions=tuple(sorted({*answer.assumptions, "JOINS_WITHIN_DELAY"})),
-    )
+    def _more(self, measures: Measures, count: int) -> Measures:
+        """With as many more rebalances, each of which may move all partitions."""
+        partitions = count * self._timeline.partition_count
+        by = (count, partitions, partitions * self._precision.owner_ms, partitions * self._precision.gap_ms)
+        return Measures(
+            *(
+                None if one is None else Bounds(one.least, None if one.most is None else one.most + more)
+                for one, more in zip(measures, by, strict=True)
+            )
+        )
 
 
 def _union(one: Range, other: Range | None) -> Range:
@@ -181,23 +207,6 @@ def _with_phases(band: Range, by_ms: int) -> Range:
     return Range(middle_ms - half_ms, middle_ms + half_ms)
 
 
-def _wider(band: Range, by_ms: int) -> Range:
-    """The band, widened by the same on both sides, but not below 0."""
-    return Range(max(band.least - by_ms, 0), band.most + by_ms)
-
-
-def _spread(each_ms: int, counts: Iterable[Sequence[int]]) -> int:
-    """The possible error of a sum. Partitions that change owners together have the same error; rebalances have
-    independent errors, whose squares add up: twice the standard deviation of uniform draws from 0 to `each_ms`."""
-    return int(2 * each_ms * max((sum(count * count for count in some) / 3 for some in counts), default=0) ** 0.5)
-
-
-def _moved(one: Play, partition_count: int) -> list[int]:
-    """Number of partitions that may have been without an owner, by rebalance: eager members revoke all of them."""
-    return [max(played.moved_count, partition_count if played.unowned_ms else 0) for played in one.rebalances]
-
-
-def _gaps(one: Play) -> list[int]:
-    """Number of unserved partitions, by rebalance; those without a rebalance count separately."""
-    counts = [played.gap_count for played in one.rebalances]
-    return [*counts, *[1] * (one.gap_count - sum(counts))]
+def _wider(value: int, by_ms: int) -> Bounds:
+    """A time of a play, which may have been as much shorter or longer."""
+    return Bounds(max(value - by_ms, 0), value + by_ms)

@@ -1,20 +1,31 @@
 """Compares the recorded rebalances with those of the plays."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import replace
-from itertools import pairwise
 from typing import Final
 
 from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.errors import WhatIfError
-from coordinator_core.simulate.clients.offsets import COOPERATIVE
 from coordinator_core.whatif.bands import Bands, Pair, Way
 from coordinator_core.whatif.hypotheses import hypotheses_of, open_facts
-from coordinator_core.whatif.lifetimes import POLL_MS, End, Lifetime
+from coordinator_core.whatif.lifetimes import POLL_MS, End
 from coordinator_core.whatif.runner import Played, play
 from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Changes
-from coordinator_core.whatif.timeline import ENDED, Mark, Rebalance, Timeline
-from coordinator_core.whatif.verdicts import ALWAYS, Measures, Range, RebalanceAnswer, Totals, Verdict, range_of
+from coordinator_core.whatif.timeline import ENDED, GREW, REFUSED, SILENT, SLOW, Mark, Timeline
+from coordinator_core.whatif.unseen import with_unseen
+from coordinator_core.whatif.verdicts import (
+    ALWAYS,
+    NO_MEASURES,
+    Bounds,
+    Measures,
+    Range,
+    RebalanceAnswer,
+    Totals,
+    Verdict,
+    measures_sum,
+    measures_union,
+    sum_of,
+)
 from schemas.group_types import GroupType
 
 
@@ -24,31 +35,28 @@ def compare(timeline: Timeline, changes: Changes) -> tuple[list[RebalanceAnswer]
     Raises WhatIfError if the change does not apply to the group.
     """
     check(timeline, changes)
+    timeline = with_unseen(timeline, changes)
     pairs = [
         Pair(hypothesis, play(timeline, hypothesis, Changes()), play(timeline, hypothesis, changes))
         for hypothesis in hypotheses_of(timeline)
     ]
-    tolerance_ms = 2 * (timeline.heartbeat_interval_ms + POLL_MS)
+    refused = frozenset().union(*(pair.changed.refused for pair in pairs))
+    places = {mark: index for index, rebalance in enumerate(timeline.rebalances) for mark in rebalance.marks}
     bands = Bands(timeline, changes)
-    answers: list[RebalanceAnswer] = []
-    reproduced_count = 0
-    follow_ups_left = 0
-    for index, rebalance in enumerate(timeline.rebalances):
-        if rebalance.marks:
-            ways = [way for pair in pairs if (way := _way(rebalance, pair, tolerance_ms)) is not None]
-            follow_ups_left = max((way.before.follow_up_count for way in ways), default=0)
-            answers.append(bands.widened(index, _answer(timeline, changes, rebalance, ways), ways))
-            reproduced_count += bool(ways)
-        elif follow_ups_left:
-            follow_ups_left -= 1
-            reproduced_count += 1
-        else:
-            answers.append(_not_reproduced(rebalance))
-    answers += _added(timeline, changes, pairs)
-    may_be_added = _may_be_added(timeline, changes)
-    answers = sorted([*answers, *may_be_added], key=lambda answer: (answer.at_ms, answer.generation or 0))
-    totals = _totals(timeline, pairs, reproduced_count, sum(one.after.rebalances.most for one in may_be_added))
-    return answers, bands.of_totals(totals, pairs, answers)
+    answers = [
+        _answer_of(
+            timeline,
+            changes,
+            bands,
+            refused,
+            index,
+            [way for pair in pairs if (way := _way(timeline, places, index, pair))],
+        )
+        for index in range(len(timeline.rebalances))
+    ]
+    answers = _opened(timeline, changes, answers + _added(timeline, changes, bands, places, pairs))
+    answers.sort(key=lambda answer: (answer.at_ms, answer.generation or 0))
+    return answers, _totals(timeline, bands, pairs, answers)
 
 
 def check(timeline: Timeline, changes: Changes) -> None:
@@ -81,8 +89,10 @@ def check(timeline: Timeline, changes: Changes) -> None:
 # --- one rebalance in one hypothesis ---
 
 
-def _way(rebalance: Rebalance, pair: Pair, tolerance_ms: int) -> Way | None:
+def _way(timeline: Timeline, places: Mapping[Mark, int], index: int, pair: Pair) -> Way | None:
     """None if the hypothesis does not reproduce the recorded rebalance."""
+    rebalance = timeline.rebalances[index]
+    tolerance_ms = 2 * (timeline.heartbeat_interval_ms + POLL_MS)
     baseline = [one for one in pair.baseline.rebalances if one.marks & rebalance.marks]
     if len(baseline) != 1 or baseline[0].marks != rebalance.marks:
         return None
@@ -90,45 +100,66 @@ def _way(rebalance: Rebalance, pair: Pair, tolerance_ms: int) -> Way | None:
     if abs(before.at_ms - rebalance.at_ms) > tolerance_ms:
         return None
     after = tuple(one for one in pair.changed.rebalances if one.marks & rebalance.marks)
+    own = tuple(one for one in after if min(places[mark] for mark in one.marks & places.keys()) == index)
     was_same = min(one.at_ms for one in (before, *after)) <= pair.same_until_ms
     if not after:
-        return Way(Verdict.AVOIDED, before, after, None, was_same)
+        return Way(Verdict.AVOIDED, before, after, own, None, was_same)
     shift_ms = after[0].at_ms - before.at_ms
-    if len(after) > 1:
-        return Way(Verdict.SPLIT, before, after, shift_ms, was_same)
-    if after[0].marks - rebalance.marks & _marks(pair.baseline.rebalances):
-        return Way(Verdict.MERGED, before, after, shift_ms, was_same)
     verdict = Verdict.KEPT if abs(shift_ms) <= tolerance_ms else Verdict.MOVED
-    return Way(verdict, before, after, shift_ms, was_same)
-
-
-def _marks(played: Iterable[Played]) -> frozenset[Mark]:
-    return frozenset(mark for one in played for mark in one.marks)
+    if len(after) > 1:
+        verdict = Verdict.SPLIT
+    elif after[0].marks & places.keys() > rebalance.marks:
+        verdict = Verdict.MERGED
+    return Way(verdict, before, after, own, shift_ms, was_same)
 
 
 # --- all hypotheses ---
 
 
-def _answer(timeline: Timeline, changes: Changes, rebalance: Rebalance, ways: Sequence[Way]) -> RebalanceAnswer:
+def _answer_of(
+    timeline: Timeline, changes: Changes, bands: Bands, refused: Set[Mark], index: int, ways: Sequence[Way]
+) -> RebalanceAnswer:
+    """The answer for a recorded rebalance. `ways`: of the hypotheses that reproduce it. `refused`: whose client was
+    refused under the changed settings; it may have tried again."""
+    rebalance = timeline.rebalances[index]
+    answer = RebalanceAnswer(
+        Verdict.NOT_PLAYED,
+        rebalance.at_ms,
+        rebalance.generation,
+        causes_of(timeline, rebalance.marks),
+        before=rebalance.measured,
+        after=rebalance.measured,
+    )
+    if not rebalance.is_played:
+        return answer
     if not ways:
-        return _not_reproduced(rebalance, timeline)
+        before = rebalance.measured._replace(not_served_ms=None)
+        return replace(answer, verdict=Verdict.NOT_REPRODUCED, before=before, after=UNKNOWN_MEASURES)
     possible = tuple(sorted({way.verdict.value for way in ways}))
     verdict = Verdict(possible[0]) if len(possible) == 1 else _joined(frozenset(possible))
     shifts = [way.shift_ms for way in ways if way.shift_ms is not None]
     facts = _open_facts(timeline, changes, rebalance.marks, rebalance.at_ms)
-    confidence = None if verdict is Verdict.CANNOT_TELL else _confidence(facts)
-    return RebalanceAnswer(
-        verdict,
-        rebalance.at_ms,
-        rebalance.generation,
-        causes_of(timeline, rebalance.marks),
-        possible,
-        range_of(shifts) if len(shifts) == len(ways) else None,
-        _measures([[way.before] for way in ways]),
-        _measures([way.after for way in ways]),
-        confidence,
-        _assumptions(timeline, changes, facts, rebalance.is_first),
+    before, after = bands.of_recorded(rebalance.measured, ways)
+    if verdict is Verdict.AVOIDED and rebalance.marks & refused:
+        verdict, possible = Verdict.CANNOT_TELL, (Verdict.AVOIDED.value, Verdict.MOVED.value)
+        after = bands.with_one_more(after)
+    return bands.widened(
+        index,
+        replace(
+            answer,
+            verdict=verdict,
+            possible=possible,
+            shift_ms=Range(min(shifts), max(shifts)) if len(shifts) == len(ways) else None,
+            before=before,
+            after=after,
+            confidence=None if verdict is Verdict.CANNOT_TELL else _confidence(facts),
+            assumptions=_assumptions(timeline, changes, facts, rebalance.is_first),
+        ),
+        ways,
     )
+
+
+UNKNOWN_MEASURES: Final = Measures(None, None, None, None)
 
 
 def _confidence(facts: frozenset[str]) -> str:
@@ -141,15 +172,40 @@ def _confidence(facts: frozenset[str]) -> str:
 def _open_facts(timeline: Timeline, changes: Changes, marks: Iterable[Mark], at_ms: int) -> frozenset[str]:
     """Names of the facts that the log leaves open about a rebalance with these causes at this time."""
     facts = frozenset().union(*(open_facts(timeline, mark) for mark in marks))
-    if timeline.group_type != GroupType.CONSUMER or not (changes.is_static is False or changes.protocol == "classic"):
-        return facts
-    # A static member that expired may have tried to return before, which is not in the log; now it would join.
-    refused_ms = [
-        (life.member.valid_to or 0) - life.session_timeout_ms
-        for life in timeline.lifetimes
-        if life.member.instance_id is not None and life.end is End.EXPIRED
-    ]
+    # now it would join
+    refused_ms = [one.from_ms for one in timeline.unseen if one.what == REFUSED]
     return facts | {"INSTANCE_REFUSED"} if refused_ms and min(refused_ms) <= at_ms else facts
+
+
+def _opened(timeline: Timeline, changes: Changes, answers: Sequence[RebalanceAnswer]) -> list[RebalanceAnswer]:
+    """Where no hypothesis reproduces a rebalance, all of them are wrong about a member: within a session of it, what
+    would be different is not bounded by them."""
+    wrong_ms = [one.at_ms for one in answers if one.verdict is Verdict.NOT_REPRODUCED and one.causes]
+    session_ms = max(life.session_timeout_ms for life in timeline.lifetimes)
+    near_ms = max(session_ms, changes.session_timeout_ms or changes.consumer_session_timeout_ms or 0)
+    return [
+        _open(one)
+        if one.after not in {one.before, UNKNOWN_MEASURES} and any(abs(one.at_ms - at) <= near_ms for at in wrong_ms)
+        else one
+        for one in answers
+    ]
+
+
+def _open(answer: RebalanceAnswer) -> RebalanceAnswer:
+    """The answer for a rebalance of which nothing is known but that the other settings would have mattered."""
+    is_recorded = answer.generation is not None
+    verdicts = (Verdict.AVOIDED, Verdict.KEPT, Verdict.MERGED, Verdict.MOVED, Verdict.SPLIT)
+    return replace(
+        answer,
+        verdict=Verdict.CANNOT_TELL if is_recorded else Verdict.MAY_BE_ADDED,
+        possible=tuple(one.value for one in verdicts) if is_recorded else answer.possible,
+        shift_ms=None,
+        after=ANY_MEASURES,
+        confidence=None,
+    )
+
+
+ANY_MEASURES: Final = Measures(*[Bounds(0, None)] * len(Measures._fields))
 
 
 def _joined(possible: frozenset[str]) -> Verdict:
@@ -157,99 +213,37 @@ def _joined(possible: frozenset[str]) -> Verdict:
     return Verdict.MOVED if possible == {Verdict.KEPT, Verdict.MOVED} else Verdict.CANNOT_TELL
 
 
-def _not_reproduced(rebalance: Rebalance, timeline: Timeline | None = None) -> RebalanceAnswer:
-    causes = () if timeline is None else causes_of(timeline, rebalance.marks)
-    return RebalanceAnswer(
-        Verdict.NOT_REPRODUCED, rebalance.at_ms, rebalance.generation, causes, before=Measures(Range(1, 1))
-    )
-
-
-def _added(timeline: Timeline, changes: Changes, pairs: Sequence[Pair]) -> list[RebalanceAnswer]:
-    """Rebalances whose marks caused none before, such as a static member that stayed away too long."""
-    by_marks: dict[frozenset[Mark], list[Played]] = {}
+def _added(
+    timeline: Timeline, changes: Changes, bands: Bands, places: Mapping[Mark, int], pairs: Sequence[Pair]
+) -> list[RebalanceAnswer]:
+    """Rebalances with none of the recorded causes, such as a static member that stayed away too long: one answer for
+    each first cause."""
+    by_mark: dict[Mark, dict[int, list[Played]]] = {}
     for pair in pairs:
-        known = _marks(pair.baseline.rebalances)
+        known = {mark for one in pair.baseline.rebalances for mark in one.marks} | places.keys()
         for one in pair.changed.rebalances:
             if one.marks and not one.marks & known:
-                by_marks.setdefault(one.marks, []).append(one)
+                by_mark.setdefault(min(one.marks), {}).setdefault(pair.hypothesis.number, []).append(one)
     answers = []
-    for marks, found in by_marks.items():
-        is_in_all = len(found) >= len(pairs)
-        at_ms = min(one.at_ms for one in found)
-        facts = _open_facts(timeline, changes, marks, at_ms)
-        count = Range(1 if is_in_all else 0, 1 + max(one.follow_up_count for one in found))
+    for mark, found in by_mark.items():
+        is_in_all = len(found) == len(pairs)
+        at_ms = min(one.at_ms for of_pair in found.values() for one in of_pair)
+        facts = _open_facts(timeline, changes, [mark], at_ms)
+        measures = [bands.of_played(of_pair) for of_pair in found.values()]
         answers.append(
             RebalanceAnswer(
-                Verdict.ADDED if is_in_all else Verdict.CANNOT_TELL,
+                Verdict.ADDED if is_in_all else Verdict.MAY_BE_ADDED,
                 at_ms,
                 None,
-                causes_of(timeline, marks),
+                causes_of(timeline, [mark]),
                 (Verdict.ADDED.value,) if is_in_all else (Verdict.ADDED.value, Verdict.KEPT.value),
-                after=replace(_measures([[one] for one in found]), rebalances=count),
+                after=measures_union(measures if is_in_all else [*measures, NO_MEASURES]),
                 confidence=_confidence(facts) if is_in_all else None,
                 assumptions=_assumptions(timeline, changes, facts, is_first=False),
             )
         )
     return answers
 
-
-def _may_be_added(timeline: Timeline, changes: Changes) -> list[RebalanceAnswer]:
-    """Silences of members that are longer than the new session and shorter than the old one."""
-    session_ms = changes.session_timeout_ms or changes.consumer_session_timeout_ms
-    answers = [] if session_ms is None else _silent(timeline, session_ms, "SESSION_EXPIRED", _silences)
-    poll_ms = changes.max_poll_interval_ms
-    return answers if poll_ms is None else answers + _silent(timeline, poll_ms, "POLL_EXPIRED", _late_polls)
-
-
-def _silent(
-    timeline: Timeline, timeout_ms: int, cause: str, silences: Callable[[Timeline, Lifetime, int], list[int]]
-) -> list[RebalanceAnswer]:
-    return [
-        RebalanceAnswer(
-            Verdict.MAY_BE_ADDED,
-            silent_from_ms + timeout_ms,
-            None,
-            (f"{cause} of {life.member.client_id}",),
-            (Verdict.ADDED.value, Verdict.KEPT.value),
-            after=Measures(Range(0, ADDED_MAX[timeline.protocol_name == COOPERATIVE])),
-            assumptions=tuple(sorted(ALWAYS)),
-        )
-        for life in timeline.lifetimes
-        for silent_from_ms in silences(timeline, life, timeout_ms)
-    ]
-
-
-def _late_polls(timeline: Timeline, life: Lifetime, interval_ms: int) -> list[int]:
-    """Commits with no next commit within the new interval: a consumer commits when it polls.
-
-    A rebalance in between is no explanation, because it waits for a member that does not poll.
-    """
-    if life.poll_timeout_ms <= interval_ms:
-        return []
-    times = [time_ms for time_ms in life.commits_ms if timeline.from_ms <= time_ms < timeline.to_ms]
-    last_ms = timeline.to_ms if life.member.valid_to is None else life.member.valid_to
-    return [earlier for earlier, later in pairwise([*times, last_ms]) if later - earlier > interval_ms]
-
-
-def _silences(timeline: Timeline, life: Lifetime, session_ms: int) -> list[int]:
-    """Commits with no next commit within a session, nor within the usual interval between commits.
-
-    If the group rebalanced in between, the member may have had nothing to commit.
-    """
-    times = [time_ms for time_ms in life.commits_ms if timeline.from_ms <= time_ms < timeline.to_ms]
-    gaps = sorted(later - earlier for earlier, later in pairwise(times))
-    if len(gaps) < 3:
-        return []
-    longest_ms = max(session_ms, 3 * gaps[len(gaps) // 2] // 2)
-    return [
-        earlier
-        for earlier, later in pairwise(times)
-        if later - earlier > longest_ms and not any(earlier < one.at_ms <= later for one in timeline.rebalances)
-    ]
-
-
-ADDED_MAX: Final = {False: 2, True: 4}
-"""Rebalances of a member that departs and returns; twice as many if it is cooperative."""
 
 CAUSES: Final[Mapping[End, str]] = {
     End.LEFT: "MEMBER_LEFT",
@@ -267,11 +261,16 @@ def causes_of(timeline: Timeline, marks: Iterable[Mark]) -> tuple[str, ...]:
 
 
 def _cause(timeline: Timeline, mark: Mark) -> str:
-    if mark.what == "GREW":
+    if mark.what == GREW:
         growth = timeline.growths[mark.number]
         return f"PARTITIONS_CHANGED of {growth.topic}"
-    life = timeline.lifetimes[mark.number]
-    return f"{CAUSES[life.end] if mark.what == ENDED else 'MEMBER_JOINED'} of {life.member.client_id}"
+    life = timeline.life_of(mark)
+    cause = "MEMBER_JOINED"
+    if mark.what == ENDED:
+        cause = CAUSES[life.end]
+    elif mark.what == SILENT:
+        cause = "POLL_EXPIRED" if timeline.unseen[mark.number].what == SLOW else "MEMBER_EXPIRED"
+    return f"{cause} of {life.member.client_id}"
 
 
 def _assumptions(timeline: Timeline, changes: Changes, facts: frozenset[str], is_first: bool) -> tuple[str, ...]:
@@ -290,23 +289,27 @@ def _assumptions(timeline: Timeline, changes: Changes, facts: frozenset[str], is
     return tuple(sorted(names))
 
 
-def _totals(timeline: Timeline, pairs: Sequence[Pair], reproduced_count: int, may_be_added_count: int) -> Totals:
-    before, after = (
-        replace(
-            _measures([one.rebalances for one in plays]), not_served_ms=range_of([one.not_served_ms for one in plays])
-        )
-        for plays in ([pair.baseline for pair in pairs], [pair.changed for pair in pairs])
+def _totals(timeline: Timeline, bands: Bands, pairs: Sequence[Pair], answers: Sequence[RebalanceAnswer]) -> Totals:
+    """The sums of the answers. Partitions may go unserved between rebalances, too."""
+    before = measures_sum(
+        [*(one.before for one in answers), Measures(not_served_ms=bands.between(pair.baseline for pair in pairs))]
     )
-    rebalances = after.rebalances._replace(most=after.rebalances.most + may_be_added_count)
-    after = replace(after, rebalances=rebalances)
-    return Totals(len(timeline.rebalances), reproduced_count, before, after, len(pairs))
+    after = measures_sum(
+        [*(one.after for one in answers), Measures(not_served_ms=bands.between(pair.changed for pair in pairs))]
+    )
+    if timeline.is_blind:
+        after = Measures(*(None if one is None else Bounds(one.least, None) for one in after))
+    names = {name for answer in answers for name in answer.assumptions}
+    is_whole = all(one.confidence == LIKELY or one.verdict is Verdict.NOT_PLAYED for one in answers)
+    return Totals(
+        sum_of(one.before.rebalances for one in answers).least,
+        sum_of(one.before.rebalances for one in answers if one.verdict not in LEFT_OUT).least,
+        before,
+        after,
+        len(pairs),
+        is_whole and not timeline.is_blind,
+        tuple(sorted(names | ({"SILENCE_NOT_IN_LOG"} if timeline.is_blind else set()))),
+    )
 
 
-def _measures(hypotheses: Sequence[Sequence[Played]]) -> Measures:
-    """The measures of some rebalances of each hypothesis."""
-    return Measures(
-        range_of([sum(1 + one.follow_up_count for one in played) for played in hypotheses]),
-        range_of([sum(one.moved_count for one in played) for played in hypotheses]),
-        range_of([sum(one.unowned_ms for one in played) for played in hypotheses]),
-        range_of([sum(one.not_served_ms for one in played) for played in hypotheses]),
-    )
+LEFT_OUT: Final = frozenset({Verdict.NOT_REPRODUCED, Verdict.NOT_PLAYED})

@@ -8,7 +8,19 @@ from typing import Final
 
 from coordinator_core.simulate.random_streams import stream
 from coordinator_core.whatif.lifetimes import POLL_MS, End, Lifetime
-from coordinator_core.whatif.timeline import BEGAN, ENDED, GREW, Mark, Rebalance, Timeline
+from coordinator_core.whatif.timeline import (
+    BACK,
+    BEGAN,
+    ENDED,
+    GREW,
+    REFUSED,
+    SILENT,
+    SLOW,
+    Mark,
+    Rebalance,
+    Timeline,
+    Unseen,
+)
 from schemas.group_types import GroupType
 
 WARM_UP_MS: Final = 15 * 60_000
@@ -63,6 +75,8 @@ class Hypothesis:
     """The last heartbeat of an expired member was just before it died; otherwise the next one was due."""
     takes_other_end: bool = False
     """A member whose silence fits both of its timeouts ended by the other one."""
+    is_unseen: bool = False
+    """All that may have happened unseen did."""
     is_spread: bool = False
     """Joins, and other causes of rebalances in classic groups, happened at any time that the log allows; otherwise as
     the flags above say, or in the middle."""
@@ -74,7 +88,8 @@ def hypotheses_of(timeline: Timeline) -> tuple[Hypothesis, ...]:
     ends = (False, True) if any(life.end is End.UNKNOWN for life in timeline.lifetimes) else (False,)
     joins = (False, True) if any(one.is_first and one.member_count > 1 for one in timeline.rebalances) else (False,)
     others = (False, True) if any(life.other_end is not None for life in timeline.lifetimes) else (False,)
-    choices = list(product(pauses, ends, joins, (False, True), others))
+    unseen = (False, True) if timeline.unseen else (False,)
+    choices = list(product(pauses, ends, joins, (False, True), others, unseen))
     copies = max(1, HYPOTHESES_MIN // len(choices))
     return tuple(
         Hypothesis(number, *choice, is_spread=copy > 0 or (copies == 1 and bool(number.bit_count() % 2)))
@@ -110,7 +125,7 @@ def open_facts(timeline: Timeline, mark: Mark) -> frozenset[str]:
     """Names of the facts that the log leaves open about a mark (`answer.ASSUMPTIONS`)."""
     if mark.what == GREW:
         return frozenset()
-    life = timeline.lifetimes[mark.number]
+    life = timeline.life_of(mark)
     names = {"SAME_CLIENT"} if life.has_twin else set()
     if mark.what == ENDED:
         names |= {"LEFT_OR_EXPIRED"} if life.end is End.UNKNOWN else set()
@@ -132,7 +147,22 @@ def acts_of(timeline: Timeline, hypothesis: Hypothesis) -> tuple[Act, ...]:
     for life in timeline.lifetimes:
         if life.number not in resumed:
             acts.append(_start(timeline, hypothesis, life, by_mark))
-    return tuple(sorted(_in_order(acts), key=lambda act: (act.at_ms, act.slot)))
+    if hypothesis.is_unseen:
+        for number, unseen in enumerate(timeline.unseen):
+            acts.extend(_unseen_acts(timeline, hypothesis, unseen, number))
+    return tuple(sorted(_in_order(timeline, acts), key=lambda act: (act.at_ms, act.slot)))
+
+
+def _unseen_acts(timeline: Timeline, hypothesis: Hypothesis, unseen: Unseen, number: int) -> Iterator[Act]:
+    slot = timeline.lifetimes[unseen.life].slot
+    gone, back = Mark(SILENT, number), Mark(BACK, number)
+    if unseen.what == REFUSED:
+        at_ms = stream(hypothesis.number, "refused", number).randint(unseen.from_ms, unseen.to_ms)
+        yield Act(at_ms, What.START, slot, back)
+        return
+    what = What.SLOW_POLL if unseen.what == SLOW else What.PAUSE
+    yield Act(unseen.from_ms, what, slot, gone, unseen.to_ms - unseen.from_ms)
+    yield Act(unseen.to_ms, What.RESUME, slot, back)
 
 
 def _grow(timeline: Timeline, hypothesis: Hypothesis, mark: Mark, rebalance: Rebalance) -> Act:
@@ -252,8 +282,17 @@ def _struck_ms(timeline: Timeline, hypothesis: Hypothesis, rebalance: Rebalance,
     return rebalance.at_ms if end is End.EXPIRED and is_long else _began_ms(timeline, hypothesis, rebalance)
 
 
-def _in_order(acts: Sequence[Act]) -> Iterator[Act]:
+def _in_order(timeline: Timeline, acts: Sequence[Act]) -> Iterator[Act]:
     """A process ends one life before it begins the next: acts of one slot are kept in the order of its lifetimes."""
+
+    def place(act: Act) -> tuple[int, int, int]:
+        """Of a life its beginning, what was unseen in order of time, and its end; a return comes after that."""
+        is_unseen = act.mark.what in {SILENT, BACK}
+        rank = 2 * (act.mark.what == ENDED)
+        if is_unseen:
+            rank = 3 if timeline.unseen[act.mark.number].what == REFUSED else 1
+        return timeline.life_of(act.mark).number, rank, act.at_ms if is_unseen else 0
+
     by_slot: dict[int, list[Act]] = {}
     for act in acts:
         by_slot.setdefault(act.slot, []).append(act)
@@ -261,7 +300,7 @@ def _in_order(acts: Sequence[Act]) -> Iterator[Act]:
         if slot < 0:
             yield from of_slot
             continue
-        of_slot.sort(key=lambda act: (act.mark.number, act.mark.what == ENDED))
+        of_slot.sort(key=place)
         at_ms = 0
         for act in of_slot:
             at_ms = max(act.at_ms, at_ms)

@@ -77,6 +77,18 @@ class Play:
     not_served_ms: int
     gap_count: int
     """How often a partition was not served."""
+    refused: frozenset[Mark] = frozenset()
+    """Beginnings of lifetimes whose clients the coordinator refused for good."""
+
+    @property
+    def between_ms(self) -> int:
+        """The part of `not_served_ms` that belongs to none of the rebalances."""
+        return self.not_served_ms - sum(one.not_served_ms for one in self.rebalances)
+
+    @property
+    def between_count(self) -> int:
+        """The part of `gap_count` that belongs to none of the rebalances."""
+        return self.gap_count - sum(one.gap_count for one in self.rebalances)
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +163,7 @@ class _Runner:
             "whatif", start_ms, self._end_ms - start_ms, seed=self._seed, cluster=cluster, topics=topics
         )
         self._simulation = Simulation(scenario, self._sink)
+        self._names = _names(timeline, hypothesis)
         self._processes = [self._process(slot) for slot in range(1 + max(life.slot for life in timeline.lifetimes))]
         self._coming: dict[int, Lifetime] = {}
         """Slot -> the lifetime that its next client plays."""
@@ -167,12 +180,17 @@ class _Runner:
             if process.client is not None:
                 positions = process.client.positions(self._end_ms)
                 simulation.truth.gave(process.group_id, process.client_id, positions, "STILL", self._end_ms)
-        return _with_owners(self._rebalances(), self._sink.lines.get("owners", []), self._timeline.from_ms - LEEWAY_MS)
+        played = _with_owners(
+            self._rebalances(), self._sink.lines.get("owners", []), self._timeline.from_ms - LEEWAY_MS
+        )
+        last = {act.slot: act for act in self._acts if act.slot >= 0}
+        refused = (act.mark for act in last.values() if act.what in STARTING and not self._processes[act.slot].is_alive)
+        return replace(played, refused=frozenset(refused))
 
     # --- processes ---
 
     def _process(self, slot: int) -> Process:
-        client_id, group_id = _client_id(slot), self._timeline.group_id
+        client_id, group_id = self._names[slot], self._timeline.group_id
         uuids = stream(self._seed, "process", client_id)
         return self._simulation.new_process(
             slot + 1, group_id, client_id, f"/{slot}", LATENCY_MS, uuids, self._maker(slot)
@@ -193,10 +211,10 @@ class _Runner:
         known = tuple(topic for topic in member.subscribed_topics or () if topic in timeline.topics)
         instance_id = member.instance_id
         if cast.is_static is not None:
-            instance_id = _client_id(slot) if cast.is_static else None
+            instance_id = self._names[slot] if cast.is_static else None
         return ConsumerConfig(
             group_id=timeline.group_id,
-            client_id=_client_id(slot),
+            client_id=self._names[slot],
             topics=known or tuple(sorted(timeline.topics)),
             assignors=cast.assignors,
             instance_id=instance_id,
@@ -230,7 +248,7 @@ class _Runner:
     # --- the result ---
 
     def _rebalances(self) -> list[Played]:
-        acts = _ActsBySlot(self._acts)
+        acts = _ActsBySlot(self._acts, self._names)
         gold = {row.to_generation: row for row in self._gold()}
         played: list[Played] = []
         before: dict[str, str] = {}
@@ -284,7 +302,7 @@ class _Runner:
 
     def _identity(self, member_id: str, client_id: str) -> str:
         """The identity of a member: static members keep theirs; a dynamic member that returns is another one."""
-        life = next(life for life in self._timeline.lifetimes if _client_id(life.slot) == client_id)
+        life = next(life for life in self._timeline.lifetimes if self._names[life.slot] == client_id)
         is_static = life.member.instance_id is not None if self._cast.is_static is None else self._cast.is_static
         return client_id if is_static else member_id
 
@@ -297,17 +315,21 @@ PLAIN_ACTS: Final[Mapping[What, Callable[[Process], None]]] = {
 }
 
 
-def _client_id(slot: int) -> str:
-    return f"client-{slot}"
+def _names(timeline: Timeline, hypothesis: Hypothesis) -> list[str]:
+    """A client id for each process. Assignors go by member ids, which begin with client ids in classic groups: their
+    order stays the recorded one, and that of processes with one client id is drawn."""
+    client_ids = {life.slot: life.member.client_id or "" for life in timeline.lifetimes}
+    draws = stream(hypothesis.number, "names")
+    return [f"{client_ids[slot]}-{draws.getrandbits(32):08x}-{slot}" for slot in sorted(client_ids)]
 
 
 class _ActsBySlot:
     """The acts by client, to look up the last one of a kind before a time."""
 
-    def __init__(self, acts: Sequence[Act]) -> None:
+    def __init__(self, acts: Sequence[Act], names: Sequence[str]) -> None:
         self._acts: dict[str | None, list[Act]] = defaultdict(list)
         for act in acts:
-            self._acts[_client_id(act.slot) if act.slot >= 0 else None].append(act)
+            self._acts[names[act.slot] if act.slot >= 0 else None].append(act)
 
     def last(self, client_id: str | None, kinds: frozenset[What] | set[What], at_ms: int) -> Mark | None:
         """The mark of a client's (or the topics') last act of these kinds."""

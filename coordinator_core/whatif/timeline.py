@@ -5,8 +5,8 @@ out.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,17 +15,20 @@ from coordinator_core.assignors import CLIENT_ASSIGNORS
 from coordinator_core.errors import WhatIfError
 from coordinator_core.history.rows import GenerationRow, MemberRow
 from coordinator_core.inference.configs import NO_CONFIGS, SESSION_TIMEOUTS, Configs
+from coordinator_core.inference.groups import audit_group
 from coordinator_core.inference.join_phases import JoinPhases
 from coordinator_core.inference.last_commit_times import last_commit_times
-from coordinator_core.inference.leave_reasons import LeaveReasons, find_leave_reasons
+from coordinator_core.inference.leave_reasons import UNKNOWN, LeaveReasons, find_leave_reasons
 from coordinator_core.inference.life import GroupLife
 from coordinator_core.inference.owners import partition_owners
 from coordinator_core.inference.rebalances import is_unwritten
-from coordinator_core.inference.rollouts import by_others, find_rollouts
+from coordinator_core.inference.rollouts import FOLLOW_UPS, by_others, find_rollouts
+from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.whatif.lifetimes import DEFAULT_SESSION_TIMEOUT_MS, POLL_MS, End, Lifetime, lifetimes_of
 from coordinator_core.whatif.release import UNKNOWN_RELEASE, PlayedRelease, played_release
 from coordinator_core.whatif.settings import SERVER_ASSIGNORS, Recorded
+from coordinator_core.whatif.verdicts import Measures, exactly, measures_sum
 from schemas.group_types import GroupType
 
 CONSUMER_SESSION_TIMEOUT: Final = SESSION_TIMEOUTS[GroupType.CONSUMER]
@@ -38,7 +41,8 @@ DEFAULT_INITIAL_DELAY_MS: Final = 3000
 
 
 class Mark(NamedTuple):
-    """A fact that causes a rebalance: `what` is BEGAN, ENDED (for the life with this number) or GREW."""
+    """A fact that causes a rebalance: `what` is BEGAN, ENDED (for the life with this number), SILENT, BACK (for what
+    was unseen with this number), or GREW."""
 
     what: str
     number: int
@@ -47,12 +51,14 @@ class Mark(NamedTuple):
 BEGAN: Final = "BEGAN"
 ENDED: Final = "ENDED"
 GREW: Final = "GREW"
+SILENT: Final = "SILENT"
+BACK: Final = "BACK"
 
 
 @dataclass(frozen=True, slots=True)
 class Rebalance:
-    """A recorded generation or group epoch, with the marks that caused it; without marks: a follow-up, or an unknown
-    cause.
+    """A recorded generation or group epoch, with the marks that caused it; without marks its cause is none that can be
+    played. Follow-ups belong to the rebalance before.
     """
 
     generation: int
@@ -67,6 +73,12 @@ class Rebalance:
     created_ms: int | None
     """When the group was created, if this generation is its first and the log has it."""
     previous_ms: int
+    cause: str
+    """By gold, with its method."""
+    measured: Measures
+    """By gold, with its follow-ups; `not_served_ms` is not there."""
+    is_played: bool
+    """Its members did not join before the log or the time span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +88,23 @@ class Growth:
     number: int
     topic: str
     partition_count: int
+
+
+class Unseen(NamedTuple):
+    """What may have happened to a member in some time, although nothing came of it under the recorded settings."""
+
+    what: str
+    life: int
+    from_ms: int
+    to_ms: int
+
+
+PAUSED: Final = "PAUSED"
+"""It neither polled nor sent heartbeats."""
+SLOW: Final = "SLOW"
+"""It sent heartbeats, but did not poll."""
+REFUSED: Final = "REFUSED"
+"""It had died and came back, and was refused, since the group still had its group.instance.id."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +129,19 @@ class Timeline:
     """The log shows it for the whole time; otherwise the given value, or the default, was assumed."""
     release: PlayedRelease = UNKNOWN_RELEASE
     """The release whose rules the coordinator follows."""
+    unseen: tuple[Unseen, ...] = ()
+    """What of that would matter under the changed settings."""
+    is_blind: bool = False
+    """Members that seldom commit may have been silent at any time."""
+
+    @property
+    def partition_count(self) -> int:
+        """Of all topics, at the end."""
+        return sum({**self.topics, **{growth.topic: growth.partition_count for growth in self.growths}}.values())
+
+    def life_of(self, mark: Mark) -> Lifetime:
+        """The lifetime that a mark is about; it is not the topics that grew."""
+        return self.lifetimes[self.unseen[mark.number].life if mark.what in {SILENT, BACK} else mark.number]
 
 
 def timeline_of(
@@ -129,7 +171,9 @@ def timeline_of(
     topics, growths = _topics(life, generations, first_ms)
     if not topics:
         raise WhatIfError(f"group {life.group_id} was never assigned a partition: there is nothing to compare")
-    rebalances = _rebalances(life, generations, lifetimes, growths, first_ms, heartbeat_ms)
+    settings = InferenceSettings(modern_session_timeout_ms=recorded.consumer_session_timeout_ms)
+    in_gold = {(row.incarnation, row.to_generation): row for row in audit_group(life, settings, configs).rebalances}
+    rebalances = _rebalances(life, generations, lifetimes, growths, first_ms, heartbeat_ms, in_gold)
     return Timeline(
         life.group_id,
         group_type,
@@ -281,6 +325,7 @@ def _rebalances(
     growths: Sequence[tuple[int, Growth]],
     first_ms: int,
     heartbeat_ms: int,
+    in_gold: Mapping[tuple[int, int], RebalanceRow],
 ) -> tuple[Rebalance, ...]:
     found: list[Rebalance] = []
     was_empty, previous_ms, created_ms = True, first_ms, None
@@ -290,8 +335,13 @@ def _rebalances(
         if row.generation == 0 or is_unwritten(row):
             continue
         marks = _marks(row, lifetimes, growths)
-        if row.valid_from >= first_ms and not any(one.was_there_before and _is_of(one, row) for one in lifetimes):
+        gold = in_gold[row.incarnation, row.generation]
+        is_follow_up = not marks and FOLLOW_UPS.issuperset(gold.cause_methods)
+        if row.valid_from >= first_ms and is_follow_up and found:
+            found[-1] = replace(found[-1], measured=measures_sum([found[-1].measured, _measured(gold)]))
+        elif row.valid_from >= first_ms:
             began_ms = _began_ms(row, lifetimes, previous_ms, heartbeat_ms)
+            began_before = any(one.was_there_before and _is_of(one, row) for one in lifetimes)
             found.append(
                 Rebalance(
                     row.generation,
@@ -303,10 +353,17 @@ def _rebalances(
                     was_empty and row.member_count > 0,
                     created_ms if was_empty else None,
                     previous_ms,
+                    UNKNOWN if gold.cause == UNKNOWN else f"{gold.cause} ({gold.method})",
+                    _measured(gold),
+                    is_played=not began_before and not is_follow_up,
                 )
             )
         was_empty, previous_ms, created_ms = row.member_count == 0, row.valid_from, None
     return tuple(found)
+
+
+def _measured(gold: RebalanceRow) -> Measures:
+    return Measures(exactly(1), exactly(gold.partitions_moved), exactly(gold.unowned_partition_ms))
 
 
 def _is_of(life: Lifetime, row: GenerationRow) -> bool:

@@ -1,6 +1,6 @@
 """The answer for a recorded rebalance: its verdict, its bands, and its assumptions."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, NamedTuple
@@ -21,11 +21,14 @@ class Verdict(StrEnum):
     ADDED = "ADDED"
     """Not recorded, but it would have happened."""
     MAY_BE_ADDED = "MAY_BE_ADDED"
-    """A member did not commit for longer than the new session: the log does not show whether it sent heartbeats."""
+    """Not recorded, and it would have happened by some hypotheses only: mostly a member that did not commit for longer
+    than the new session, while the log does not show whether it sent heartbeats."""
     CANNOT_TELL = "CANNOT_TELL"
     """The log can be read in several ways that differ here: see `possible`."""
     NOT_REPRODUCED = "NOT_REPRODUCED"
-    """No hypothesis reproduces it under the recorded settings: usually its cause is not in the log. Left out."""
+    """No hypothesis reproduces it under the recorded settings: what would have come of it is unknown."""
+    NOT_PLAYED = "NOT_PLAYED"
+    """Its members joined before the log or the time span: it is where plays begin."""
 
 
 ASSUMPTIONS: Final[Mapping[str, str]] = {
@@ -40,6 +43,7 @@ ASSUMPTIONS: Final[Mapping[str, str]] = {
     "INSTANCE_REFUSED": "Who came back while the group still had its instance was refused, which is in no log.",
     "SAME_CLIENT": "A member of the client id and host of one that went is the same process, come back.",
     "ASSIGNOR_DEFAULT": "Under the other protocol members ask for its default assignor.",
+    "SILENCE_NOT_IN_LOG": "Of a member that commits seldom or never, the log does not show how long it was silent.",
     "CONSUMER_SESSION": "consumer.session.timeout.ms, where the log does not show it, was as given, or 45000.",
 }
 """Name of an assumption -> its text."""
@@ -54,23 +58,73 @@ class Range(NamedTuple):
     most: int
 
 
-NOTHING: Final = Range(0, 0)
+class Bounds(NamedTuple):
+    """The same of a measure; `most` None: there is no upper bound."""
+
+    least: int
+    most: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Measures:
-    """What plays did in place of a recorded rebalance, or in all."""
+NOTHING: Final = Bounds(0, 0)
 
-    rebalances: Range = NOTHING
+
+def exactly(number: int | None) -> Bounds | None:
+    """The range of one value; None: unknown."""
+    return None if number is None else Bounds(number, number)
+
+
+def union_of(ranges: Iterable[Bounds | None]) -> Bounds | None:
+    """The range that has the values of all; None if one is unknown."""
+    found = list(ranges)
+    known = [one for one in found if one is not None]
+    if len(known) < len(found) or not known:
+        return None
+    bounds = [one.most for one in known if one.most is not None]
+    return Bounds(min(one.least for one in known), max(bounds) if len(bounds) == len(known) else None)
+
+
+def sum_of(ranges: Iterable[Bounds | None]) -> Bounds:
+    """The range of the sum. None: nothing is known of it."""
+    least, most = 0, 0
+    is_bounded = True
+    for one in ranges:
+        if one is not None:
+            least += one.least
+        if one is None or one.most is None:
+            is_bounded = False
+        else:
+            most += one.most
+    return Bounds(least, most if is_bounded else None)
+
+
+class Measures(NamedTuple):
+    """What a recorded rebalance was, or plays did in its place, or the sums. None: unknown."""
+
+    rebalances: Bounds | None = NOTHING
     """Number of generations, including follow-ups."""
-    moved: Range = NOTHING
+    moved: Bounds | None = NOTHING
     """Partitions that changed owner, as gold.rebalances counts them."""
-    unowned_ms: Range = NOTHING
+    unowned_ms: Bounds | None = NOTHING
     """Sum over partitions of the time without an owner, as gold.rebalances counts it."""
-    not_served_ms: Range = NOTHING
+    not_served_ms: Bounds | None = NOTHING
     """Sum over partitions of the time without a living owner, including the time until the coordinator noticed that one
     died.
     """
+
+
+NO_MEASURES: Final = Measures()
+
+
+def measures_sum(all_of: Iterable[Measures]) -> Measures:
+    """The sum of each measure."""
+    found = list(all_of)
+    return Measures(*map(sum_of, zip(*found, strict=True))) if found else NO_MEASURES
+
+
+def measures_union(all_of: Iterable[Measures]) -> Measures:
+    """What holds each of some possible measures."""
+    found = list(all_of)
+    return Measures(*map(union_of, zip(*found, strict=True))) if found else NO_MEASURES
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,9 +140,9 @@ class RebalanceAnswer:
     """All verdicts of the hypotheses that reproduce it."""
     shift_ms: Range | None = None
     """How much later it would have happened; None if it would not, or may not, have happened."""
-    before: Measures = Measures()
-    """Under the recorded settings."""
-    after: Measures = Measures()
+    before: Measures = NO_MEASURES
+    """As recorded."""
+    after: Measures = NO_MEASURES
     confidence: str | None = None
     assumptions: tuple[str, ...] = ()
 
@@ -101,13 +155,9 @@ class Totals:
     """Generations or epochs in the log."""
     reproduced_count: int
     before: Measures
-    """Under the recorded settings."""
+    """As recorded."""
     after: Measures
     hypotheses: int
-    is_whole: bool = False
+    is_whole: bool
     """Nothing was left out or open."""
-
-
-def range_of(values: Sequence[int]) -> Range:
-    """From the least to the greatest of them."""
-    return Range(min(values), max(values)) if values else NOTHING
+    assumptions: tuple[str, ...]

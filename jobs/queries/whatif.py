@@ -213,11 +213,9 @@ def _print_table(rows: Sequence[WhatIfRow], out: TextIO) -> None:
     if is_of_records:
         out.write(f"deliveries: {_span(total.deliveries_min, total.deliveries_max, signed=True)}\n")
     else:
-        recorded = (None, total.moved_recorded, total.unowned_ms_recorded, None)
-        for name, cell, number in zip(MEASURES, _measures(total), recorded, strict=True):
-            if cell == NO_MEASURE:
-                continue
-            out.write(f"{name}: {cell}\n" if number is None else f"{name}: {cell} (recorded: {number})\n")
+        out.writelines(
+            f"{name}: {cell}\n" for name, cell in zip(MEASURES, _measures(total), strict=True) if cell != NO_MEASURE
+        )
     if total.kafka_version_source is not None:
         about = RELEASE_ABOUT[ReleaseSource(total.kafka_version_source)]
         out.write(f"played by the rules of Kafka {total.kafka_version}, {about}\n")

@@ -43,7 +43,8 @@ def ask(scenario: Scenario, number: int) -> tuple[str, Asked]:
 
 
 def test_bands_hold_what_a_simulation_gives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """CERTAIN is never wrong, LIKELY at least 19 times in 20, for each setting that can be asked."""
+    """CERTAIN is never wrong, each band holds at least 19 times in 20, and totals are sums, for each setting that can be
+    asked."""
     figures = Figures()
     refused = 0
     for seed in range(FIRST_SEED, FIRST_SEED + (STORIES + GROUPS - 1) // GROUPS):
@@ -67,12 +68,11 @@ def test_bands_hold_what_a_simulation_gives(tmp_path: Path, capsys: pytest.Captu
         print(f"\nwhatif, {STORIES} stories, {refused} refused: {figures}")
     wrong = "\n".join(figures.misses)
     for what, count in figures.all.items():
-        if what.startswith("CERTAIN"):
-            assert figures.owned[what] == count, wrong
-    likely = [what for what in figures.all if what.startswith("LIKELY")]
-    said = sum(figures.all[what] for what in likely)
-    assert said > STORIES, figures
-    assert sum(figures.owned[what] for what in likely) >= LIKELY_LEAST * said, wrong
+        if what.startswith("GUESS"):
+            continue
+        least = count if what.startswith(("CERTAIN", "sums")) else min(LIKELY_LEAST * count, count - 1)
+        assert figures.owned[what] >= least, f"{what}:\n{wrong}"
+    assert sum(count for what, count in figures.all.items() if what.startswith("LIKELY")) > STORIES, figures
     assert refused <= STORIES // 10
 
 

@@ -6,13 +6,14 @@ other setting. A world is a function of its seed.
 
 import random
 import tomllib
-from collections.abc import Callable, Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 
 from coordinator_core.inference.groups import audit_group
-from coordinator_core.inference.rows import RebalanceRow
 from coordinator_core.inference.settings import InferenceSettings
 from coordinator_core.simulate.scenario import GroupSpec, Scenario
 from coordinator_core.simulate.scenario_file import parse_scenario
@@ -238,6 +239,7 @@ class Figures:
     owned: dict[str, int] = field(default_factory=dict)
     """What was said (`total rebalances`, `LIKELY shift` ...) -> how often a simulation gave what the band holds."""
     all: dict[str, int] = field(default_factory=dict)
+    unknowns: dict[str, int] = field(default_factory=dict)
     misses: list[str] = field(default_factory=list)
 
     def add(self, what: str, owned: bool, story: str) -> None:
@@ -246,6 +248,10 @@ class Figures:
         self.owned[what] = self.owned.get(what, 0) + owned
         if not owned:
             self.misses.append(f"{what}: {story}")
+
+    def unknown(self, what: str) -> None:
+        """A band that whatif leaves out."""
+        self.unknowns[what] = self.unknowns.get(what, 0) + 1
 
     def share(self, what: str) -> float:
         """Of all that was said, how much was so."""
@@ -284,30 +290,72 @@ GREW: Final = "topics"
 
 
 def _faults_of(run: Simulated, client_id: str, before_ms: int) -> int:
+    """How many it had until then; what strikes a client that is down is none."""
     lines = [line for line in run.sink.lines.get("faults", []) if line["ts_ms"] <= before_ms]
     if client_id == GREW:
         return sum(line["fault"] == "add_partitions" for line in lines)
-    return sum(line.get("client_id") == client_id for line in lines)
+    count, down_until_ms = 0, 0
+    for line in lines:
+        if line.get("client_id") == client_id and line["ts_ms"] >= down_until_ms:
+            count += 1
+            if line["fault"] in {"crash", "stop", "rolling_deploy"}:
+                down_until_ms = line.get("until_ms") or LAST_MS
+    return count
 
 
-def gold_of(run: Simulated, group: str) -> list[RebalanceRow]:
-    """What gold makes of the group's log."""
-    return list(audit_group(run.life(group), InferenceSettings()).rebalances)
+LAST_MS: Final = 2**62
 
 
-def not_served_ms(run: Simulated, group: str) -> int:
-    """Partition time without a living owner, between owners, as clients saw it."""
+MEASURES: Final = ("rebalances", "moved", "unowned_ms", "not_served_ms")
+"""As `WhatIfRow` names them."""
+SETTLED_MS: Final = 30_000
+"""A partition that nobody serves when a rebalance has been over for so long, lacks an owner for another reason."""
+
+
+@dataclass
+class Came:
+    """A rebalance that truly came, with its follow-ups: generations to which nobody came and from which nobody went."""
+
+    at_ms: int
+    causes: frozenset[Cause]
+    generation: int
+    measures: Counter[str] = field(default_factory=Counter)
+
+
+def truth_of(run: Simulated, group: str) -> tuple[list[Came], Counter[str]]:
+    """The rebalances of a group in order of time, as gold measures them, and the sums."""
+    gold = {row.to_generation: row for row in audit_group(run.life(group), InferenceSettings()).rebalances}
+    found: list[Came] = []
+    total = Counter[str]()
+    for line, (at_ms, causes) in zip(run.generations(group), causes_by_time(run, group), strict=True):
+        if causes or not found:
+            found.append(Came(at_ms, causes, line["generation"]))
+        row = gold.get(line["generation"])
+        measures = Counter(rebalances=1)
+        if row is not None:
+            measures.update(moved=row.partitions_moved or 0, unowned_ms=row.unowned_partition_ms or 0)
+        found[-1].measures.update(measures)
+        total.update(measures)
+    times = [one.at_ms for one in found]
+    for until_ms, from_ms in gaps(run, group):
+        total["not_served_ms"] += from_ms - until_ms
+        index = bisect_right(times, from_ms) - 1
+        if index >= 0 and until_ms <= times[index] + SETTLED_MS:
+            found[index].measures["not_served_ms"] += from_ms - until_ms
+    return found, total
+
+
+def gaps(run: Simulated, group: str) -> Iterator[tuple[int, int]]:
+    """From when to when a partition had no living owner, between two of them, as clients saw it."""
     by_partition: dict[tuple[str, int], list[Facts]] = {}
     for line in run.sink.lines.get("owners", []):
         if line["group"] == group:
             by_partition.setdefault((line["topic"], line["partition"]), []).append(line)
-    total_ms = 0
     for lines in by_partition.values():
         lines.sort(key=lambda line: line["from_ms"])
         for old, new in pairwise(lines):
-            until_ms = new["from_ms"] if old["to_ms"] is None else old["to_ms"]
-            total_ms += max(0, new["from_ms"] - until_ms)
-    return total_ms
+            if old["to_ms"] is not None and old["to_ms"] < new["from_ms"]:
+                yield old["to_ms"], new["from_ms"]
 
 
 # --- what was said, and what is so ---
@@ -317,73 +365,123 @@ def judge(figures: Figures, world: Simulated, group: str, asked: Asked, rows: Se
     """Hold what whatif said of a group against a run of its story with the other setting."""
     scenario = world.simulation.scenario
     changed = Simulated(asked.scenario(scenario, group))
-    before, after = dict(causes_by_time(world, group)), causes_by_time(changed, group)
     story = f"seed {scenario.seed}, {group}, {asked.text}"
     if rows[-1].deliveries_min is not None:
         judge_records(figures, changed, story, rows)
-        if asked.text.startswith("share.partition.max.record.locks"):
-            judge_locks(figures, world, changed, group, story, rows)
+        judge_deliveries(figures, world, changed, group, story, rows)
         return
-    gold = gold_of(changed, group)
-    total = rows[-1]
-    truths = {
-        "rebalances": len(after),
-        "moved": sum(row.partitions_moved or 0 for row in gold),
-        "unowned_ms": sum(row.unowned_partition_ms or 0 for row in gold),
-        "not_served_ms": not_served_ms(changed, group),
-    }
-    for name, truth in truths.items():
-        least, most = getattr(total, f"{name}_after_min"), getattr(total, f"{name}_after_max")
-        if least is None:
+    *_, total = rows
+    recorded, sums = truth_of(world, group)
+    came, changed_sums = truth_of(changed, group)
+    judge_measures(figures, "total before", total, "before", sums, story)
+    judge_measures(figures, "total", total, "after", changed_sums, story)
+    judge_sums(figures, rows, story)
+    before = {one.at_ms: one for one in recorded}
+    after = [(one.at_ms, one.causes) for one in came]
+    free = list(came)
+    added = dict[int, list[Came]]()
+    for number, row in enumerate(rows[:-1]):
+        if row.generation is None:
+            added[number] = []
             continue
-        most = truth if most is None else most
-        figures.add(f"{total.confidence} total", least <= truth <= most, f"{story}: {name} {truth} not {least}..{most}")
-    for row in rows[:-1]:
-        causes = before.get(row.at_ms or 0)
-        if row.confidence is None or not causes:
-            continue
-        at_ms = [time_ms for time_ms, others in after if others & causes]
+        was = before.get(row.at_ms or 0)
         said = f"{story}: generation {row.generation} {row.verdict}"
-        if row.verdict == "AVOIDED":
-            figures.add(f"{row.confidence} verdict", not at_ms, f"{said}, but it came")
-        elif row.shift_ms_min is not None and row.shift_ms_max is not None and row.at_ms is not None:
-            shift_ms = at_ms[0] - row.at_ms if at_ms else None
-            figures.add(
-                f"{row.confidence} time",
-                shift_ms is not None and row.shift_ms_min <= shift_ms <= row.shift_ms_max,
-                f"{said}: {shift_ms} not {row.shift_ms_min}..{row.shift_ms_max}",
-            )
+        if was is None:
+            figures.add("row without a cause", row.verdict == "NOT_REPRODUCED", said)
+            continue
+        mine = [one for one in free if one.causes & was.causes]
+        free = [one for one in free if not one.causes & was.causes]
+        judge_measures(figures, "row before", row, "before", was.measures, said)
+        judge_measures(figures, "row", row, "after", sum((one.measures for one in mine), Counter()), said)
+        judge_verdict(figures, row, [time_ms for time_ms, causes in after if causes & was.causes], said)
+    for one in free:
+        clients = {name for name, _, _ in one.causes}
+        rows_of = [number for number in added if any(name in rows[number].recorded.split() for name in clients)]
+        nearest = min(rows_of, key=lambda number: abs((rows[number].at_ms or 0) - one.at_ms), default=None)
+        figures.add("added row", nearest is not None, f"{story}: at {one.at_ms - scenario.start_ms} {sorted(clients)}")
+        if nearest is not None:
+            added[nearest].append(one)
+    for number, mine in added.items():
+        said = f"{story}: {rows[number].verdict} {rows[number].recorded}"
+        judge_measures(figures, "row", rows[number], "after", sum((one.measures for one in mine), Counter()), said)
 
 
-def judge_locks(
+def judge_measures(figures: Figures, kind: str, row: WhatIfRow, when: str, truth: Mapping[str, int], said: str) -> None:
+    """Each measure of a row is within its band, if the row has one."""
+    for name in MEASURES:
+        least, most = getattr(row, f"{name}_{when}_min"), getattr(row, f"{name}_{when}_max")
+        if least is None and most is None:
+            figures.unknown(f"{kind} {name}")
+            continue
+        value = truth.get(name, 0)
+        is_within = (least is None or least <= value) and (most is None or value <= most)
+        figures.add(f"{kind} {name}", is_within, f"{said}: {name} {when} {value} not {least}..{most}")
+
+
+def judge_sums(figures: Figures, rows: Sequence[WhatIfRow], said: str) -> None:
+    """The total is the sum of the rows, as far as they are known; partitions may go unserved without a rebalance."""
+    *answers, total = rows
+    for name in MEASURES:
+        for column in (f"{name}_{when}_{end}" for when in ("before", "after") for end in ("min", "max")):
+            values = [getattr(row, column) for row in answers]
+            found = getattr(total, column)
+            known = sum(value for value in values if value is not None)
+            is_blind = "SILENCE_NOT_IN_LOG" in total.assumptions and "after" in column
+            if (column.endswith("max") and (is_blind or None in values)) or set(values) == {None}:
+                is_sum = found is None
+            else:
+                is_sum = found == known if name != "not_served_ms" else found >= known
+            figures.add("sums", is_sum, f"{said}: {column} {found} of {values}")
+
+
+def judge_verdict(figures: Figures, row: WhatIfRow, at_ms: Sequence[int], said: str) -> None:
+    """What came of a recorded rebalance, and when."""
+    if row.confidence is None:
+        return
+    if row.verdict == "AVOIDED":
+        figures.add(f"{row.confidence} verdict", not at_ms, f"{said}, but it came")
+    elif row.shift_ms_min is not None and row.shift_ms_max is not None and row.at_ms is not None:
+        shift_ms = at_ms[0] - row.at_ms if at_ms else None
+        figures.add(
+            f"{row.confidence} time",
+            shift_ms is not None and row.shift_ms_min <= shift_ms <= row.shift_ms_max,
+            f"{said}: {shift_ms} not {row.shift_ms_min}..{row.shift_ms_max}",
+        )
+
+
+def judge_deliveries(
     figures: Figures, world: Simulated, changed: Simulated, group: str, story: str, rows: Sequence[WhatIfRow]
 ) -> None:
-    """Under another number of record locks: of a share partition that is KEPT, each record was delivered as often; of
-    all of them, deliveries are within the bounds."""
-    before, after = (deliveries_by_partition(run, group) for run in (world, changed))
+    """Each record of a row was delivered as much more often as the row has it, and all of them as the total has it."""
+    before, after = (deliveries_of(run, group) for run in (world, changed))
+    more: dict[tuple[str, int, int], int] = {}
     for row in rows[:-1]:
-        place = row.topic or "", row.partition or 0
-        if row.verdict == "KEPT":
-            same = before.get(place) == after.get(place)
-            figures.add(f"{row.confidence} locks", same, f"{story}: {place} KEPT, and deliveries differ")
+        assert row.first_offset is not None and row.last_offset is not None
+        assert row.deliveries_min is not None and row.deliveries_max is not None
+        places = [(row.topic or "", row.partition or 0, it) for it in range(row.first_offset, row.last_offset + 1)]
+        found = {place: after[place] - before[place] for place in places}
+        more |= found
+        said = f"{story}: {row.topic}-{row.partition} {row.first_offset}..{row.last_offset} {row.verdict}"
+        wrong = {it: n for it, n in found.items() if not row.deliveries_min <= n <= row.deliveries_max}
+        band = f"{row.deliveries_min}..{row.deliveries_max}"
+        figures.add(f"{row.confidence} deliveries", not wrong, f"{said}: {list(wrong.items())[:3]} not {band}")
     total = rows[-1]
-    more = sum(map(len, after.values())) - sum(map(len, before.values()))
-    if total.deliveries_min is not None and total.deliveries_max is not None:
-        within = total.deliveries_min <= more <= total.deliveries_max
-        said = f"{story}: {more} deliveries more, not {total.deliveries_min}..{total.deliveries_max}"
-        figures.add("locks total", within, said)
+    assert total.deliveries_min is not None and total.deliveries_max is not None
+    figures.add(
+        "total deliveries",
+        total.deliveries_min <= sum(more.values()) <= total.deliveries_max,
+        f"{story}: {sum(more.values())} not {total.deliveries_min}..{total.deliveries_max}",
+    )
 
 
-def deliveries_by_partition(run: Simulated, group: str) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """Each delivery of a record, as its offset and count."""
-    found: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for line in run.sink.lines.get("deliveries", []):
-        if line["group"] == group:
-            offsets = range(line["first_offset"], line["last_offset"] + 1)
-            found.setdefault((line["topic"], line["partition"]), []).extend(
-                (offset, line["delivery_count"]) for offset in offsets
-            )
-    return {place: sorted(deliveries) for place, deliveries in found.items()}
+def deliveries_of(run: Simulated, group: str) -> Counter[tuple[str, int, int]]:
+    """How often each record was delivered."""
+    return Counter(
+        (line["topic"], line["partition"], offset)
+        for line in run.sink.lines.get("deliveries", [])
+        if line["group"] == group
+        for offset in range(line["first_offset"], line["last_offset"] + 1)
+    )
 
 
 NEAR_MS: Final = 50

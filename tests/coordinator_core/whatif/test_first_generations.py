@@ -60,7 +60,9 @@ def test_a_later_joiner_prolongs_the_delay(stagger_ms: int, asked_ms: int) -> No
             question_of([f"group.initial.rebalance.delay.ms={asked_ms}"]).changed,
         )
         truth = Simulated(STAGGERED.format(seed=seed, delay_ms=asked_ms, stagger_ms=stagger_ms)).generations("g")
-        assert totals.after.rebalances.least <= len(truth) <= totals.after.rebalances.most
+        rebalances = totals.after.rebalances
+        assert rebalances is not None and rebalances.most is not None
+        assert rebalances.least <= len(truth) <= rebalances.most
         first = answers[0]
         assert first.shift_ms is not None
         assert first.shift_ms.least < first.shift_ms.most, "a band of no width claims what nobody knows"
