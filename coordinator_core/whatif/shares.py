@@ -365,7 +365,8 @@ def _under_lower_limit(
             last,
             f"ARCHIVED at delivery {limit}",
             shift_ms=handed_back.at_ms - last.at_ms if is_exact and handed_back is not None else None,
-            deliveries=(-fewer, -fewer),
+            # an available record may have been delivered once more: that is in no log before it ends
+            deliveries=(-fewer - (last.state == AVAILABLE), -fewer),
             confidence=CERTAIN,
             assumptions=("SAME_DELIVERIES",),
         )

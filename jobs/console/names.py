@@ -10,8 +10,9 @@ NAME_CHARACTERS_MAX: Final = 100
 
 
 def short(name: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
-    """A name, shortened for a line of text; an empty one is made visible."""
-    return printable(name)[:characters_max] or "''"
+    """A name, shortened for a line of text, then ending in dots; an empty one is made visible."""
+    text = printable(name) or "''"
+    return text if len(text) <= characters_max else f"{text[: characters_max - 3]}..."
 
 
 def some_of(texts: Iterable[str]) -> str:

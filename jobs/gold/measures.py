@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.confidence import LIKELY
 from coordinator_core.inference.archived import NOT_GIVEN_UP
 from coordinator_core.inference.commit_anomalies import NOT_APPLIED, TOPIC_RECREATED
 from schemas.tables.declare import Table
@@ -28,6 +29,17 @@ def _went_back(rows: pa.Table) -> pa.ChunkedArray:
     is_less = pc.fill_null(pc.less(rows["to_offset"], rows["from_offset"]), False)
     is_new = pc.is_in(_texts(rows, "likely_cause"), pa.array([TOPIC_RECREATED]))
     return pc.and_not(is_less, pc.or_(is_new, pc.equal(_texts(rows, "kind"), NOT_APPLIED)))
+
+
+WITHOUT_OWNER_MS: Final = 60_000
+"""A rebalance that leaves its partitions without an owner for so long, on average, took longer than members need."""
+
+
+def _without_owner(rows: pa.Table) -> pa.ChunkedArray:
+    total = rows["partitions_total"]
+    is_long = pc.greater_equal(rows["unowned_likely_ms"], pc.multiply(WITHOUT_OWNER_MS, total.cast(pa.int64())))
+    is_likely = pc.equal(_texts(rows, "unowned_confidence"), LIKELY)
+    return pc.fill_null(pc.and_(pc.and_(is_long, is_likely), pc.greater(total, 0)), False)
 
 
 def _offsets(rows: pa.Table) -> pa.ChunkedArray:
@@ -83,6 +95,13 @@ MEASURES: Final[Mapping[str, Measure]] = {
         amount=lambda rows: pc.fill_null(rows["unowned_likely_ms"], 0),
         reads=("unowned_likely_ms",),
     ),
+    "without_owner": Measure(
+        *(REBALANCES, "started_at", "cause"),
+        condition_sql=f"unowned_confidence = '{LIKELY}' and partitions_total > 0 "
+        f"and unowned_likely_ms >= {WITHOUT_OWNER_MS} * partitions_total",
+        counts=_without_owner,
+        reads=("unowned_confidence", "unowned_likely_ms", "partitions_total"),
+    ),
     "rewinds": Measure(  # as `went_back`
         *(COMMIT_ANOMALIES, "at", "kind"),
         condition_sql=f"to_offset < from_offset and kind <> '{NOT_APPLIED}' "
@@ -125,8 +144,8 @@ MEASURES: Final[Mapping[str, Measure]] = {
 }
 """By name: the columns of gold.group_summary and gold.share_group_summary with their causes, at any time.
 
-`rewinds`: went_back_count; `redelivered`: records_redelivered; `archived`: records_given_up; `offset_changes`:
-offset_change_count."""
+`without_owner`: rebalances that no column counts; `rewinds`: went_back_count; `redelivered`: records_redelivered;
+`archived`: records_given_up; `offset_changes`: offset_change_count."""
 
 
 def counted(read: Callable[[Table, Sequence[str], str], pa.Table]) -> dict[str, pa.Table]:

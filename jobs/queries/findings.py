@@ -87,6 +87,8 @@ class Findings:
     """Rebalances in which members were removed for missing heartbeats or late polls."""
     maybe_thrown_out_by_group: Counts
     """As `thrown_out_by_group`, where the cause is a guess."""
+    without_owner_by_group: Counts = field(default_factory=dict)
+    """Rebalances that left partitions without an owner for a minute or longer."""
     emptied_groups: tuple[str, ...]
     """Groups whose last member left and that are still empty."""
     partitions_added_by_group: Counts
@@ -157,6 +159,7 @@ class Findings:
             _counted(len(self.storm_rebalances_by_group), "group", "in rebalance storms"),
             _counted(len(busy), "group", f"rebalanced more than {MANY_REBALANCES} times on one day"),
             self._thrown_out(),
+            _counted(len(self.without_owner_by_group), "group", "whose partitions had no owner for a minute or longer"),
             _counted(self.given_up_count, "record", "given up", verb=True),
             _counted(len(self.went_back_by_group), "group", "whose offsets went back"),
             _counted(sum(self.share_offset_changes.values()), "change", "of share offsets by a tool"),
@@ -230,6 +233,7 @@ def findings(tables: ClusterTables) -> Findings:
         storm_rebalances_by_group=_rows_by_group(rebalances.filter(rebalances["in_storm"])),
         thrown_out_by_group=_rows_by_group(expired.filter(pc.invert(is_guess))),
         maybe_thrown_out_by_group=_rows_by_group(expired.filter(is_guess)),
+        without_owner_by_group=_rows_by_group(rebalances.filter(MEASURES["without_owner"].counts(rebalances))),
         emptied_groups=_emptied(rebalances),
         partitions_added_by_group=_rows_by_group(
             causes.filter(pc.and_(pc.equal(causes["cause"], PARTITIONS_CHANGED), of_topics))
@@ -281,6 +285,7 @@ REBALANCE_COLUMNS: Final = (
     "cause_methods",
     "cause_confidences",
     "is_former_log_partition",
+    *MEASURES["without_owner"].reads,
 )
 
 
@@ -509,6 +514,9 @@ def _parts_of_rebalances(found: Findings) -> Iterator[Part]:
         yield f"topics grew, came or went, by group: {_names(found.partitions_added_by_group)}", _sql(query)
     if found.emptied_groups:
         yield f"groups whose last member went: {len(found.emptied_groups):,}", _sql(EMPTIED)
+    if found.without_owner_by_group:
+        query = f"select * from gold.rebalances where {MEASURES['without_owner'].condition_sql} order by started_at"
+        yield f"partitions without an owner for a minute or longer: {_names(found.without_owner_by_group)}", _sql(query)
 
 
 def _parts_of_offsets(found: Findings) -> Iterator[Part]:

@@ -15,6 +15,7 @@ from typing import Any, Final, NamedTuple, TextIO
 
 from coordinator_core.history.rows import NEXT_REBALANCE
 from coordinator_core.inference.archived import NOT_GIVEN_UP
+from coordinator_core.inference.rollouts import FOLLOW_UPS
 from coordinator_core.plurals import counted
 from jobs.console.names import short
 from jobs.console.output import Value, time_text, write_answers
@@ -33,7 +34,6 @@ from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES, SHARE_OFFSET_CHANGES
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, GROUP_MEMBERS
 
-LINE_CHARACTERS_MAX: Final = 120
 LAST_OF_RECORD: Final = sys.maxsize
 """Events of gold come after all of silver that are of the same record."""
 EVENT_WORDS: Final = {
@@ -86,8 +86,7 @@ class Event(NamedTuple):
         """The event as a line for the terminal."""
         sure = f" ({self.confidence})" if self.confidence else ""
         place = f" at {self.log_position}" if self.log_position else ""
-        line = f"{time_text(self.at_ms) or 'at no known time'} {self.event}{sure}{place}: {self.text}"
-        return line if len(line) <= LINE_CHARACTERS_MAX else f"{line[: LINE_CHARACTERS_MAX - 3]}..."
+        return f"{time_text(self.at_ms) or 'at no known time'} {self.event}{sure}{place}: {self.text}"
 
 
 def events_and_steps(
@@ -263,7 +262,8 @@ def _rebalance(row: Mapping[str, Any]) -> Event:
     sures = row["cause_confidences"] or [row["confidence"]] * len(causes)
     is_one = len(set(sures)) == 1
     said = " + ".join(causes if is_one else map("{} ({})".format, causes, sures))
-    text = f"to generation {row['to_generation']} by {said}, {counted(row['member_count'], 'member')}"
+    follow_up = ", follow-up of the one before" if FOLLOW_UPS.issuperset(row["cause_methods"] or [None]) else ""
+    text = f"to generation {row['to_generation']} by {said}{follow_up}, {counted(row['member_count'], 'member')}"
     if row["partitions_moved"]:
         text += f", {row['partitions_moved']} of {row['partitions_total']} partitions moved"
     if row["unowned_likely_ms"]:

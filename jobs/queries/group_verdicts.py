@@ -2,9 +2,9 @@
 and time.
 
 STALLED: commits repeat an offset that has not moved since, and no sampled end offset shows that there was nothing to
-read. WARN: storms, archived records, offsets that went back, that a tool reset or deleted (those of share groups, too),
-or a group that could not be judged. OK: none of these. By default, counts are of the last day before the newest record
-that was read. Sums are computed by Arrow, without loops over rows of gold.
+read. WARN: storms, partitions without an owner for long, archived records, offsets that went back, that a tool reset or
+deleted (those of share groups, too), or a group that could not be judged. OK: none of these. By default, counts are of
+the last day before the newest record that was read. Sums are computed by Arrow, without loops over rows of gold.
 """
 
 import sys
@@ -42,6 +42,7 @@ STALLED: Final = "STALLED"
 SEVERITIES: Final = (STALLED, WARN, OK)
 """Worst first."""
 IN_STORM: Final = "IN_STORM"
+WITHOUT_OWNER: Final = "WITHOUT_OWNER"
 GIVEN_UP: Final = "RECORDS_GIVEN_UP"
 RESET: Final = "OFFSETS_RESET"
 DELETED: Final = "OFFSETS_DELETED"
@@ -55,6 +56,10 @@ RULES: Final[Mapping[str, tuple[str, str]]] = {
     FAILED: ("failure to judge it: see gold.log_anomalies", "failures to judge it: see gold.log_anomalies"),
     SHARED_INSTANCE: ("instance id of several processes", "instance ids of several processes"),
     IN_STORM: ("in a storm", "in storms"),
+    WITHOUT_OWNER: (
+        "rebalance left partitions without an owner for a minute or longer",
+        "rebalances left partitions without an owner for a minute or longer",
+    ),
     GIVEN_UP: ("given up", "given up"),
     RESET: ("partition", "partitions"),
     MOVED: ("time", "times"),
@@ -63,7 +68,12 @@ RULES: Final[Mapping[str, tuple[str, str]]] = {
     WENT_BACK: ("rewind", "rewinds"),
 }
 """Rules for the verdict, worst first, and the words after a count of one and of more."""
-RULE_OF_MEASURE: Final = {"storm_rebalances": IN_STORM, "archived": GIVEN_UP, "offset_changes": MOVED}
+RULE_OF_MEASURE: Final = {
+    "storm_rebalances": IN_STORM,
+    "without_owner": WITHOUT_OWNER,
+    "archived": GIVEN_UP,
+    "offset_changes": MOVED,
+}
 """Measures that are the reason of a verdict by themselves."""
 MOVES_AHEAD_MAX: Final = 3
 """More commits than these to one partition that only move ahead are nobody's reset."""

@@ -43,8 +43,7 @@ def ask(scenario: Scenario, number: int) -> tuple[str, Asked]:
 
 
 def test_bands_hold_what_a_simulation_gives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """CERTAIN is never wrong, each band holds at least 19 times in 20, and totals are sums, for each setting that can be
-    asked."""
+    """CERTAIN is never wrong, each band holds at least 19 times in 20, and totals are sums, for each setting."""
     figures = Figures()
     refused = 0
     for seed in range(FIRST_SEED, FIRST_SEED + (STORIES + GROUPS - 1) // GROUPS):

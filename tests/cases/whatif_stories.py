@@ -8,7 +8,7 @@ import random
 import tomllib
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
@@ -308,6 +308,7 @@ LAST_MS: Final = 2**62
 
 MEASURES: Final = ("rebalances", "moved", "unowned_ms", "not_served_ms")
 """As `WhatIfRow` names them."""
+COLUMNS: Final = [f"{it}_{when}_{end}" for it in MEASURES for when in ("before", "after") for end in ("min", "max")]
 SETTLED_MS: Final = 30_000
 """A partition that nobody serves when a rebalance has been over for so long, lacks an owner for another reason."""
 
@@ -380,15 +381,14 @@ def judge(figures: Figures, world: Simulated, group: str, asked: Asked, rows: Se
     after = [(one.at_ms, one.causes) for one in came]
     free = list(came)
     added = dict[int, list[Came]]()
-    for number, row in enumerate(rows[:-1]):
+    answers = with_follow_ups(rows[:-1], before.keys())
+    for number, row in enumerate(answers):
         if row.generation is None:
             added[number] = []
             continue
         was = before.get(row.at_ms or 0)
         said = f"{story}: generation {row.generation} {row.verdict}"
-        if was is None:
-            figures.add("row without a cause", row.verdict == "NOT_REPRODUCED", said)
-            continue
+        assert was is not None, said
         mine = [one for one in free if one.causes & was.causes]
         free = [one for one in free if not one.causes & was.causes]
         judge_measures(figures, "row before", row, "before", was.measures, said)
@@ -396,14 +396,31 @@ def judge(figures: Figures, world: Simulated, group: str, asked: Asked, rows: Se
         judge_verdict(figures, row, [time_ms for time_ms, causes in after if causes & was.causes], said)
     for one in free:
         clients = {name for name, _, _ in one.causes}
-        rows_of = [number for number in added if any(name in rows[number].recorded.split() for name in clients)]
-        nearest = min(rows_of, key=lambda number: abs((rows[number].at_ms or 0) - one.at_ms), default=None)
+        rows_of = [number for number in added if any(name in answers[number].recorded.split() for name in clients)]
+        nearest = min(rows_of, key=lambda number: abs((answers[number].at_ms or 0) - one.at_ms), default=None)
         figures.add("added row", nearest is not None, f"{story}: at {one.at_ms - scenario.start_ms} {sorted(clients)}")
         if nearest is not None:
             added[nearest].append(one)
     for number, mine in added.items():
-        said = f"{story}: {rows[number].verdict} {rows[number].recorded}"
-        judge_measures(figures, "row", rows[number], "after", sum((one.measures for one in mine), Counter()), said)
+        said = f"{story}: {answers[number].verdict} {answers[number].recorded}"
+        judge_measures(figures, "row", answers[number], "after", sum((one.measures for one in mine), Counter()), said)
+
+
+def with_follow_ups(rows: Sequence[WhatIfRow], times: Set[int]) -> list[WhatIfRow]:
+    """Rebalances that began at other times than these, to which nobody came, together with the rebalance before."""
+    found: list[WhatIfRow] = []
+    for row in rows:
+        if row.generation is None or row.at_ms in times:
+            found.append(row)
+            continue
+        values: dict[str, Any] = {}
+        for column in (
+            f"{it}_{when}_{end}" for it in MEASURES for when in ("before", "after") for end in ("min", "max")
+        ):
+            one, other = getattr(found[-1], column), getattr(row, column)
+            values[column] = None if one is None or other is None else one + other
+        found[-1] = found[-1]._replace(**values)
+    return found
 
 
 def judge_measures(figures: Figures, kind: str, row: WhatIfRow, when: str, truth: Mapping[str, int], said: str) -> None:
@@ -421,17 +438,16 @@ def judge_measures(figures: Figures, kind: str, row: WhatIfRow, when: str, truth
 def judge_sums(figures: Figures, rows: Sequence[WhatIfRow], said: str) -> None:
     """The total is the sum of the rows, as far as they are known; partitions may go unserved without a rebalance."""
     *answers, total = rows
-    for name in MEASURES:
-        for column in (f"{name}_{when}_{end}" for when in ("before", "after") for end in ("min", "max")):
-            values = [getattr(row, column) for row in answers]
-            found = getattr(total, column)
-            known = sum(value for value in values if value is not None)
-            is_blind = "SILENCE_NOT_IN_LOG" in total.assumptions and "after" in column
-            if (column.endswith("max") and (is_blind or None in values)) or set(values) == {None}:
-                is_sum = found is None
-            else:
-                is_sum = found == known if name != "not_served_ms" else found >= known
-            figures.add("sums", is_sum, f"{said}: {column} {found} of {values}")
+    for column in COLUMNS:
+        values = [getattr(row, column) for row in answers]
+        found = getattr(total, column)
+        known = sum(value for value in values if value is not None)
+        is_blind = "SILENCE_NOT_IN_LOG" in total.assumptions and "after" in column
+        if (column.endswith("max") and (is_blind or None in values)) or set(values) == {None}:
+            is_sum = found is None
+        else:
+            is_sum = found >= known if column.startswith("not_served_ms") else found == known
+        figures.add("sums", is_sum, f"{said}: {column} {found} of {values}")
 
 
 def judge_verdict(figures: Figures, row: WhatIfRow, at_ms: Sequence[int], said: str) -> None:

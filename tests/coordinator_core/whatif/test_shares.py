@@ -44,6 +44,12 @@ def test_a_lower_limit_loses_what_a_later_delivery_saved() -> None:
     assert answer.deliveries == (-3, -3)
 
 
+def test_a_record_that_is_available_may_be_under_way() -> None:
+    """After its fourth hand-back it may have been delivered a fifth time, which no log has yet."""
+    (answer,) = under(HANDED_BACK, delivery_count_limit=2)
+    assert (answer.deliveries, answer.confidence) == ((-3, -2), "CERTAIN")
+
+
 def test_where_the_log_lacks_the_hand_back_its_time_is_not_reported() -> None:
     """A count above the limit proves the hand-back at the limit, but not when it was."""
     (answer,) = under([row(9000, 10, 19, "ACKNOWLEDGED", 4)], delivery_count_limit=3)

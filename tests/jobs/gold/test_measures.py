@@ -45,7 +45,9 @@ VALUES: Final[dict[str, tuple[Any, ...]]] = {
     "from_delivery_count": (None, 0, 1, 4),
     "to_delivery_count": (0, 1, 2, 5),
     "in_storm": (True, False),
-    "unowned_likely_ms": (None, 0, 12),
+    "unowned_likely_ms": (None, 0, 12, 59_999, 240_000),
+    "unowned_confidence": (None, "LIKELY", "GUESS"),
+    "partitions_total": (None, 0, 1, 4),
 }
 
 
@@ -98,7 +100,7 @@ def test_every_face_shows_the_same_number(recorded: Recorded) -> None:
     }
     expected = dict(zip(PICTURED, days.values(), strict=True))
     assert expected == {**expected, "rebalances": 257, "rewinds": 17, "redelivered": 300, "archived": 122}
-    others = {"storm_rebalances": 16, "never_delivered": 0, "delivered_again": 87}
+    others = {"storm_rebalances": 16, "without_owner": 0, "never_delivered": 0, "delivered_again": 87}
     for name, measure in MEASURES.items():
         assert in_sql(measure, tables.read(measure.table)) == (expected | others)[name], name
     found = findings(tables)

@@ -65,6 +65,9 @@ ROWS: dict[str, list[dict[str, Any]]] = {
             cause_confidences=["CERTAIN", "GUESS"],
         ),
         rebalance("lost", 3, 3, causes=["PARTITIONS_CHANGED"], cause_methods=["M"], cause_confidences=["CERTAIN"]),
+        rebalance("waiting", 1, 1, unowned_likely_ms=4 * 60_000, partitions_total=4, unowned_confidence="LIKELY"),
+        rebalance("waiting", 2, 2, unowned_likely_ms=4 * 60_000 - 1, partitions_total=4, unowned_confidence="LIKELY"),
+        rebalance("waiting", 3, 3, unowned_likely_ms=4 * 60_000, partitions_total=4, unowned_confidence="GUESS"),
         rebalance("gone", 1, 1, member_count=0),
         rebalance("gone", 2, 2),
         rebalance("gone", 3, 3, member_count=0),
@@ -122,17 +125,18 @@ def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
     write(warehouse, ROWS)
     found = findings(ClusterTables(warehouse, CLUSTER))
     expected = Findings(
-        rebalance_count=113,
+        rebalance_count=116,
         storm_rebalance_count=9,
         storm_rebalances_by_group={"busy": 9},
         thrown_out_by_group={"lost": 1},
         maybe_thrown_out_by_group={"lost": 1},
+        without_owner_by_group={"waiting": 1},
         emptied_groups=("gone",),
         partitions_added_by_group={"lost": 1},
         rollout_count=3,
         rebalances_on_worst_day={
             **{"busy": 21, "for days": 20, "steady": 20},
-            **{"deployed": 3, "gone": 3, "lost": 3, "back": 2, "g": 1},
+            **{"deployed": 3, "gone": 3, "lost": 3, "waiting": 3, "back": 2, "g": 1},
         },
         given_up_count=41,
         given_up_by_group={"r": 30, "s": 11},
@@ -151,7 +155,8 @@ def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
     assert json.dumps(found.as_json()) == json.dumps(expected.as_json())  # most first, by name: the order is a part
     assert found.headline == (
         "found: 1 group in rebalance storms; 1 group rebalanced more than 20 times on one day; "
-        "members were thrown out in 2 rebalances (1 of them a guess); 41 records were given up; "
+        "members were thrown out in 2 rebalances (1 of them a guess); "
+        "1 group whose partitions had no owner for a minute or longer; 41 records were given up; "
         "1 group whose offsets went back; 3 commit anomalies; "
         "1 broken rule of the coordinators; 1 oddity of the log; "
         "1 group id used by several applications; 2 holes in coverage; 1 row in quarantine"
@@ -163,11 +168,11 @@ def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -
     write(warehouse, ROWS)
     reported = list(lines(findings(ClusterTables(warehouse, CLUSTER)), ["--warehouse", "/a b/it's"]))
     commands = [shlex.split(line[line.index("./spark-submit.sh") :]) for line in reported[1:]]
-    assert len(commands) == 17
+    assert len(commands) == 18
     assert all(
         command[0] == "./spark-submit.sh" and command[-2:] == ["--warehouse", "/a b/it's"] for command in commands
     )
-    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 12, "report": 1}
+    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 13, "report": 1}
 
 
 def test_nothing_to_tell(warehouse: Warehouse) -> None:

@@ -1,17 +1,20 @@
 """What happened to a group, and which groups need somebody: of a recording of a real broker."""
 
+import json
 from io import StringIO
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 import pytest
 
+from jobs.console.names import short
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import ArgumentError
 from jobs.queries.group_history import (
     EVENT_WORDS,
     IN_OTHER_EVENTS,
-    LINE_CHARACTERS_MAX,
+    _rebalance,
     events_and_steps,
     run_groups,
     run_history,
@@ -93,8 +96,8 @@ def test_one_millisecond_is_in_the_order_of_the_log(tmp_path: Path) -> None:
     ]
 
 
-def test_lines_fit_a_terminal_and_json_has_all(ledger: Ledger) -> None:
-    """At most 120 characters; a text that was cut ends in dots, and JSON has it whole."""
+def test_lines_have_all_that_json_has(ledger: Ledger) -> None:
+    """Long names are cut, with dots, in both alike; lines are not."""
 
     def printed(output_format: str) -> list[str]:
         out = StringIO()
@@ -108,9 +111,23 @@ def test_lines_fit_a_terminal_and_json_has_all(ledger: Ledger) -> None:
         )
         return out.getvalue().splitlines()
 
-    lines = printed("table")
-    assert max(map(len, lines)) == LINE_CHARACTERS_MAX and any(line.endswith("...") for line in lines)
-    assert len(printed("json")) == len(lines) and not any("..." in line for line in printed("json"))
+    lines, rows = printed("table"), [json.loads(line) for line in printed("json")]
+    assert max(map(len, lines)) > 120
+    for line, row in zip(lines, rows, strict=True):
+        assert line.endswith(f": {row['text']}")
+    assert short("n" * 101) == "n" * 97 + "..."
+    assert short("n" * 100) == "n" * 100
+
+
+@pytest.mark.parametrize(
+    ("method", "words"), [("COOPERATIVE_FOLLOW_UP", ", follow-up of the one before"), ("IN_LOG", "")]
+)
+def test_a_follow_up_is_named_as_one(method: str, words: str) -> None:
+    """It has the cause of the rebalance before, and did not happen for it a second time."""
+    row: dict[str, Any] = {"causes": ["MEMBER_LEFT"], "cause_methods": [method], "cause_confidences": ["LIKELY"]}
+    row |= {"to_generation": 3, "member_count": 2, "partitions_moved": 0, "unowned_likely_ms": 0, "in_storm": False}
+    event = _rebalance(row | {"at_ms": 1, "place": ("log", 0, 7, 0)})
+    assert event.text == f"to generation 3 by MEMBER_LEFT{words}, 2 members"
 
 
 def test_a_span_is_half_open(ledger: Ledger) -> None:

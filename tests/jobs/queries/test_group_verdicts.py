@@ -16,11 +16,12 @@ from jobs.queries.group_verdicts import (
     RESET,
     STALLED,
     WENT_BACK,
+    WITHOUT_OWNER,
     GroupVerdict,
     group_verdicts,
 )
 from schemas.tables.bronze import COVERAGE, END_OFFSETS
-from schemas.tables.gold import COMMIT_ANOMALIES, LAG_HISTORY
+from schemas.tables.gold import COMMIT_ANOMALIES, LAG_HISTORY, REBALANCES
 from schemas.tables.silver import GROUP_GENERATIONS, OFFSET_COMMITS
 from tests.jobs.report.large import CLUSTER, START_MS, Tables
 
@@ -148,3 +149,17 @@ def test_lag_is_the_newest_of_each_partition(tmp_path: Path) -> None:
         row = {"topic": "t", "partition": partition, "log_offset": log_offset, "lag": lag, "lag_min": lag_min}
         made.add(LAG_HISTORY, 1, {**GROUP, **row, "at": np.array([START_MS])})
     assert verdict(made).lag == 8
+
+
+@pytest.mark.parametrize(("unowned_ms", "rules"), [(4 * 60_000, {WITHOUT_OWNER: 1}), (4 * 60_000 - 1, {})])
+def test_partitions_without_an_owner_for_long_need_attention(
+    tmp_path: Path, unowned_ms: int, rules: dict[str, int]
+) -> None:
+    """A rebalance that waited for a refused member leaves nothing else in the log; a short one is no reason."""
+    made = tables(tmp_path)
+    row = {"to_generation": 2, "incarnation": 0, "started_at": np.array([NEWEST_MS - 1]), "in_storm": False}
+    times = {"unowned_likely_ms": unowned_ms, "unowned_confidence": "LIKELY", "partitions_total": 4}
+    made.add(REBALANCES, 1, {**GROUP, **row, **times, "cause": "MEMBER_JOINED"})
+    found = verdict(made)
+    assert (found.rules, found.unowned_ms) == (rules, unowned_ms)
+    assert found.since_ms == (NEWEST_MS - 1 if rules else None)
