@@ -188,7 +188,7 @@ class Comparison(NamedTuple):
                 self._compare_members(None, after)
                 return
             self.intervals.close_generation(before, self.step)
-            self.intervals.open_generation(self.step, after, previous=old, is_contiguous=growth == 1)
+            self.intervals.open_generation(self.step, after, previous=old, is_contiguous=not self.step.has_skipped)
             self._add_generation_event(old)
         self._compare_protocol(before, after)
         self._compare_members(before, after)

@@ -227,7 +227,10 @@ class GroupHistory:
         for record in operation.records:
             previous = group
             group = self._replay_record(step, group, record)
-            if type(group) is not type(previous):
+            if group is not None and type(group) is type(previous):
+                between = views.generations_between(views.generation(previous), views.generation(group))
+                step.has_skipped |= between not in {0, 1}
+            else:
                 if previous is not None:
                     step.vanished, step.vanished_at = True, record.offset
                 if group is not None:

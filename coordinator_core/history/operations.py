@@ -89,6 +89,8 @@ class ReplayedOperation:
     generation_at: int
     vanished: bool
     """The group was deleted, or had another type, at some point within the operation."""
+    has_skipped: bool = False
+    """A generation did not follow the one before it in the log."""
     replaying: int = -1
     """Offset of the record that is being replayed."""
     member_at: dict[str, int] = field(default_factory=dict)

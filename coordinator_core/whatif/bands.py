@@ -108,8 +108,6 @@ class Bands:
         self._firsts = first_generations(timeline, changes)
 
     def widened(self, index: int, answer: RebalanceAnswer, ways: Sequence[Way]) -> RebalanceAnswer:
-        if not ways:
-            return answer
         first = self._firsts.get(index)
         if first is not None:
             return self._of_first(answer, first)

@@ -201,6 +201,17 @@ def test_generations_wrap_as_java_ints_do() -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("generations", "is_contiguous"), [((2,), True), ((2, 3), True), ((3,), False), ((2, 4), False)]
+)
+def test_generations_of_one_operation_follow_one_another(generations: Sequence[int], is_contiguous: bool) -> None:
+    """Two of one batch count together, and none is missing before them: each follows the one before in the log."""
+    later = [classic(place, classic_value(it, {"a": [0]})) for place, it in enumerate(generations, 2)]
+    _, rows = run([[classic(1, classic_value(1, {"a": [0]}))], later])
+    last = rows.generations[-1]
+    assert (last.previous_generation, last.generation, last.is_contiguous) == (1, generations[-1], is_contiguous)
+
+
 def test_offsets_alone_make_a_simple_group() -> None:
     """The first commit for an unknown group makes a classic group without members (ClassicGroup.isSimpleGroup)."""
     _, rows = run([[GroupRecord(4, RecordType.OFFSET_COMMIT, None, None)]])
