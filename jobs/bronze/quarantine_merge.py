@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.coverage import CoverageKind, CoverageRange, subtract
 from coordinator_core.errors import TruncatedBatch
+from coordinator_core.log.segment import select_segments
 from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.quarantine import OVERLAPPING_BATCH, is_of_capture, with_current_words
 from jobs.bronze.snapshot import QUARANTINE, Bronze, replace_cluster
@@ -16,6 +17,7 @@ from jobs.bronze.work import SETTLED, TaskDone
 from jobs.bronze.writer import CaptureRun
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import Warehouse
+from jobs.sources.segments import UNREADABLE_FILE
 
 QUARANTINE_COLUMNS: Final = QUARANTINE.column_names
 
@@ -144,12 +146,23 @@ def _resolved(
     elif offset is not None:
         is_good = any(r.kind in SETTLED and r.from_offset <= offset <= r.to_offset for r in ranges)
     else:
-        # which offsets the bytes hide is not known: as long as the file is damaged, they may be offsets that no other
-        # copy has
-        is_good = False
+        is_good = _has_all_of_file(row, ranges)
     if not is_good or row["code"] == OVERLAPPING_BATCH:
         return row
     return row | {"resolved_at": run.captured_at, "resolved_by": "bronze has these offsets from a good copy"}
+
+
+def _has_all_of_file(row: Mapping[str, Any], ranges: Sequence[CoverageRange]) -> bool:
+    """Does bronze have every offset that a file which could not be opened may have, up to the end of what was captured?
+    Its name has the first one. Of damage within a file it is not known which offsets the bytes hide: as long as the
+    file is damaged, they may be offsets that no other copy has.
+    """
+    segments = select_segments([row["source"].rpartition("/")[2]]) if row["code"] == UNREADABLE_FILE else ()
+    last_offset = max((r.to_offset for r in ranges), default=-1)
+    if not segments or segments[0].base_offset > last_offset:
+        return False
+    settled = ((r.from_offset, r.to_offset) for r in ranges if r.kind in SETTLED)
+    return not subtract([(segments[0].base_offset, last_offset)], settled)
 
 
 def _identity(row: Mapping[str, Any]) -> tuple[str, ...]:

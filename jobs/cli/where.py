@@ -6,7 +6,7 @@ import typer
 
 from jobs.cli import options
 from jobs.cli.arguments import check_client, reading_settings
-from jobs.cli.outcome import job
+from jobs.cli.outcome import job, say
 from jobs.cli.readable import open_tables
 from jobs.cli_enums import Format
 from jobs.exit_codes import DONE
@@ -41,5 +41,5 @@ def where(
     )
     check_client(settings)
     asked = Asked(group or (), share or (), transactional_id or ())
-    run_where(asked, settings, lambda: open_tables("where", settings), output_format)
+    say(*run_where(asked, settings, lambda: open_tables("where", settings), output_format))
     return DONE

@@ -25,6 +25,7 @@ from jobs.delta import other_writers
 from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.times import epoch_ms
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt, timestamp_scalar
 from jobs.queries.behind import not_audited_lines, not_replayed_lines
@@ -334,7 +335,9 @@ def listed(silver: SilverAt, listing: Listing, span: Span) -> tuple[list[str], l
     if listing is Listing.WITHOUT_COPY:
         conditions.append(pc.field("dead_letter").isin(WITHOUT_COPY))
     rows = silver.scan(source.table, names, *conditions).to_pylist()
-    key = [source.time_column, *(name for name in source.table.key if name in names)]
+    # of one time, in the order of the log; generations begin anew with an incarnation
+    places = [name for name in (LOG_PARTITION, "log_offset", "from_log_offset", "incarnation") if name in names]
+    key = [source.time_column, *places, *(name for name in source.table.key if name in names)]
     rows.sort(key=lambda row: (row["group_id"], *((row[name] is not None, row[name]) for name in key)))
     return names, [tuple(_value(row[name]) for name in names) for row in rows]
 

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from coordinator_core.lookup import group_partition
 from coordinator_core.plurals import counted
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, LogEnds, log_ends, numbers
+from jobs.bronze.partition_counts import known_counts
 from jobs.console.output import printable, time_text
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import ArgumentError
@@ -37,14 +38,19 @@ KNOW_GROUPS: Final = (GROUP_GENERATIONS, GROUP_EVENTS, SHARE_PARTITION_STATES, O
 """Tables that together have a row of every group; the largest comes last, and is read only if necessary."""
 
 
+def unknown_groups(tables: ClusterTables, group_ids: Collection[str]) -> set[str]:
+    """The groups that do not occur in the log."""
+    unknown = set(group_ids)
+    for table in KNOW_GROUPS:
+        if unknown:
+            rows = SilverAt(tables, group_ids=unknown).scan(table, ("group_id",))
+            unknown -= set(pc.unique(rows["group_id"]).to_pylist())
+    return unknown
+
+
 def require_groups(tables: ClusterTables, group_ids: Collection[str] | None) -> None:
     """Raise ArgumentError for groups that do not occur in the log."""
-    unknown = set(group_ids or ())
-    for table in KNOW_GROUPS:
-        if not unknown:
-            return
-        rows = SilverAt(tables, group_ids=unknown).scan(table, ("group_id",))
-        unknown -= set(pc.unique(rows["group_id"]).to_pylist())
+    unknown = unknown_groups(tables, group_ids or ())
     if not unknown:
         return
     failures = SilverAt(tables, group_ids=unknown).failures()
@@ -76,6 +82,35 @@ def require_topic(tables: ClusterTables, topic: str) -> None:
         f"there is no topic {_named(topic, names)} in what was captured of cluster {tables.cluster_id!r}: "
         f"{covered_text(ends[GROUPS_LOG])}{remarks}"
     )
+
+
+def require_partition(tables: ClusterTables, topic: str, partition: int) -> None:
+    """Raise ArgumentError for a partition beyond those that a topic has, or, where their number is not known, beyond
+    those that occur in the log."""
+    seen = set[int]()
+    for table in KNOW_TOPICS[1:]:
+        rows = SilverAt(tables).scan(table, ("partition",), pc.field("topic") == pc.scalar(topic))
+        seen.update(pc.unique(rows["partition"]).to_pylist())
+    known = known_counts(tables).get(topic)
+    last = max([*seen, -1 if known is None else known.partition_count - 1], default=-1)
+    if partition <= last or last < 0:
+        return
+    if known is not None and last < known.partition_count:
+        raise ArgumentError(no_partition_text(topic, partition, known.partition_count))
+    raise ArgumentError(
+        f"no partition {partition} of topic '{printable(topic)[:NAME_CHARACTERS_MAX]}' occurs in what was captured of "
+        f"cluster {tables.cluster_id!r}: {_from_0_to(last)}"
+    )
+
+
+def no_partition_text(topic: str, partition: int, partition_count: int) -> str:
+    """A sentence about a partition that a topic does not have."""
+    name = printable(topic)[:NAME_CHARACTERS_MAX]
+    return f"topic '{name}' has no partition {partition}: it has {_from_0_to(partition_count - 1)}"
+
+
+def _from_0_to(last: int) -> str:
+    return f"0 to {last}" if last > 0 else "only 0"
 
 
 def _names_in(tables: ClusterTables, table: Table, column: str) -> set[str]:

@@ -34,7 +34,7 @@ from jobs.queries.caveats import (
     twice,
     with_notes,
 )
-from jobs.queries.in_log import require_topic
+from jobs.queries.in_log import require_partition, require_topic
 from jobs.queries.unread import UnreadRecords, unread_groups, unread_owners_text, unread_records, unread_text
 from jobs.silver.rows import rows_of
 from schemas.group_types import GroupType
@@ -221,6 +221,7 @@ def run_owner(
     found = find_owners(tables, topic=topic, partition=partition, at_ms=at_ms)
     if not (found.is_known or found.share_groups or found.unread or found.unread_records):
         require_topic(tables, topic)
+        require_partition(tables, topic, partition)
     columns, rows = COLUMNS, [_row(it.row) for it in found.owners]
     if any(it.log_position is not None for it in found.owners):
         columns = (*columns, LOG_POSITION)

@@ -23,7 +23,7 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from jobs.cli_enums import Engine
-from jobs.console.output import csv_cell, csv_line, json_line, printable
+from jobs.console.output import csv_cell, csv_line, cut, json_line, printable
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError, StatementError
 from jobs.queries.views import DEFINITIONS
@@ -230,7 +230,7 @@ def _plain(value: Any) -> Any:
     if value is None:
         return Text("NULL", style="dim")
     text = value if isinstance(value, str) else json_value(value)
-    return Text(printable(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False)))
+    return Text(cut(printable(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False))))
 
 
 def json_value(value: Any) -> Any:

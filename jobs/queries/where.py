@@ -17,10 +17,11 @@ from coordinator_core.lookup import (
     transactional_id_partition,
 )
 from jobs.bronze.partition_counts import SETTING, KnownCount, known_counts
+from jobs.console.names import short
 from jobs.console.output import Value, printable, write_answers
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import ArgumentError, JobError
-from jobs.queries.in_log import require_topic
+from jobs.queries.in_log import no_partition_text, require_partition, require_topic, unknown_groups
 from jobs.settings import Settings
 from jobs.sources.broker import Broker
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
@@ -86,14 +87,19 @@ class _Sources:
             )
         return known.partition_count, known.source
 
-    def topic_id(self, topic: str) -> str:
-        """The id of a topic, which keys of share partitions contain. What looks like one, and is no name, is the id."""
+    def topic_id(self, topic: str, partition: int) -> str:
+        """The id of a topic, which keys of share partitions contain. What looks like one, and is no name, is the id.
+
+        Raises ArgumentError where the topic is known not to have the partition.
+        """
         if self._broker is not None:
             found = self._broker.topics([topic])
             if topic not in found and is_topic_id(topic):
                 return topic
             if topic not in found:
                 raise JobError(f"the cluster has no topic {printable(topic)[:100]}: check its name")
+            if partition >= found[topic].partition_count:
+                raise ArgumentError(no_partition_text(topic, partition, found[topic].partition_count))
             known = found[topic].topic_id
             if known is None:
                 raise JobError("the cluster's brokers are older than topic ids, and have no share groups")
@@ -114,6 +120,7 @@ class _Sources:
                 f"what was captured does not contain the id of topic {printable(topic)[:100]}, which the key of a "
                 "share partition has: name a live cluster (--bootstrap-server), or capture __cluster_metadata"
             )
+        require_partition(self._ledger(), topic, partition)
         topic_id: str = ids[0]
         return topic_id
 
@@ -144,7 +151,7 @@ def find(asked: Asked, settings: Settings, ledger: Callable[[], ClusterTables]) 
             add("GROUP", group_id, OFFSETS_TOPIC, group_partition(group_id, answered[0]), answered)
         for text, (group_id, topic, number) in shares:
             answered = sources.partition_count(SHARE_TOPIC)
-            key = SharePartitionKey(group_id, sources.topic_id(topic), number)
+            key = SharePartitionKey(group_id, sources.topic_id(topic, number), number)
             add("SHARE", text, SHARE_TOPIC, share_partition_partition(key, answered[0]), answered)
         for transactional_id in asked.transactional_ids:
             answered = sources.partition_count(TRANSACTIONS_TOPIC)
@@ -155,10 +162,17 @@ def find(asked: Asked, settings: Settings, ledger: Callable[[], ClusterTables]) 
 
 def run_where(
     asked: Asked, settings: Settings, ledger: Callable[[], ClusterTables], output_format: str, out: TextIO | None = None
-) -> None:
-    """Look up and print."""
+) -> list[str]:
+    """Look up and print. Returns remarks: any name has a log partition, also that of a group that is in no table."""
     rows: list[tuple[Value, ...]] = [tuple(place) for place in find(asked, settings, ledger)]
     write_answers(COLUMNS, rows, output_format, out or sys.stdout)
+    if not asked.groups or settings.broker_address is not None:
+        return []
+    try:
+        unknown = unknown_groups(ledger(), asked.groups)
+    except JobError:
+        return []  # with the number of partitions given, no tables are needed
+    return [f"group {short(name)} is in no table: this is where it would be" for name in sorted(unknown)]
 
 
 def _share_key(text: str) -> tuple[str, str, int]:

@@ -7,6 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
@@ -24,10 +25,11 @@ from jobs.bronze.coverage import (
     from_table,
 )
 from jobs.bronze.export_segments import export_segments
+from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.errors import ExportError, SourceError, WarehouseError
 from jobs.settings import load_settings
-from jobs.sources.segments import find_partitions, read_segment
+from jobs.sources.segments import UNREADABLE_FILE, find_partitions, read_segment
 from jobs.spark.tasks import run_tasks
 from schemas.tables import TABLES
 from schemas.tables.bronze import COVERAGE, RECORD_BATCHES
@@ -605,3 +607,25 @@ def test_a_log_captured_in_pieces_is_exported_whole(run: Capturing, tmp_path: Pa
 def test_kinds_in_the_table_are_those_of_the_core() -> None:
     """The names users read are the core's."""
     assert {kind.name for kind in CoverageKind} == {"CAPTURED", "MISSING", "COMPACTED", "CORRUPT"}
+
+
+@pytest.mark.parametrize(("copied_from", "is_resolved"), [(0, True), (1, False)])
+def test_a_file_that_is_never_read_again_is_resolved_by_a_copy(
+    run: Capturing, logs: Path, tmp_path: Path, copied_from: int, is_resolved: bool
+) -> None:
+    """Its name has the first offset: another copy must have everything from there to the end of what was captured. A
+    row of before has no offsets of its own."""
+    write_segment(logs, OFFSETS, 0, 0, batch(0))
+    run(logs)
+    (row,) = run.quarantine() or [dict.fromkeys(QUARANTINE.column_names)]
+    source = f"/former/{OFFSETS}-0/{1:020}.log"
+    row |= {"cluster_id": "c", "topic": OFFSETS, "partition": 0, "stage": "FILE", "code": UNREADABLE_FILE}
+    row |= {"source": source, "message": f"{source} cannot be read: Input/output error", "seen_at": START}
+    others = [row | {"source": f"{source}.gz"}, row | {"source": f"/former/{OFFSETS}-0/{9:020}.log"}]
+    given = pa.Table.from_pylist([row, *others], schema=arrow_schema(QUARANTINE))
+    run.warehouse.write(QUARANTINE, given, app_id="former", version=0)
+    copy = tmp_path / "copy"
+    write_segment(copy, OFFSETS, 0, 1 + copied_from, b"".join(batch(offset) for offset in range(1 + copied_from, 5)))
+    run(copy)
+    resolved = {it["source"]: it["resolved_by"] for it in run.quarantine() if it["resolved_at"] is not None}
+    assert resolved == ({source: "bronze has these offsets from a good copy"} if is_resolved else {})

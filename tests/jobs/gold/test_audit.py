@@ -2,6 +2,7 @@
 
 import io
 import json
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,9 +12,10 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.queries import audit_report
 from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
-from jobs.queries.audit_report import Span, completeness, listed, run_audit_report
+from jobs.queries.audit_report import SOURCES, Span, completeness, listed, run_audit_report
 from tests.jobs.history import CLUSTER, at, at_ms, between, write
 from tests.jobs.hostile import HOSTILE
+from tests.jobs.table_rows import AT
 
 CAPTURED_AT = 60
 """Minute of the last capture."""
@@ -206,3 +208,31 @@ def test_hostile_groups_match_themselves_alone(warehouse: Warehouse) -> None:
     for number, name in enumerate(HOSTILE):
         columns, rows = listed(SilverAt(ClusterTables(warehouse, CLUSTER), group_ids=[name]), Listing.ARCHIVED, Span())
         assert [(row[columns.index("group_id")], row[columns.index("log_offset")]) for row in rows] == [(name, number)]
+
+
+@pytest.mark.parametrize("listing", Listing)
+def test_rows_of_one_time_are_in_the_order_of_the_log(warehouse: Warehouse, listing: Listing) -> None:
+    """In every list, whatever their topics and partitions; times ascend."""
+    source = SOURCES[listing]
+    place = next((name for name in ("log_offset", "from_log_offset") if name in source.table.column_names), None)
+    rows = []
+    for number in range(12):
+        row = {
+            "cluster_id": CLUSTER,
+            "group_id": "g",
+            "topic": f"t{number % 3}",
+            "topic_id": f"{number % 3}",
+            "partition": -number % 5,
+        }
+        row |= {"first_offset": 50 - number, "member_id": f"m{-number % 4}", source.time_column: AT}
+        row |= {"incarnation": number // 4, "to_generation": number % 4, "log_partition": 0, "dead_letter": "REFUSED"}
+        row |= {} if place is None else {place: 100 + number}
+        rows.append(row)
+    rows[0][source.time_column] = AT + timedelta(milliseconds=1)
+    names = source.table.column_names
+    given = [{name: value for name, value in row.items() if name in names} for row in (*rows[5:], *rows[:5])]
+    write(warehouse, {source.table.full_name: given})
+    columns, found = listed(SilverAt(ClusterTables(warehouse, CLUSTER)), listing, Span())
+    key = ("incarnation", "to_generation") if place is None else (place,)
+    in_order = [tuple(row[columns.index(name)] for name in key) for row in found]
+    assert in_order == [tuple(row[name] for name in key) for row in (*rows[1:], rows[0])]

@@ -93,8 +93,10 @@ def test_hostile_topics_match_themselves_alone(warehouse: Warehouse) -> None:
 
 def test_nobody_then_is_not_nobody_ever(warehouse: Warehouse) -> None:
     """A topic of another name would look like one that had no owner."""
-    interval = owned("g", "a", 1, 3)
-    write(warehouse, {ASSIGNMENTS: [interval], MEMBERS: [member(interval)]})
+    interval, later = owned("g", "a", 1, 3), owned("h", "b", 1, 3) | {"partition": 5}
+    commit = {"cluster_id": CLUSTER, "group_id": "g", "topic": "t", "partition": 1, "log_partition": 0, "log_offset": 9}
+    written = {ASSIGNMENTS: [interval, later], MEMBERS: [member(interval)], "silver.offset_commits": [commit]}
+    write(warehouse, written)
     for topic, partition, remark in (
         ("t", 0, "nobody owned it then, as far as the log tells"),
         ("t", 1, "no group was ever assigned partition 1 of topic t, as far as the log tells"),
@@ -103,6 +105,22 @@ def test_nobody_then_is_not_nobody_ever(warehouse: Warehouse) -> None:
             ClusterTables(warehouse, CLUSTER), topic=topic, partition=partition, at_ms=at_ms(3), output_format="table"
         )
         assert remarks == [remark]
+    for partition in (6, 99):
+        text = f"no partition {partition} of topic 't' occurs in what was captured of cluster '{CLUSTER}': 0 to 5$"
+        with pytest.raises(ArgumentError, match=text):
+            run_owner(
+                ClusterTables(warehouse, CLUSTER), topic="t", partition=partition, at_ms=None, output_format="table"
+            )
+    counts = {
+        "cluster_id": CLUSTER,
+        "topic_id": "T",
+        "topic": "t",
+        "partition_count": 7,
+        "learned_from": "CLUSTER_METADATA",
+    }
+    write(warehouse, {"silver.partition_counts": [counts]})
+    with pytest.raises(ArgumentError, match=r"^topic 't' has no partition 7: it has 0 to 6$"):
+        run_owner(ClusterTables(warehouse, CLUSTER), topic="t", partition=7, at_ms=None, output_format="table")
     with pytest.raises(ArgumentError, match=r"there is no topic 'T\\x1b'"):
         run_owner(ClusterTables(warehouse, CLUSTER), topic="T\x1b", partition=0, at_ms=at_ms(3), output_format="table")
 

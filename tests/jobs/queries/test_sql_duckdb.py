@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from jobs.cli import app as cli
+from jobs.console.output import CELL_CHARACTERS_MAX, CUT
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError, StatementError
 from jobs.exit_codes import DONE
@@ -187,3 +188,17 @@ def test_a_time_beyond_python_says_what_to_do(duckdb: DuckDb) -> None:
     """DuckDB has more years."""
     with pytest.raises(SqlError, match="as string"):
         printed(duckdb, "select timestamp '20000-01-01' as t")
+
+
+def test_tables_for_people_cut_long_cells(warehouse: Warehouse) -> None:
+    """As all tables do: a client's id may have 30,000 characters. Other formats have all of them."""
+    query = "select repeat('x', 30000) as id, [repeat('y', 30000)] as ids, 'short' as name"
+    shown = {}
+    for output_format in ("table", "csv", "json"):
+        out = io.StringIO()
+        run_query(DuckDb(warehouse), query, output_format, out)
+        shown[output_format] = out.getvalue()
+    assert [len(cell.strip()) for cell in shown["table"].splitlines()[-1].split("│")] == [CELL_CHARACTERS_MAX] * 2 + [5]
+    assert shown["table"].count(CUT) == 2
+    for output_format in ("csv", "json"):
+        assert "x" * 30_000 in shown[output_format] and "y" * 30_000 in shown[output_format]

@@ -65,6 +65,13 @@ def test_keys_are_where_the_coordinators_wrote_of_them(tmp_path: Path) -> None:
     assert found["paying-0"].partition == logged
     assert {place.learned_from for place in places} == {"CLUSTER_METADATA"}
     assert {place.coordinator for place in places} == {None}
+    out = StringIO()
+    assert run_where(asked, ledger.settings(), lambda: ledger.tables, "json", out) == []
+    said = run_where(Asked(["plian"]), ledger.settings(), lambda: ledger.tables, "json", out)
+    assert said == ["group plian is in no table: this is where it would be"]
+    assert len(out.getvalue().splitlines()) == len(places) + 1
+    with pytest.raises(ArgumentError, match=r"^topic 't' has no partition 99: it has 0 to \d$"):
+        find(Asked(shares=["a:b:t:99"]), ledger.settings(), lambda: ledger.tables)
 
 
 def test_a_topic_id_needs_no_tables(tmp_path: Path) -> None:
