@@ -111,7 +111,7 @@ def _begin_again(run: "RunContext", damage: TableDamaged, *, may_forget: bool) -
     is_made = table.full_name in MADE_BY and MADE_BY[table.full_name] != "capture"
     if MADE_BY[damage.table] == "replay" and not may_forget and _has_forgotten(run.warehouse):
         raise damage
-    run.steps.say(f"{damage}: {'made again from bronze' if is_made else 'the table begins anew'}")
+    run.steps.say(f"{damage}: {'made again from bronze' if is_made else 'the table begins again, empty'}")
     if damage.table in ADDED_TO or damage.is_of_log:
         run.warehouse.delete(table)
 
@@ -140,9 +140,10 @@ def _remedy(warehouse: Warehouse, damage: TableDamaged, *, is_seen: bool) -> str
     maker = MADE_BY.get(damage.table)
     restore = "Restore that file from a backup"
     if maker == "capture":
-        return f"The next capture begins the table anew: {command('capture' + place_words(warehouse.root, cluster_id))}"
+        return f"The next capture goes on without it: {command('capture' + place_words(warehouse.root, cluster_id))}"
     if maker is not None:
-        rebuild = command(f"{maker} --rebuild" + place_words(warehouse.root, cluster_id))
+        words = "audit --rebuild" if maker == "audit" else "replay --rebuild"
+        rebuild = command(words + place_words(warehouse.root, cluster_id))
         if maker == "replay" and _has_forgotten(warehouse):
             return f"{restore}; or make the table again without what retention took out of bronze: {rebuild}"
         if is_seen:
@@ -150,7 +151,7 @@ def _remedy(warehouse: Warehouse, damage: TableDamaged, *, is_seen: bool) -> str
         return f"Rebuild the table: {rebuild}"
     if damage.table in SAMPLES:
         folder = warehouse.path(TABLES[damage.table])
-        return f"{restore}; or do without the rows of the table, which begins anew: rm -r {shell_word(folder)}"
+        return f"{restore}; or do without the rows of the table, and delete it: rm -r {shell_word(folder)}"
     again = command(first_night(f"{warehouse.root}-new", cluster_id))
     return f"{restore}, or capture again into a new warehouse: {again}"
 

@@ -335,7 +335,7 @@ def listed(silver: SilverAt, listing: Listing, span: Span) -> tuple[list[str], l
     if listing is Listing.WITHOUT_COPY:
         conditions.append(pc.field("dead_letter").isin(WITHOUT_COPY))
     rows = silver.scan(source.table, names, *conditions).to_pylist()
-    # of one time, in the order of the log; generations begin anew with an incarnation
+    # of one time, in the order of the log; each incarnation has generations of its own
     places = [name for name in (LOG_PARTITION, "log_offset", "from_log_offset", "incarnation") if name in names]
     key = [source.time_column, *places, *(name for name in source.table.key if name in names)]
     rows.sort(key=lambda row: (row["group_id"], *((row[name] is not None, row[name]) for name in key)))

@@ -146,7 +146,7 @@ def test_a_night_makes_a_damaged_table_again(
     [line] = [line for line in night.lines if "is damaged" in line]
     assert line.startswith(f"{name} is damaged: {file}: ")
     assert (DATA["changed" if file.parent.name == "_delta_log" and "cut" in how else how.split()[1]][1]) in line
-    assert line.endswith("the table begins anew" if MADE_BY[name] == "capture" else "made again from bronze")
+    assert line.endswith("the table begins again, empty" if MADE_BY[name] == "capture" else "made again from bronze")
     assert night.exit_code == DONE
     assert rows_of(ledger) == rows
     assert "is damaged" not in ledger.night(whole.logs, number=4).text
@@ -199,10 +199,10 @@ def test_what_nothing_makes_again_is_said(
     again = command(f"nightly --segments DIR --warehouse {ledger.root}-new --cluster-id {CLUSTER_ID}")
     assert text.endswith(f". Restore that file from a backup, or capture again into a new warehouse: {again}")
     if how == "data cut":
-        anew = Ledger(Path(f"{ledger.root}-new"))
-        assert anew.night(whole.logs).exit_code == DONE
-        assert rows_of(anew).keys() == rows.keys()
-        assert anew.table("silver.offset_commits").num_rows == len(rows["silver.offset_commits"])
+        again_ledger = Ledger(Path(f"{ledger.root}-new"))
+        assert again_ledger.night(whole.logs).exit_code == DONE
+        assert rows_of(again_ledger).keys() == rows.keys()
+        assert again_ledger.table("silver.offset_commits").num_rows == len(rows["silver.offset_commits"])
 
 
 def test_samples_may_be_given_up(whole: Copies, tmp_path: Path) -> None:
@@ -213,7 +213,7 @@ def test_samples_may_be_given_up(whole: Copies, tmp_path: Path) -> None:
     damage(ledger, "bronze.end_offsets", "data gone")
     with pytest.raises(TableDamaged) as raised:
         ledger.night(whole.logs, number=3)
-    text, _, words = error_text(raised.value).partition(", which begins anew: ")
+    text, _, words = error_text(raised.value).partition(", and delete it: ")
     assert text.endswith("Restore that file from a backup; or do without the rows of the table")
     program, option, folder = shlex.split(words)
     assert (program, option) == ("rm", "-r")
