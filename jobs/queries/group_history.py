@@ -13,7 +13,7 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Any, Final, NamedTuple, TextIO
 
-from coordinator_core.history.rows import NEXT_REBALANCE
+from coordinator_core.history.rows import FORGOTTEN, NEXT_REBALANCE
 from coordinator_core.inference.archived import NOT_GIVEN_UP
 from coordinator_core.inference.rollouts import FOLLOW_UPS
 from coordinator_core.plurals import counted
@@ -40,6 +40,7 @@ EVENT_WORDS: Final = {
     "MEMBER_LEFT": "member gone",
     "STATIC_MEMBER_LEFT": "static member away",
     "GENERATION_STARTED": "rebalance announced",
+    FORGOTTEN: "forgotten by a new leader",
 }
 """Where the type of an event would claim more than the log says, or is not what it shows."""
 SEEN_FIRST: Final = frozenset({"GROUP_CREATED", "MEMBER_JOINED"})
@@ -119,7 +120,7 @@ def events_and_steps(
         row
         for row in rows[GROUP_EVENTS]
         if (row["event_type"] not in IN_OTHER_EVENTS or NEXT_REBALANCE in dict(row["details"] or ()))
-        and row["place"][:3] not in deleted
+        and (row["event_type"] == FORGOTTEN or row["place"][:3] not in deleted)
     ]
     found = [
         *_changes(others, _first_seen(rows[GROUP_EVENTS]), _names(run, group_id)),

@@ -1,6 +1,7 @@
 """A coordinator loads its log from the log start offset: where that moved, a new leader forgot what is below."""
 
 from collections.abc import Mapping, Sequence
+from io import StringIO
 from pathlib import Path
 from typing import Final
 
@@ -8,7 +9,10 @@ import pytest
 
 from jobs.queries.as_of import SilverAt
 from jobs.queries.findings import findings
+from jobs.queries.group_history import events_and_steps
 from jobs.queries.group_verdicts import group_verdicts
+from jobs.queries.sql import run_query
+from jobs.queries.sql_duckdb import DuckDb
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger
@@ -110,6 +114,20 @@ def test_a_new_leader_forgets_what_is_below_the_log_start(ledger: Ledger) -> Non
     assert present(ledger, began_ms - 1) == {"reports": ("Stable", ["m1"], {0: 144, 1: 555})}
     assert present(ledger, began_ms) == {"reports": ("Empty", [], {0: 145})}
     assert [row["ended_by"] for row in ledger.rows("silver.group_members")] == ["FORGOTTEN"]
+    events, _ = events_and_steps(ledger.tables, "reports", from_ms=began_ms, to_ms=None)
+    assert [event.event for event in events] == ["forgotten by a new leader", "commit FORGOTTEN"]
+    began = "make_timestamptz(1000 * {})".format
+    asked = [
+        ("current_offsets", [(0, 159)]),
+        (f"offsets_at('reports', {began(began_ms)})", [(0, 145)]),
+        (f"offsets_at('reports', {began(began_ms - 1)})", [(0, 144), (1, 555)]),
+    ]
+    for source, expected in asked:
+        out = StringIO()
+        query = f"select partition, committed_offset from {source} order by 1"
+        run_query(DuckDb(ledger.warehouse), query, "csv", out)
+        lines = "".join(f"{partition},{offset}\n" for partition, offset in expected)
+        assert out.getvalue() == f"partition,committed_offset\n{lines}"
     assert {row["to_log_offset"] for row in ledger.rows("gold.partition_owners")} == {45}
 
 
