@@ -43,7 +43,9 @@ UNWRITTEN_GENERATION_MAX: Final = 1
 def is_unwritten(row: GenerationRow) -> bool:
     """Whether a group is only just there, or a new leader loaded a part of it: no rebalance of gold's."""
     is_first = row.previous_generation is None and row.generation <= UNWRITTEN_GENERATION_MAX
-    return (is_first and not row.member_count) or row.previous_generation == row.generation
+    # a group that was converted with its members keeps its generation, too, and has lost none
+    is_loaded = row.previous_generation == row.generation and not row.is_contiguous
+    return (is_first and not row.member_count) or is_loaded
 
 
 class Rebalances(NamedTuple):
