@@ -28,7 +28,7 @@ from jobs.queries.behind import not_audited_lines
 from jobs.queries.caveats import log_remarks
 from jobs.queries.clock_steps import ClockStep, clock_steps, step_lines
 from jobs.queries.findings import audit_lacks, groups_not_judged
-from jobs.queries.group_verdicts import OK, group_verdicts
+from jobs.queries.group_verdicts import DELETED_WITH_GROUP, GONE, OK, group_verdicts
 from jobs.queries.in_log import require_groups, require_in_any_log, require_in_log
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES, SHARE_OFFSET_CHANGES
@@ -335,7 +335,8 @@ def run_groups(
     Raises ArgumentError for a time after the end of what was read: no group is known to be OK then.
     """
     require_in_any_log(tables, from_ms, None)
-    verdicts = group_verdicts(tables, from_ms=from_ms, match=match)
+    found = group_verdicts(tables, from_ms=from_ms, match=match, with_gone=True)
+    verdicts = [it for it in found if it.state != GONE or DELETED_WITH_GROUP in it.rules]
     if match is not None and not verdicts:
         require_groups(tables, [match])
     rows: list[list[Value]] = []

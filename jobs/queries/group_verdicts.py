@@ -46,6 +46,7 @@ WITHOUT_OWNER: Final = "WITHOUT_OWNER"
 GIVEN_UP: Final = "RECORDS_GIVEN_UP"
 RESET: Final = "OFFSETS_RESET"
 DELETED: Final = "OFFSETS_DELETED"
+DELETED_WITH_GROUP: Final = "GROUP_DELETED"
 MOVED: Final = "SHARE_OFFSETS_CHANGED"
 WENT_BACK: Final = "OFFSETS_WENT_BACK"
 REPEATED: Final = "REPEATED_COMMITS"
@@ -66,6 +67,7 @@ RULES: Final[Mapping[str, tuple[str, str]]] = {
     DELETED: ("offset deleted, not by age", "offsets deleted, not by age"),
     FORGOTTEN: ("offset forgotten by the broker", "offsets forgotten by the broker"),
     WENT_BACK: ("rewind", "rewinds"),
+    DELETED_WITH_GROUP: ("offset deleted with its group", "offsets deleted with their group"),
 }
 """Rules for the verdict, worst first, and the words after a count of one and of more."""
 RULE_OF_MEASURE: Final = {
@@ -172,6 +174,8 @@ def newest_record_ms(tables: ClusterTables) -> int:
 def _verdict(row: Mapping[str, Any], seen: Seen, lag: int | None) -> GroupVerdict:
     counts = seen.counts
     rules = {rule: counts[rule] for rule in RULES if counts[rule]}
+    if row["state"] != GONE:
+        rules.pop(DELETED_WITH_GROUP, None)  # an earlier group of that name
     verdict = STALLED if REPEATED in rules else WARN if rules else OK
     return GroupVerdict(
         row["group_id"],
@@ -221,6 +225,7 @@ def _seen_since(gold: WholeAudit, since_ms: int) -> defaultdict[str, Seen]:
     is_deleted = pc.equal(commits["kind"], "DELETED")
     is_explained = pc.is_in(commits["likely_cause"], pa.array(DELETED_ELSEWHERE))
     _add(seen, DELETED, commits.filter(pc.and_not(is_deleted, is_explained)))
+    _add(seen, DELETED_WITH_GROUP, commits.filter(pc.equal(commits["likely_cause"], GROUP_DELETED)))
     _add(seen, FORGOTTEN, commits.filter(pc.equal(commits["kind"], FORGOTTEN)))
     is_tool = pc.and_not(pc.equal(commits["kind"], "EMPTY_GROUP_RESET"), pc.equal(commits["confidence"], GUESS))
     _add_resets(seen, commits.filter(is_tool).to_pylist())

@@ -1,5 +1,7 @@
 """Verdicts of groups: what makes one, by which rule, since when, and what takes it away again."""
 
+import json
+from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,12 +11,14 @@ import pytest
 from coordinator_core.inference.calendar import DAY_MS
 from coordinator_core.inference.commit_anomalies import TOPIC_RECREATED
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.queries.group_history import run_groups
 from jobs.queries.group_verdicts import (
     DELETED,
     OK,
     REPEATED,
     RESET,
     STALLED,
+    WARN,
     WENT_BACK,
     WITHOUT_OWNER,
     GroupVerdict,
@@ -127,6 +131,29 @@ def test_deleted_offsets_of_a_group_that_lives_are_said(tmp_path: Path, likely_c
     found = verdict(made)
     is_named = likely_cause in (None, "OFFSETS_DELETED")
     assert (found.rules, found.why) == (({DELETED: 1}, "1 offset deleted, not by age") if is_named else ({}, ""))
+
+
+@pytest.mark.parametrize(
+    ("likely_cause", "listed"), [("GROUP_DELETED", ["gone"]), ("EXPIRED", []), ("TOPIC_DELETED", [])]
+)
+def test_a_group_that_was_deleted_is_listed(tmp_path: Path, likely_cause: str, listed: list[str]) -> None:
+    """With its offsets, in the time asked for; not one whose offsets expired, which ends as quietly as it lay."""
+    made = tables(tmp_path)
+    anomaly(made, "DELETED", NEWEST_MS, 1, None, likely_cause=likely_cause, group_id="gone")
+    out = StringIO()
+    run_groups(
+        ClusterTables(made.warehouse, CLUSTER),
+        from_ms=None,
+        match=None,
+        needs_attention=True,
+        output_format="json",
+        out=out,
+    )
+    rows = [json.loads(line) for line in out.getvalue().splitlines()]
+    assert [row["group"] for row in rows] == listed
+    assert all(
+        (row["state"], row["verdict"], row["why"]) == ("Dead", WARN, "1 offset deleted with its group") for row in rows
+    )
 
 
 @pytest.mark.parametrize("what", ["it moved on", "it was read to its end", "the end was sampled before"])
