@@ -55,6 +55,8 @@ def compare(timeline: Timeline, changes: Changes) -> tuple[list[RebalanceAnswer]
         for index in range(len(timeline.rebalances))
     ]
     answers = _opened(timeline, changes, answers + _added(timeline, changes, bands, places, pairs))
+    if timeline.is_blind:  # a rebalance that nobody can foresee moves those after it
+        answers = [replace(one, confidence=one.confidence and GUESS) for one in answers]
     answers.sort(key=lambda answer: (answer.at_ms, answer.generation or 0))
     return answers, _totals(timeline, bands, pairs, answers)
 

@@ -512,11 +512,22 @@ def judge_records(figures: Figures, changed: Simulated, story: str, rows: Sequen
         if line["why"] == "DELIVERY_LIMIT"
         for offset in range(line["first_offset"], line["last_offset"] + 1)
     }
+    scenario = changed.simulation.scenario
+    last_ms = scenario.start_ms + scenario.duration_ms - scenario.cluster.share_record_lock_duration_ms
+    under_way = {
+        (line["topic"], line["partition"], offset)
+        for line in changed.sink.lines.get("deliveries", [])
+        if line["ts_ms"] >= last_ms
+        for offset in range(line["first_offset"], line["last_offset"] + 1)
+    }
+    """A lock of a delivery this late outlasts the story."""
     for row in rows[:-1]:
         if not row.would_be.startswith("ARCHIVED") or row.first_offset is None or row.last_offset is None:
             continue
         for offset in range(row.first_offset, row.last_offset + 1):
             place = (row.topic or "", row.partition or 0, offset)
+            if place not in given_up and place in under_way:
+                continue
             said = f"{story}: {row.topic}-{row.partition} offset {offset}"
             figures.add(f"{row.confidence} archived", place in given_up, said)
             if place in given_up and row.at_ms is not None and row.shift_ms_min is not None:
