@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from coordinator_core.classic.state import ClassicGroup
 from coordinator_core.codec import Struct
-from coordinator_core.confidence import CERTAIN, LIKELY
+from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.errors import ReplayFault
 from coordinator_core.history import views
 from coordinator_core.history.checkpoint import GroupCheckpoint, pack_group, unpack_group
@@ -140,7 +140,7 @@ class GroupHistory:
             details = {
                 "log_start_offset": str(load.log_start_offset),
                 "leader_epoch": str(load.leader_epoch),
-                "confidence": CERTAIN if load.is_certain else LIKELY,
+                "confidence": LIKELY if load.is_ordered else GUESS,
                 "offset_count": str(offsets.offset_count),
                 "member_count": str(len(had - has)),
                 "group": "KEPT" if group == after else "GONE" if after is None else "IN_PART",

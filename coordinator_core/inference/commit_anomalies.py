@@ -543,7 +543,7 @@ def _forgotten(life: GroupLife) -> dict[int, Verdict]:
     rows = _rows(life.commits.change == CHANGES.index(FORGOTTEN))
     sure = {event.log_offset: event.details["confidence"] for event in life.events if event.event_type == FORGOTTEN}
     return {
-        row: Verdict(FORGOTTEN, LOG_START_OFFSET, sure.get(int(life.commits.log_offset[row]), LIKELY)) for row in rows
+        row: Verdict(FORGOTTEN, LOG_START_OFFSET, sure.get(int(life.commits.log_offset[row]), GUESS)) for row in rows
     }
 
 

@@ -111,7 +111,7 @@ class Load(NamedTuple):
     """The offset at which its epoch begins."""
     leader_epoch: int
     log_start_offset: int
-    is_certain: bool
+    is_ordered: bool
     """The start was seen there before the epoch began. False: it moved, and the epoch began, between two captures."""
 
 
@@ -217,7 +217,7 @@ class Lineage:
             )
             start = max(before, after if after <= offset else 0)
             if start > known:
-                found.append(Load(offset, epoch, start, is_certain=start == before))
+                found.append(Load(offset, epoch, start, is_ordered=start == before))
                 known = start
         return tuple(found)
 

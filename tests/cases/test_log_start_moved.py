@@ -99,13 +99,13 @@ def test_a_new_leader_forgets_what_is_below_the_log_start(ledger: Ledger) -> Non
     found = findings(ledger.tables)
     assert (found.forgotten_by_group, found.start_moved) == ({"reports": 1}, {})
     # the epoch began, and the start moved, some time between the two captures
-    assert forgotten(ledger) == {("reports", 45): (1, "LIKELY")}
+    assert forgotten(ledger) == {("reports", 45): (1, "GUESS")}
     (lost,) = (row for row in ledger.rows("gold.commit_anomalies"))
     assert (lost["kind"], lost["from_offset"], lost["to_offset"], lost["confidence"]) == (
         "FORGOTTEN",
         555,
         None,
-        "LIKELY",
+        "GUESS",
     )
     assert (lost["owner_member_id"], lost["was_group_empty"]) == ("m1", False)
     (verdict,) = group_verdicts(ledger.tables)
@@ -132,7 +132,7 @@ def test_a_new_leader_forgets_what_is_below_the_log_start(ledger: Ledger) -> Non
 
 
 @pytest.mark.parametrize("by", ["log-start-offset-checkpoint", "leader-epoch-checkpoint"])
-def test_a_start_that_was_seen_to_move_before_the_epoch_began_is_certain(
+def test_a_start_that_was_seen_to_move_before_the_epoch_began_is_likely(
     ledger: Ledger, tmp_path: Path, by: str
 ) -> None:
     """Three nights: the second one sees the start move, the third one the new leader. Where whole segments go, only the
@@ -146,7 +146,7 @@ def test_a_start_that_was_seen_to_move_before_the_epoch_began_is_certain(
     last = copy_of(log, tmp_path / "3", 30, 60, start=start, checkpoint=[*epochs, (1, 50)] if epochs else ())
     ledger.night(last, number=3)
     assert present(ledger) == {"old": ("Empty", [], {0: 159}), "new": ("Stable", ["n"], {})}
-    assert forgotten(ledger) == {("old", 50): (1, "CERTAIN")}
+    assert forgotten(ledger) == {("old", 50): (1, "LIKELY")}
 
 
 def test_a_start_that_moved_after_the_epoch_began_forgets_nothing(ledger: Ledger, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ def test_the_first_capture_may_have_a_leader_that_did_not_load_all(ledger: Ledge
     """A segment has records below the log start, and an epoch begins above it."""
     ledger.night(copy_of(a_log({45: 1}), tmp_path / "1", 0, 60, start=30))
     assert present(ledger) == {"old": ("Empty", [], {0: 159}), "new": ("Stable", ["n"], {})}
-    assert forgotten(ledger) == {("old", 45): (1, "LIKELY")}
+    assert forgotten(ledger) == {("old", 45): (1, "GUESS")}
 
 
 NIGHTS: Final = {

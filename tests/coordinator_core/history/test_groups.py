@@ -423,7 +423,7 @@ def test_topics_of_no_partitions_are_nothing_that_a_member_has(source: Mapping[s
     assert views.assigned(source) == {"t": (1, 3)}
 
 
-LOAD = Load(log_offset=100, leader_epoch=3, log_start_offset=90, is_certain=True)
+LOAD = Load(log_offset=100, leader_epoch=3, log_start_offset=90, is_ordered=True)
 
 
 def reloaded(before: Sequence[GroupRecord], loaded: Sequence[GroupRecord], offset_count: int = 0) -> GroupRows:
@@ -451,7 +451,7 @@ def test_a_group_that_a_new_leader_did_not_load_ends() -> None:
     assert event.details == {
         "log_start_offset": "90",
         "leader_epoch": "3",
-        "confidence": "CERTAIN",
+        "confidence": "LIKELY",
         "offset_count": "2",
         "member_count": "1",
         "group": "GONE",

@@ -108,7 +108,7 @@ def test_histories_of_which_a_new_leader_loads_a_part(part: int) -> None:
         random = Random(f"loads/{seed}")
         batches = [batch for batch in offsets_log(random) if batch]
         start, begin = sorted(random.randint(0, len(batches) - 1) for _ in range(2))
-        load = Load(_base_offset(batches[begin]), 1, _base_offset(batches[start]), is_certain=True)
+        load = Load(_base_offset(batches[begin]), 1, _base_offset(batches[start]), is_ordered=True)
         loading = OffsetsLogReplay()
         if batches[start:begin]:
             loading.feed(chunk_of_batches(batches[start:begin]))
