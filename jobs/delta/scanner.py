@@ -163,7 +163,7 @@ def fault_of(info: fs.FileInfo, size_bytes: int | None) -> str | None:
     if info.size == 0:
         return "it is empty"
     if size_bytes not in (None, info.size):
-        return f"it has {info.size:,} bytes of {size_bytes:,}"
+        return f"its size is {info.size:,} of {size_bytes:,} bytes"
     return None
 
 
