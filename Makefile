@@ -30,11 +30,11 @@ fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, 300
 	PYTHONPATH=. $(PYTHON) -m tests.fuzz --mutants 1000000
 	HISTORIES=10000 PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/history tests/coordinator_core/inference
 	HISTORIES=30 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_grown_topics.py
-	STORIES=100 PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/simulate/test_simulation.py tests/cases/test_unowned.py -k 'restless or truth'
+	STORIES=100 PYTHONPATH=. $(PYTHON) -m pytest -q tests/simulator/simulation/test_simulation.py tests/cases/test_unowned.py -k 'restless or truth'
 	COPY_SETS=2000 DAMAGE_SETS=500 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_copies_at_random.py tests/cases/test_damage_at_random.py tests/cases/test_rows_of_dumps.py
 	CLUSTERS=300 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py
 	WHATIF_STORIES=200 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_whatif_at_random.py
-	HYPOTHESIS_PROFILE=exhaustive PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/stateful tests/coordinator_core/share_partition/test_machine.py
+	HYPOTHESIS_PROFILE=exhaustive PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/stateful tests/coordinator_core/live/share_partition/test_machine.py
 
 methods: test-env ## How often each method of gold's claims is right, in a table: over the recordings, and 300 random clusters (CLUSTERS) with their damaged logs.
 	CLUSTERS=$(or $(CLUSTERS),300) PYTHONPATH=. $(PYTHON) -m pytest -q -p no:randomly tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py tests/conformance/test_gold_groups.py tests/conformance/test_gold_shares.py tests/conformance/test_client_libraries.py

@@ -48,7 +48,7 @@ PYTHONS: Final = ("python3.11", "python3.12", "python3.13", "python3", "python")
 KERNEL_PACKAGES: Final = ("coordinator_core", "jobs/delta/parquet")
 """numba checks the file of a kernel, but not the files of functions that it calls: so the cache key covers these
 packages."""
-PACKED_FOLDERS: Final = ("schemas", "coordinator_core", "jobs", "conf")
+PACKED_FOLDERS: Final = ("schemas", "coordinator_core", "simulator", "jobs", "conf")
 LOG_LINES_SHOWN: Final = 15
 JAVA_MIN: Final = 17
 INSTALL_JAVA: Final = (

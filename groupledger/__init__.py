@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Final
 from jobs import __version__
 
 if TYPE_CHECKING:
-    from coordinator_core.inference.settings import InferenceSettings
+    from coordinator_core.inference.facts.settings import InferenceSettings
     from groupledger.audit import GroupAudit, ShareAudit, audit_groups, audit_share_partitions
     from groupledger.decoding import decode
     from groupledger.records import RecordsError

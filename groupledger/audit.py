@@ -14,7 +14,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
-from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.facts.settings import InferenceSettings
 from groupledger.judges import (
     GROUP_COLUMNS,
     PENDING,

@@ -12,9 +12,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.log.chunk import CONTROL_NONE, I32, I64, U8, BatchColumns, BoolArray, RecordChunk, RecordColumns
-from coordinator_core.log.pack import BATCH_BYTES_MAX
-from coordinator_core.offsets.replay import NO_PRODUCER_ID
+from coordinator_core.bytes.log.chunk import (
+    CONTROL_NONE,
+    I32,
+    I64,
+    U8,
+    BatchColumns,
+    BoolArray,
+    RecordChunk,
+    RecordColumns,
+)
+from coordinator_core.bytes.log.pack import BATCH_BYTES_MAX
+from coordinator_core.replay.offsets.replay import NO_PRODUCER_ID
 
 CHUNK_ROWS_MIN: Final = 1 << 16
 """Minimum number of rows in a chunk, if there are so many: each chunk has overhead."""
@@ -121,7 +130,7 @@ def _least_first(rows: pa.Table, offset: I64) -> pa.Table:
 
 def _begins_operation(rows: pa.Table) -> BoolArray:
     """One bool a row. Where the source does not show operations, contiguous records with the same timestamp form
-    one, as in a dump (`coordinator_core.log.pack`)."""
+    one, as in a dump (`coordinator_core.bytes.log.pack`)."""
     timestamp_ms = _numbers(rows["timestamp_ms"], -1)
     offset = rows["log_offset"].to_numpy()
     goes_on = (offset[1:] == offset[:-1] + 1) & (timestamp_ms[1:] != -1)

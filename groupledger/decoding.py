@@ -9,9 +9,9 @@ import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 
-from coordinator_core import codec
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.printed.kafka_json import to_json
 from coordinator_core.errors import DecodeError
-from coordinator_core.kafka_json import to_json
 from groupledger.records import ColumnNames, read_records
 from jobs.delta.arrow_schemas import arrow_schema, timestamps
 from jobs.delta.spark_schemas import spark_schema

@@ -9,11 +9,11 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 
-from coordinator_core.inference.configs import Configs
-from coordinator_core.inference.deletions import Removed
-from coordinator_core.inference.life import NONE_MS, WHOLE, PartitionCounts
-from coordinator_core.inference.log_anomalies import CLOCK_STEP_MS_MIN, LogAnomalyRow
-from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.audit.log_anomalies import CLOCK_STEP_MS_MIN, LogAnomalyRow
+from coordinator_core.inference.commits.deletions import Removed
+from coordinator_core.inference.facts.configs import Configs
+from coordinator_core.inference.facts.life import NONE_MS, WHOLE, PartitionCounts
+from coordinator_core.inference.facts.settings import InferenceSettings
 from groupledger.silver import SilverRows
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.part_files import LOG_PARTITION

@@ -7,13 +7,13 @@ from typing import Final, NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.inference.clock import with_times
-from coordinator_core.inference.days import share_group_days
-from coordinator_core.inference.groups import in_order
-from coordinator_core.inference.hanging import hanging
-from coordinator_core.inference.rows import ShareGroupDayRow
-from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.share_days import merged_days
+from coordinator_core.inference.audit.days import share_group_days
+from coordinator_core.inference.audit.groups import in_order
+from coordinator_core.inference.commits.hanging import hanging
+from coordinator_core.inference.facts.clock import with_times
+from coordinator_core.inference.facts.rows import ShareGroupDayRow
+from coordinator_core.inference.facts.settings import InferenceSettings
+from coordinator_core.inference.shares.share_days import merged_days
 from groupledger.facts import BEFORE_ALL, Columns, Facts
 from groupledger.silver import SilverRows
 from jobs.delta.core_tables import rows_table

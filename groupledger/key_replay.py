@@ -10,12 +10,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.bytes.log.chunk import Finding
 from coordinator_core.history.offsets_log import OffsetsLogOutput, OffsetsLogReplay
-from coordinator_core.inference.log_anomalies import NOT_REPLAYED
-from coordinator_core.log.chunk import Finding
-from coordinator_core.offsets.columnar import OUTCOMES, ColumnarOffsetReplay, CommitColumns
-from coordinator_core.offsets.replay import NO_PRODUCER_ID
-from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
+from coordinator_core.inference.audit.log_anomalies import NOT_REPLAYED
+from coordinator_core.replay.columnar.offsets_columnar import OUTCOMES, ColumnarOffsetReplay, CommitColumns
+from coordinator_core.replay.columnar.share_state_columnar import ColumnarOutput, ColumnarShareReplay
+from coordinator_core.replay.offsets.replay import NO_PRODUCER_ID
 from groupledger.chunks import KeyChunk, key_chunks
 from groupledger.records import batch_findings
 from jobs.delta.arrow_schemas import arrow_schema

@@ -17,11 +17,20 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 
-from coordinator_core.log.chunk import CONTROL_NONE, CONTROL_UNKNOWN, I32, I64, U8, BoolArray, Finding, RecordChunk
-from coordinator_core.log.kernels import read_only
-from coordinator_core.log.records import as_u8, decode_chunk
-from coordinator_core.offsets.kernels import gather_bytes
-from coordinator_core.offsets.operations import operation_first_offsets
+from coordinator_core.bytes.log.chunk import (
+    CONTROL_NONE,
+    CONTROL_UNKNOWN,
+    I32,
+    I64,
+    U8,
+    BoolArray,
+    Finding,
+    RecordChunk,
+)
+from coordinator_core.bytes.log.kernels import read_only
+from coordinator_core.bytes.log.records import as_u8, decode_chunk
+from coordinator_core.replay.columnar.offsets_kernels import gather_bytes
+from coordinator_core.replay.offsets.operations import operation_first_offsets
 from jobs.delta.arrow_schemas import arrow_type
 from jobs.delta.spark_schemas import spark_schema
 from jobs.errors import JobError

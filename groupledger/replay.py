@@ -18,7 +18,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 
-from coordinator_core.log.chunk import CONTROL_NONE
+from coordinator_core.bytes.log.chunk import CONTROL_NONE
 from groupledger.key_replay import (
     ROWS_OF_SHARE_STATE,
     ReplayCommits,

@@ -9,7 +9,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 from pyspark.sql.types import StructField
 
-from coordinator_core.inference.log_anomalies import LogAnomalyRow, time_went_back
+from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, time_went_back
 from groupledger.facts import (
     FACT_COLUMNS,
     Columns,

@@ -9,7 +9,7 @@ from pyspark.sql import Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFunction
 
-from coordinator_core.log.chunk import CONTROL_NONE, CONTROL_UNKNOWN
+from coordinator_core.bytes.log.chunk import CONTROL_NONE, CONTROL_UNKNOWN
 from groupledger.decoding import Decoded, decode_record
 from groupledger.key_replay import ROWS_OF_SHARE_STATE, replay_of
 from groupledger.records import EXPECTED, OPENED_TYPES, RecordsError, require_together, types_of

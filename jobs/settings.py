@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
-from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.limits import PARTITION_COUNT_MAX
 from jobs.cli_enums import DumpFormat
 from jobs.errors import SettingsError

@@ -1,7 +1,7 @@
 """Classes for message declarations: field kinds, fields, structs and messages.
 
 A declaration reads like Kafka's own message definition (the JSON files of its generator) and does not say how bytes are
-read; `coordinator_core.codec` interprets it. A test compares every declaration with Kafka's, field by field.
+read; `coordinator_core.bytes.codec` interprets it. A test compares every declaration with Kafka's, field by field.
 
 Version ranges are written as in Kafka: "0", "1-3", "2+" (from 2 to the message's highest), "none".
 

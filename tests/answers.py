@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from coordinator_core.inference.rows import OwnerRow
+from coordinator_core.inference.facts.rows import OwnerRow
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.describe import Description, describe_with_caveats
-from jobs.queries.owner import find_owners
+from jobs.queries.answers.describe import Description, describe_with_caveats
+from jobs.queries.answers.owner import find_owners
 
 
 def describe(warehouse: Warehouse, cluster_id: str, **options: Any) -> list[Description]:

@@ -1,6 +1,6 @@
 """What Kafka Connect's workers write into their protocol fields."""
 
-from coordinator_core.client_protocols import (
+from coordinator_core.bytes.client_protocols import (
     ConnectAssignment,
     ConnectMetadata,
     _encode_versioned,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from jobs.operations.simulate import simulate
+from jobs.laboratory.simulate import simulate
 from tests.cases.harness import Ledger, Night
 from tests.conftest import PROJECT_ROOT
 from tests.made_once import MadeOnce

@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from coordinator_core.codec import Struct, make
+from coordinator_core.bytes.codec import Struct, make
 from schemas import wire
 from schemas.registry import MESSAGES
 

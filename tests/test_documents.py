@@ -21,19 +21,19 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from coordinator_core.whatif.answer import WhatIfRow
 from jobs import exit_codes
 from jobs.cli import app as cli
 from jobs.cli import outcome, session
 from jobs.cli.help_texts import SUMMARIES
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
-from jobs.queries import verify
-from jobs.queries.whatif import PRINTED_NAMES
+from jobs.laboratory.whatif import PRINTED_NAMES
+from jobs.queries.verify import verify
 from jobs.report.run import Written
 from jobs.settings import Settings
 from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES
+from simulator.whatif.answer import WhatIfRow
 from tests.conftest import PROJECT_ROOT
 from tests.documents import LEFT_OUT, Example, commands, documents, examples, is_shown, our_jobs
 from tests.groupledger.raw import as_spark_gives, raw_records
@@ -249,7 +249,7 @@ def test_the_map_names_files_that_are_there() -> None:
     """Each path of ARCHITECTURE.md, as it is or in the package that the line is of; each room of jobs and table of gold
     is on it."""
     text = (PROJECT_ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
-    roots = [PROJECT_ROOT, PROJECT_ROOT / "coordinator_core", PROJECT_ROOT / "jobs"]
+    roots = [PROJECT_ROOT, PROJECT_ROOT / "coordinator_core", PROJECT_ROOT / "simulator", PROJECT_ROOT / "jobs"]
     paths = re.findall(r"`((?:[a-z_]+/)*[a-z_]+(?:\.py|\.toml|\.md|/))`", text)
     assert len(paths) > 30
     lost = [path for path in paths if not any((root / path).exists() for root in roots) and path not in IN_A_ROW]

@@ -5,7 +5,7 @@ from typing import Final
 
 from tests.conftest import PROJECT_ROOT
 
-TESTED: Final = ("schemas", "coordinator_core", "jobs", "groupledger", "tools")
+TESTED: Final = ("schemas", "coordinator_core", "simulator", "jobs", "groupledger", "tools")
 OF_SEVERAL_FOLDERS: Final = {"coordinator_core/stateful"}
 """Random lives of live groups of every type and of share partitions."""
 
@@ -33,14 +33,14 @@ def test_folders_of_the_product_have_tests() -> None:
     assert {str(folder) for folder in folders if not [*(tests / folder).rglob("test_*.py")]} == OF_DECLARATIONS
 
 
-REFERENCE: Final = re.compile(r"`((?:jobs|coordinator_core|schemas|inference|history)\.[a-z_]+(?:\.\w+)*)`")
+REFERENCE: Final = re.compile(r"`((?:jobs|coordinator_core|simulator|schemas|inference|history)\.[a-z_]+(?:\.\w+)*)`")
 
 
 def test_docstrings_name_what_is_there() -> None:
     """A dotted name in a docstring leads to a module of the product, or to a name in one."""
     sources = {
         path.relative_to(PROJECT_ROOT).with_suffix("").as_posix().removesuffix("/__init__"): path.read_text("utf-8")
-        for package in ("schemas", "coordinator_core", "jobs", "groupledger")
+        for package in ("schemas", "coordinator_core", "simulator", "jobs", "groupledger")
         for path in (PROJECT_ROOT / package).rglob("*.py")
     }
 

@@ -26,7 +26,7 @@ from tests.conftest import PROJECT_ROOT
 from tests.groupledger.raw import raw_records, recording
 from tools.wheel import renamed
 
-PACKAGES = ("schemas", "coordinator_core", "jobs")
+PACKAGES = ("schemas", "coordinator_core", "simulator", "jobs")
 SHIPPED = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "set_up.py", "recordings/full-a/logs")
 """What lies next to the packages in a checkout, and with them in `groupledger` in a wheel."""
 PYTHONS = ("3.11", "3.12", "3.13")

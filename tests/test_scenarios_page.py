@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from coordinator_core.simulate.scenario import FAULT_KEYS, key_of
+from simulator.simulation.scenario import FAULT_KEYS, key_of
 from tests.conftest import PROJECT_ROOT
-from tests.coordinator_core.simulate.simulations import run_file
+from tests.simulator.simulation.simulations import run_file
 from tools import reference, scenarios_page
 from tools.state_pictures import PICTURES, arrows, picture
 

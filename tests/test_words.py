@@ -33,6 +33,7 @@ PROSE_FREE: Final = (
     "set_up.py",
     "jobs",
     "coordinator_core",
+    "simulator",
     "tests",
 )
 """Files and folders whose comments, docstrings, messages and text are revised: whoever revises another one adds it."""

@@ -16,7 +16,7 @@ import typer
 from jobs.cli import app as cli
 from jobs.cli.help_texts import EXAMPLES
 from jobs.console.command_name import command as line
-from jobs.queries.views import DEFINITIONS, Kind
+from jobs.queries.sql.views import DEFINITIONS, Kind
 from jobs.settings import KEYS, MAPPING_FIELDS, environment_name
 from schemas.tables import TABLES
 from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type

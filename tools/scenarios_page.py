@@ -12,11 +12,11 @@ from dataclasses import MISSING, Field, fields
 from itertools import pairwise
 from typing import Any, Final
 
-from coordinator_core import simulate
-from coordinator_core.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.errors import CoreError
-from coordinator_core.simulate import scenario
-from coordinator_core.simulate.scenario import (
+from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
+from simulator import simulation as simulate
+from simulator.simulation import scenario
+from simulator.simulation.scenario import (
     FAULT_KEYS,
     FAULT_KEYS_MORE,
     GROUP_KEYS,
@@ -27,9 +27,9 @@ from coordinator_core.simulate.scenario import (
     TopicSpec,
     key_of,
 )
-from coordinator_core.simulate.scenario_file import readers_of
-from coordinator_core.simulate.scenario_place import Place
-from coordinator_core.simulate.values import LEAST, MOST
+from simulator.simulation.scenario_file import readers_of
+from simulator.simulation.scenario_place import Place
+from simulator.simulation.values import LEAST, MOST
 
 Cell = Callable[[str], str]
 TABLES: Final[Mapping[str, type]] = {

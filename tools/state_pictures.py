@@ -9,11 +9,11 @@ from collections.abc import Iterable, Mapping
 from enum import Enum
 from typing import Any, Final
 
-from coordinator_core.classic.live import VALID_PREVIOUS as CLASSIC_GROUP
-from coordinator_core.runtime.states import VALID_PREVIOUS as COORDINATOR
-from coordinator_core.share_partition.states import VALID_PREVIOUS as RECORD
-from coordinator_core.share_partition.states import VALID_PREVIOUS_PARTITION as SHARE_PARTITION
-from coordinator_core.simulate.clients.classic import VALID_PREVIOUS as CLASSIC_CLIENT
+from coordinator_core.live.classic.live import VALID_PREVIOUS as CLASSIC_GROUP
+from coordinator_core.live.runtime.states import VALID_PREVIOUS as COORDINATOR
+from coordinator_core.live.share_partition.states import VALID_PREVIOUS as RECORD
+from coordinator_core.live.share_partition.states import VALID_PREVIOUS_PARTITION as SHARE_PARTITION
+from simulator.simulation.clients.classic import VALID_PREVIOUS as CLASSIC_CLIENT
 
 Table = Mapping[Any, Iterable[Any]]
 PICTURES: Final[Mapping[str, tuple[str, Table]]] = {

@@ -25,7 +25,7 @@ from typing import Final
 
 from kafka.protocol.admin import UpdateFeaturesRequest
 
-from coordinator_core.kafka_versions import KNOWN_VERSIONS, METADATA_VERSION, production_level
+from coordinator_core.bytes.kafka_versions import KNOWN_VERSIONS, METADATA_VERSION, production_level
 from jobs.bronze.export_segments import export_segments
 from jobs.delta.times import epoch_ms
 from jobs.settings import BrokerAddress

@@ -1,8 +1,8 @@
 """Hatch build hook: in the wheel everything is inside one package, `groupledger`.
 
-In a checkout the folders `jobs`, `schemas` and `coordinator_core` are top-level packages. In site-packages these names
-may belong to a user's own repository, so a wheel has them as `groupledger.jobs` etc., and their imports of each other
-are rewritten during the build.
+In a checkout the folders `jobs`, `simulator`, `schemas` and `coordinator_core` are top-level packages. In site-packages
+these names may belong to a user's own repository, so a wheel has them as `groupledger.jobs` etc., and their imports of
+each other are rewritten during the build.
 """
 
 import re
@@ -13,7 +13,7 @@ from typing import Any, Final
 from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE: Final = "groupledger"
-CODE: Final = ("schemas", "coordinator_core", "jobs")
+CODE: Final = ("schemas", "coordinator_core", "simulator", "jobs")
 DATA: Final = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "set_up.py", "recordings/full-a/logs")
 """Files that keep their path relative to the package: jobs.settings.PROJECT_ROOT."""
 

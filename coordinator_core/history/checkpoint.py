@@ -13,8 +13,8 @@ from immutables import Map
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.history.open_intervals import OpenIntervals
-from coordinator_core.replay import Group
-from coordinator_core.share.state import ShareGroupStatePartitions
+from coordinator_core.replay.dispatch import Group
+from coordinator_core.replay.share.state import ShareGroupStatePartitions
 
 STATE_FORMAT: Final = 8
 """Raise it whenever older saved state cannot be read, or would have another meaning: that state is then rebuilt."""

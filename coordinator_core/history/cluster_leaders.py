@@ -6,7 +6,7 @@ A replay does not need them: coordinator records do not name brokers. `describe`
 from collections.abc import Mapping
 from typing import Any, Final
 
-from coordinator_core import codec
+from coordinator_core.bytes import codec
 from coordinator_core.errors import DecodeError
 from coordinator_core.history.metadata_transactions import MetadataTransaction
 from schemas.cluster_metadata import (

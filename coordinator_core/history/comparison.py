@@ -6,11 +6,9 @@ import json
 from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from coordinator_core.classic.state import ClassicGroup
-from coordinator_core.client_families import client_family
-from coordinator_core.client_protocols import ConnectRound
-from coordinator_core.consumer.state import ConsumerGroup
+from coordinator_core.bytes.client_protocols import ConnectRound
 from coordinator_core.history import views
+from coordinator_core.history.client_families import client_family
 from coordinator_core.history.intervals import Intervals, preferred_assignor_of
 from coordinator_core.history.operations import (
     CURRENT_ASSIGNMENT_RECORDS,
@@ -31,8 +29,10 @@ from coordinator_core.history.rows import (
 )
 from coordinator_core.history.views import Member
 from coordinator_core.limits import CLIENT_NOTES_MAX
-from coordinator_core.replay import Group
-from coordinator_core.streams.state import StreamsGroup, Topology
+from coordinator_core.replay.classic.state import ClassicGroup
+from coordinator_core.replay.consumer.state import ConsumerGroup
+from coordinator_core.replay.dispatch import Group
+from coordinator_core.replay.streams.state import StreamsGroup, Topology
 from schemas.consumer_offsets import RecordType
 from schemas.group_types import GroupType
 

@@ -14,8 +14,9 @@ from typing import Final, NamedTuple
 
 from msgspec.structs import replace
 
-from coordinator_core.classic.state import ClassicGroup
-from coordinator_core.codec import Struct
+from coordinator_core.bytes.codec import Struct
+from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION
+from coordinator_core.bytes.log.copies import Load
 from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.errors import ReplayFault
 from coordinator_core.history import views
@@ -41,11 +42,8 @@ from coordinator_core.history.operations import (
 )
 from coordinator_core.history.rows import FORGOTTEN, GroupRows
 from coordinator_core.history.subscriptions import Subscriptions
-from coordinator_core.kafka_versions import DEFAULT_VERSION
-from coordinator_core.log.copies import Load
-from coordinator_core.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
-from coordinator_core.offsets.state import OffsetKey
-from coordinator_core.replay import (
+from coordinator_core.replay.classic.state import ClassicGroup
+from coordinator_core.replay.dispatch import (
     REPLAY,
     SHARE_PARTITIONS_RECORD,
     Group,
@@ -54,7 +52,9 @@ from coordinator_core.replay import (
     simple_group,
     with_group,
 )
-from coordinator_core.streams.state import StreamsGroup
+from coordinator_core.replay.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
+from coordinator_core.replay.offsets.state import OffsetKey
+from coordinator_core.replay.streams.state import StreamsGroup
 from schemas.consumer_offsets import RecordType
 
 

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from coordinator_core.classic.state import ClassicGroup
-from coordinator_core.consumer.subscriptions import preferred_assignor
+from coordinator_core.bytes.named_tuples import maker_of
 from coordinator_core.history import views
 from coordinator_core.history.open_intervals import Open, OpenAssignment, OpenGeneration, OpenIntervals, in_runs, parted
 from coordinator_core.history.operations import ReplayedOperation
@@ -20,8 +19,9 @@ from coordinator_core.history.rows import (
     MemberRow,
 )
 from coordinator_core.history.views import Member
-from coordinator_core.named_tuples import maker_of
-from coordinator_core.replay import Group
+from coordinator_core.replay.classic.state import ClassicGroup
+from coordinator_core.replay.consumer.subscriptions import preferred_assignor
+from coordinator_core.replay.dispatch import Group
 
 _Interval = tuple[int, int | None, int, int | None, int, int, int]
 

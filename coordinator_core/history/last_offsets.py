@@ -25,9 +25,9 @@ from typing import Any, Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator_core.log.chunk import I64, BatchColumns, BoolArray
-from coordinator_core.offsets import kernels
-from coordinator_core.offsets.columnar import ColumnarOffsetReplay, CommitColumns
+from coordinator_core.bytes.log.chunk import I64, BatchColumns, BoolArray
+from coordinator_core.replay.columnar import offsets_kernels as kernels
+from coordinator_core.replay.columnar.offsets_columnar import ColumnarOffsetReplay, CommitColumns
 
 WRITER_OLD: Final = 0
 WRITER_NEW: Final = 1

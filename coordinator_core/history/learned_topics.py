@@ -1,10 +1,10 @@
 """Topic names and share partitions, as learned from group records."""
 
-from coordinator_core.codec import Struct
-from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
+from coordinator_core.bytes.codec import Struct
 from coordinator_core.history.operations import TARGET_MEMBER_RECORDS, TARGET_METADATA_RECORDS, ReplayedOperation
 from coordinator_core.history.rows import TopicName
-from coordinator_core.share.state import ShareGroup, ShareGroupStatePartitions
+from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember
+from coordinator_core.replay.share.state import ShareGroup, ShareGroupStatePartitions
 from schemas.consumer_offsets import RecordType
 
 

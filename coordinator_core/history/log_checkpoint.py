@@ -14,15 +14,15 @@ import msgpack
 import numpy as np
 from numpy.typing import NDArray
 
+from coordinator_core.bytes.interning import Interned
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.history.rows import TopicName
 from coordinator_core.history.simple_log import Settled
-from coordinator_core.interning import Interned
-from coordinator_core.offsets.columnar import NO_WRITER
-from coordinator_core.offsets.columnar import ColumnarState as ColumnarOffsetState
-from coordinator_core.offsets.kernels import NOTHING, KeyArrays, RowArrays
-from coordinator_core.share_state.columnar import ColumnarState as ColumnarShareState
-from coordinator_core.share_state.layouts import BATCH, KEY, RANGE, STATE, as_numbers, as_rows
+from coordinator_core.replay.columnar.offsets_columnar import NO_WRITER
+from coordinator_core.replay.columnar.offsets_columnar import ColumnarState as ColumnarOffsetState
+from coordinator_core.replay.columnar.offsets_kernels import NOTHING, KeyArrays, RowArrays
+from coordinator_core.replay.columnar.share_state_columnar import ColumnarState as ColumnarShareState
+from coordinator_core.replay.columnar.share_state_layouts import BATCH, KEY, RANGE, STATE, as_numbers, as_rows
 
 Arrays = Mapping[str, NDArray[Any]]
 

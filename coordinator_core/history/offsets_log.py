@@ -16,8 +16,20 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from coordinator_core import codec
-from coordinator_core.codec import Struct
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.codec import Struct
+from coordinator_core.bytes.log.chunk import (
+    I32,
+    I64,
+    BoolArray,
+    Finding,
+    RecordChunk,
+    record_finding,
+    unreadable_record_count,
+)
+from coordinator_core.bytes.log.copies import Load
+from coordinator_core.bytes.log.kernels import compiled
+from coordinator_core.bytes.named_tuples import maker_of
 from coordinator_core.errors import DecodeError, ReplayFault, StateUnreadable, UnknownRecordType
 from coordinator_core.history.groups import NO_OFFSETS, GroupHistory, LostOffsets
 from coordinator_core.history.last_offsets import (
@@ -27,23 +39,10 @@ from coordinator_core.history.last_offsets import (
     outlived_by_offsets,
     writer_after,
 )
+from coordinator_core.history.ledger import LedgerCounts
 from coordinator_core.history.operations import LAST_OFFSET_GONE, GroupRecord, OffsetsDeleted, Operation
 from coordinator_core.history.rows import GroupRows, TopicName
-from coordinator_core.key_buckets import KeyBucket
-from coordinator_core.ledger import LedgerCounts
-from coordinator_core.log.chunk import (
-    I32,
-    I64,
-    BoolArray,
-    Finding,
-    RecordChunk,
-    record_finding,
-    unreadable_record_count,
-)
-from coordinator_core.log.copies import Load
-from coordinator_core.log.kernels import compiled
-from coordinator_core.named_tuples import maker_of
-from coordinator_core.offsets.columnar import (
+from coordinator_core.replay.columnar.offsets_columnar import (
     ColumnarOffsetReplay,
     ColumnarOutput,
     ColumnarState,
@@ -51,9 +50,10 @@ from coordinator_core.offsets.columnar import (
     Forgotten,
     Touches,
 )
-from coordinator_core.offsets.columnar_states import columnar_state_of
-from coordinator_core.offsets.state import OffsetKey
-from coordinator_core.replay import GroupShard
+from coordinator_core.replay.columnar.offsets_columnar_states import columnar_state_of
+from coordinator_core.replay.dispatch import GroupShard
+from coordinator_core.replay.key_buckets import KeyBucket
+from coordinator_core.replay.offsets.state import OffsetKey
 from schemas.consumer_offsets import TOPIC, RecordType
 
 _NO_TOPIC_ID: Final = -1

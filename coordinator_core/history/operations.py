@@ -6,16 +6,16 @@ from itertools import repeat
 from operator import attrgetter
 from typing import Final, NamedTuple
 
-from coordinator_core.anomalies import Anomaly
-from coordinator_core.codec import Struct
+from coordinator_core.bytes.codec import Struct
+from coordinator_core.bytes.named_tuples import maker_of
 from coordinator_core.history import views
 from coordinator_core.history.open_intervals import Open
 from coordinator_core.history.rows import EventRow
-from coordinator_core.named_tuples import maker_of
-from coordinator_core.offsets.state import OffsetKey
-from coordinator_core.record_families import FAMILIES
-from coordinator_core.replay import Group
-from coordinator_core.share.state import ShareGroupStatePartitions
+from coordinator_core.replay.anomalies import Anomaly
+from coordinator_core.replay.dispatch import Group
+from coordinator_core.replay.offsets.state import OffsetKey
+from coordinator_core.replay.record_families import FAMILIES
+from coordinator_core.replay.share.state import ShareGroupStatePartitions
 from schemas.consumer_offsets import RecordType
 
 GENERATION_RECORDS: Final = frozenset({RecordType.GROUP_METADATA, *(family.metadata for family in FAMILIES)})

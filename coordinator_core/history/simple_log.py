@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from coordinator_core import codec
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.log.chunk import Finding, RecordChunk, record_finding, unreadable_record_count
 from coordinator_core.errors import DecodeError, UnknownRecordType
+from coordinator_core.history.ledger import LedgerCounts
 from coordinator_core.history.metadata_transactions import MetadataTransaction
 from coordinator_core.history.rows import TopicName
-from coordinator_core.ledger import LedgerCounts
 from coordinator_core.limits import PARTITION_COUNT_MAX
-from coordinator_core.log.chunk import Finding, RecordChunk, record_finding, unreadable_record_count
 from schemas import transaction_state
 from schemas.cluster_metadata import NOT_USED, ConfigResourceType, MetadataRecordType
 

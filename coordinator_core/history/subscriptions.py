@@ -20,7 +20,7 @@ from coordinator_core.history.operations import ReplayedOperation
 from coordinator_core.history.rows import SUBSCRIPTIONS_APART, SUBSCRIPTIONS_TOGETHER
 from coordinator_core.history.views import Member, Topics
 from coordinator_core.limits import APPLICATION_NAMES_MAX
-from coordinator_core.replay import Group
+from coordinator_core.replay.dispatch import Group
 
 Parts = tuple[frozenset[str], ...]
 """The topics of each set of members, ordered by the first topic; empty if there are fewer than two sets."""

@@ -9,8 +9,7 @@ from functools import lru_cache
 from operator import attrgetter
 from typing import Any, Final, NamedTuple
 
-from coordinator_core.classic.state import ClassicGroup, ClassicMember
-from coordinator_core.client_protocols import (
+from coordinator_core.bytes.client_protocols import (
     AssignmentRead,
     ConnectRound,
     Oddity,
@@ -20,11 +19,12 @@ from coordinator_core.client_protocols import (
     read_connect,
     read_subscription,
 )
-from coordinator_core.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.history.rows import NOTHING, Assigned, TopicKey
-from coordinator_core.replay import Group
-from coordinator_core.share.state import ShareGroup, ShareMember
-from coordinator_core.streams.state import StreamsGroup, StreamsMember, TaskAssignment, Tasks
+from coordinator_core.replay.classic.state import ClassicGroup, ClassicMember
+from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember
+from coordinator_core.replay.dispatch import Group
+from coordinator_core.replay.share.state import ShareGroup, ShareMember
+from coordinator_core.replay.streams.state import StreamsGroup, StreamsMember, TaskAssignment, Tasks
 from schemas.group_types import GroupType
 
 Member = ClassicMember | ConsumerMember | ShareMember | StreamsMember

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.history.rows import TopicName
-from coordinator_core.inference.configs import ALL_BROKERS, BROKER
+from coordinator_core.inference.facts.configs import ALL_BROKERS, BROKER
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse

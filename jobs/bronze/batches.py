@@ -15,15 +15,23 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from coordinator_core.coverage import IN_BATCH, CoverageKind, CoverageRange, intersect, merge_coverage, subtract, union
+from coordinator_core.bytes.coverage import (
+    IN_BATCH,
+    CoverageKind,
+    CoverageRange,
+    intersect,
+    merge_coverage,
+    subtract,
+    union,
+)
+from coordinator_core.bytes.log.batch import Record, build_batch, parse_header
+from coordinator_core.bytes.log.chunk import BatchColumns
+from coordinator_core.bytes.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin, has_no_epoch
+from coordinator_core.bytes.log.fill import KeyValues, compare, with_records, without_records
+from coordinator_core.bytes.log.records import checksums_at, decode_chunk, iter_records, missing_offsets
+from coordinator_core.bytes.log_partitions import OffsetRange
 from coordinator_core.errors import DecodeError, EncodeError
 from coordinator_core.limits import PARTED_BYTES_MAX
-from coordinator_core.log.batch import Record, build_batch, parse_header
-from coordinator_core.log.chunk import BatchColumns
-from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin, has_no_epoch
-from coordinator_core.log.fill import KeyValues, compare, with_records, without_records
-from coordinator_core.log.records import checksums_at, decode_chunk, iter_records, missing_offsets
-from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.coverage import NOT_IN_DUMP
 from jobs.bronze.writer import BATCHES, is_damaged, offsets_of
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX

@@ -3,8 +3,8 @@
 Each task reads and checks segments of some log partitions and writes their batches as Parquet part files; the bytes of
 the log do not pass through the JVM. The driver commits all files in one Delta transaction.
 
-bronze has one batch for each offset. Where copies of a log differ, `coordinator_core.log.copies` decides which batch
-counts. One commit adds that batch and removes the others. `jobs.bronze.copies` keeps the state that this needs.
+bronze has one batch for each offset. Where copies of a log differ, `coordinator_core.bytes.log.copies` decides which
+batch counts. One commit adds that batch and removes the others. `jobs.bronze.copies` keeps the state that this needs.
 
 A repeated run adds nothing. The Delta log keeps the first and last offset of every file of bronze.record_batches. A
 file ends at every gap that compaction does not explain, so it never spans offsets that another source could still have.
@@ -22,9 +22,9 @@ from typing import TYPE_CHECKING, Final
 
 from pyspark.sql import SparkSession
 
-from coordinator_core.log.copies import Lineage
-from coordinator_core.log.scan import TORN_TAIL
-from coordinator_core.log_partitions import LogPartition
+from coordinator_core.bytes.log.copies import Lineage
+from coordinator_core.bytes.log.scan import TORN_TAIL
+from coordinator_core.bytes.log_partitions import LogPartition
 from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.copies import Copies, capture_application, write_rewrites

@@ -13,7 +13,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.inference.configs import BROKER, GROUP, TOPIC
+from coordinator_core.inference.facts.configs import BROKER, GROUP, TOPIC
 from jobs.bronze.admin_snapshots import newest
 from jobs.bronze.identity import refuse_other_cluster
 from jobs.delta.cluster_tables import ClusterTables

@@ -1,6 +1,6 @@
 """State about the copies of a log that were read: leader epochs, files, and which offsets of bronze changed.
 
-bronze has one batch for each offset, chosen among all copies (`coordinator_core.log.copies`). The choice must not
+bronze has one batch for each offset, chosen among all copies (`coordinator_core.bytes.log.copies`). The choice must not
 depend on the order of the copies, so a capture keeps the start offsets of leader epochs (`state.leader_epochs`), and
 those of the log where they moved: a new leader does not know what is below. It
 reads no file twice, so it keeps which files it compared (`state.read_files`). Where a capture removes batches from
@@ -16,9 +16,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.coverage import subtract
-from coordinator_core.log.copies import UNKNOWN_EPOCH, Lineage, has_no_epoch
-from coordinator_core.log_partitions import LogPartition, OffsetRange
+from coordinator_core.bytes.coverage import subtract
+from coordinator_core.bytes.log.copies import UNKNOWN_EPOCH, Lineage, has_no_epoch
+from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.quarantine import COPIES_DIFFER, COPIES_PART
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import OVERWRITE

@@ -8,11 +8,11 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from coordinator_core.coverage import IN_BATCH, CoverageKind, CoverageRange, merge_coverage, subtract, with_times
+from coordinator_core.bytes.coverage import IN_BATCH, CoverageKind, CoverageRange, merge_coverage, subtract, with_times
+from coordinator_core.bytes.log.records import missing_offsets
+from coordinator_core.bytes.log_partitions import LogPartition
 from coordinator_core.errors import DecodeError
-from coordinator_core.log.records import missing_offsets
-from coordinator_core.log_partitions import LogPartition
-from coordinator_core.plurals import counted
+from coordinator_core.text import counted
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms, to_datetime

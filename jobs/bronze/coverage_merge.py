@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
-from coordinator_core.coverage import (
+from coordinator_core.bytes.coverage import (
     BEFORE_FIRST,
     BETWEEN,
     CoverageKind,
@@ -13,8 +13,8 @@ from coordinator_core.coverage import (
     merge_coverage,
     subtract,
 )
-from coordinator_core.log.copies import Lineage
-from coordinator_core.log_partitions import LogPartition, OffsetRange
+from coordinator_core.bytes.log.copies import Lineage
+from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
 from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.snapshot import Bronze, replace_cluster
 from jobs.bronze.work import TaskDone

@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from coordinator_core.log.segment import parse_partition_folder
+from coordinator_core.bytes.log.segment import parse_partition_folder
 from jobs.bronze.reader import rows_in_order
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import Warehouse

@@ -5,7 +5,7 @@ gaps of the old log without notice. So a capture keeps the ids that it finds (br
 meta.properties or from a live cluster, and topic ids from partition.metadata or from a live cluster. Sources with other
 ids are refused before anything is written. So are two sources of one run whose ids differ.
 
-Where a folder has no topic id, batches decide (`coordinator_core.log.same_log`): those at the lowest offsets that
+Where a folder has no topic id, batches decide (`coordinator_core.bytes.log.same_log`): those at the lowest offsets that
 bronze and the folder share. If their headers agree, as they usually do, nothing else is read.
 """
 
@@ -19,11 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from coordinator_core.coverage import intersect
-from coordinator_core.log.chunk import U8, BatchColumns
-from coordinator_core.log.records import decode_chunk, frame_chunk
-from coordinator_core.log.same_log import OtherLog, other_log, share_a_batch
-from coordinator_core.log_partitions import LogPartition, OffsetRange
+from coordinator_core.bytes.coverage import intersect
+from coordinator_core.bytes.log.chunk import U8, BatchColumns
+from coordinator_core.bytes.log.records import decode_chunk, frame_chunk
+from coordinator_core.bytes.log.same_log import OtherLog, other_log, share_a_batch
+from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.console.output import time_text
 from jobs.delta.arrow_schemas import arrow_schema

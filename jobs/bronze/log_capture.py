@@ -8,11 +8,9 @@ from typing import TYPE_CHECKING, Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator_core.coverage import CoverageKind, CoverageRange, subtract, union
-from coordinator_core.errors import TruncatedBatch
-from coordinator_core.limits import QUARANTINE_BYTES_MAX
-from coordinator_core.log.chunk import BatchColumns, Finding
-from coordinator_core.log.copies import (
+from coordinator_core.bytes.coverage import CoverageKind, CoverageRange, subtract, union
+from coordinator_core.bytes.log.chunk import BatchColumns, Finding
+from coordinator_core.bytes.log.copies import (
     UNKNOWN_EPOCH,
     BatchRows,
     Lineage,
@@ -22,9 +20,11 @@ from coordinator_core.log.copies import (
     out_of_order,
     with_checkpoint_epochs,
 )
-from coordinator_core.log.fill import is_same_but_for_latest_time, uncompressed
-from coordinator_core.log.records import checksums_at, crc_valid_batches, frame_chunk
-from coordinator_core.log_partitions import OffsetRange
+from coordinator_core.bytes.log.fill import is_same_but_for_latest_time, uncompressed
+from coordinator_core.bytes.log.records import checksums_at, crc_valid_batches, frame_chunk
+from coordinator_core.bytes.log_partitions import OffsetRange
+from coordinator_core.errors import TruncatedBatch
+from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from jobs.bronze.batches import BronzeBatches, covered_by, written_as_table_file
 from jobs.bronze.copies import ReadFile, with_dumped
 from jobs.bronze.coverage import COMPACTED_TOPICS, NOT_IN_DUMP, CoverageScan

@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, NamedTuple
 
-from coordinator_core.log_partitions import LogPartition
+from coordinator_core.bytes.log_partitions import LogPartition
 from jobs.bronze.partition_counts import SETTING, KnownCount, known_counts
 from jobs.console.output import time_text
 from jobs.delta.cluster_tables import ClusterTables

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator_core.log.chunk import BatchColumns
-from coordinator_core.log_partitions import OffsetRange
+from coordinator_core.bytes.log.chunk import BatchColumns
+from coordinator_core.bytes.log_partitions import OffsetRange
 
 
 class OffsetRanges:

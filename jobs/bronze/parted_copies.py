@@ -8,12 +8,12 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from coordinator_core.coverage import subtract
+from coordinator_core.bytes.coverage import subtract
+from coordinator_core.bytes.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, has_no_epoch
+from coordinator_core.bytes.log.records import frame_chunk
+from coordinator_core.bytes.log.scan import scan_segment
+from coordinator_core.bytes.log_partitions import OffsetRange
 from coordinator_core.limits import PARTED_BYTES_MAX
-from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, has_no_epoch
-from coordinator_core.log.records import frame_chunk
-from coordinator_core.log.scan import scan_segment
-from coordinator_core.log_partitions import OffsetRange
 from jobs.bronze.batches import BronzeBatches, whole_tail
 from jobs.bronze.copies import LeftOut
 from jobs.bronze.quarantine_rows import QuarantineRows

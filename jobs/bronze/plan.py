@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Final
 
-from coordinator_core.log_partitions import LogPartition
+from coordinator_core.bytes.log_partitions import LogPartition
 from jobs.bronze.snapshot import Bronze
 from jobs.bronze.work import OFFSET_BYTES, LogWork
 from jobs.sources.segments import PartitionLog, Segment

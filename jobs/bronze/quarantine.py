@@ -5,9 +5,9 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.dump_log_output import NO_OFFSET_AND_TIME, NO_PARTITION, NOT_PRINTED
+from coordinator_core.bytes.log.scan import TORN_TAIL
+from coordinator_core.bytes.printed.dump_log_output import NO_OFFSET_AND_TIME, NO_PARTITION, NOT_PRINTED
 from coordinator_core.errors import CrcMismatch
-from coordinator_core.log.scan import TORN_TAIL
 
 OVERLAPPING_BATCH: Final = "OVERLAPPING_BATCH"
 """Some of a batch's offsets are in bronze already, some are not."""

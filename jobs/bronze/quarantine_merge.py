@@ -7,10 +7,10 @@ from typing import Any, Final, Self
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.coverage import CoverageKind, CoverageRange, subtract
+from coordinator_core.bytes.coverage import CoverageKind, CoverageRange, subtract
+from coordinator_core.bytes.log.segment import select_segments
+from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
 from coordinator_core.errors import TruncatedBatch
-from coordinator_core.log.segment import select_segments
-from coordinator_core.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.quarantine import OVERLAPPING_BATCH, is_of_capture, with_current_words
 from jobs.bronze.snapshot import QUARANTINE, Bronze, replace_cluster
 from jobs.bronze.work import SETTLED, TaskDone

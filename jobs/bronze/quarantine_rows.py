@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Any
 
+from coordinator_core.bytes.log.batch import build_batch
+from coordinator_core.bytes.log.copies import UNKNOWN_EPOCH
 from coordinator_core.limits import PARTED_BYTES_MAX, QUARANTINE_BYTES_MAX
-from coordinator_core.log.batch import build_batch
-from coordinator_core.log.copies import UNKNOWN_EPOCH
 from jobs.bronze.batches import Difference
 from jobs.bronze.copies import OF_NO_EPOCH, OF_OLDER_EPOCH
 from jobs.bronze.quarantine import COPIES_DIFFER, COPIES_PART, EPOCH_OUT_OF_ORDER

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.log.chunk import I64, U8, BoolArray
+from coordinator_core.bytes.log.chunk import I64, U8, BoolArray
 from jobs.delta.scanner import Scanner
 from jobs.delta.table_files import TableFile
 from jobs.sources.segments import CHUNK_BYTES_MAX

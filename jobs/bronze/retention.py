@@ -10,8 +10,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_core.coverage import union
-from coordinator_core.log_partitions import LogPartition, OffsetRange
+from coordinator_core.bytes.coverage import union
+from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.table_files import TableFile

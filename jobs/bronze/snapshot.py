@@ -6,8 +6,8 @@ from typing import Final, Self
 
 import pyarrow as pa
 
-from coordinator_core.coverage import BEFORE_FIRST, BETWEEN, CoverageKind, CoverageRange, intersect, union
-from coordinator_core.log_partitions import LogPartition, OffsetRange
+from coordinator_core.bytes.coverage import BEFORE_FIRST, BETWEEN, CoverageKind, CoverageRange, intersect, union
+from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
 from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.copies import Copies, capture_application
 from jobs.bronze.retention import deleted_ranges

@@ -1,9 +1,9 @@
 """The work of a capture task: read and check some log partitions, and write what bronze lacks.
 
 A log partition is read from each source that has it. Where several sources have an offset,
-`coordinator_core.log.copies` decides which batch counts, whatever the order of the sources; the batch that it replaces
-is removed from bronze. Reads are processed one at a time and not kept: memory is bounded by one read, and by the
-headers of batches that two sources have.
+`coordinator_core.bytes.log.copies` decides which batch counts, whatever the order of the sources; the batch that it
+replaces is removed from bronze. Reads are processed one at a time and not kept: memory is bounded by one read, and by
+the headers of batches that two sources have.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -11,8 +11,8 @@ from dataclasses import replace
 from mmap import mmap
 from typing import TYPE_CHECKING, Final
 
-from coordinator_core.log.scan import without_misplaced_end
-from coordinator_core.log_partitions import OffsetRange
+from coordinator_core.bytes.log.scan import without_misplaced_end
+from coordinator_core.bytes.log_partitions import OffsetRange
 from jobs.bronze.log_capture import LogCapture
 from jobs.bronze.offset_ranges import OffsetRanges
 from jobs.bronze.work import CaptureTask, TaskDone

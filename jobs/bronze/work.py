@@ -6,10 +6,10 @@ from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import TYPE_CHECKING, Any, Final
 
-from coordinator_core.coverage import CoverageKind, CoverageRange, subtract
-from coordinator_core.log.copies import Lineage
-from coordinator_core.log.scan import LOOK_BACK_BYTES
-from coordinator_core.log_partitions import LogPartition, OffsetRange
+from coordinator_core.bytes.coverage import CoverageKind, CoverageRange, subtract
+from coordinator_core.bytes.log.copies import Lineage
+from coordinator_core.bytes.log.scan import LOOK_BACK_BYTES
+from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.copies import DumpedRange, LeftOut, ReadFile
 from jobs.bronze.writer import CaptureRun
 from jobs.delta.part_files import PartTarget, WrittenFile

@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from coordinator_core.log_partitions import OffsetRange
+from coordinator_core.bytes.log_partitions import OffsetRange
 from jobs.bronze.coverage import COMPACTED_TOPICS
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile

@@ -66,7 +66,7 @@ def check_folders(settings: Settings) -> None:
 
 def moment_of(text: str, timezone: str | None) -> int:
     """As `optional_moment`, for a required time. Prints how an expression was interpreted."""
-    from jobs.queries.moments import Clock, read_moment
+    from jobs.queries.as_of.moments import Clock, read_moment
 
     moment = read_moment(text, Clock.of(datetime.now(UTC), timezone))
     if moment.reading is not None:
@@ -81,7 +81,7 @@ def optional_moment(text: str | None, timezone: str | None) -> int | None:
 
 def span_of(from_time: str | None, to_time: str | None, timezone: str | None) -> tuple[int | None, int | None]:
     """The times of --from and --to. Raises ArgumentError if they are in the wrong order."""
-    from jobs.queries.in_log import require_forwards
+    from jobs.queries.as_of.in_log import require_forwards
 
     from_ms, to_ms = optional_moment(from_time, timezone), optional_moment(to_time, timezone)
     require_forwards(from_ms, to_ms)

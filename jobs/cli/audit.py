@@ -47,7 +47,7 @@ def audit(
     from jobs.delta.warehouse import Warehouse
     from jobs.gold.audit import is_audited
     from jobs.operations.damage import damaged_files
-    from jobs.queries.audit_report import Span, run_audit_report
+    from jobs.queries.answers.audit_report import Span, run_audit_report
 
     tables = ClusterTables(Warehouse(settings.warehouse), settings.cluster_id)
     is_damaged = bool(damaged_files(tables.warehouse, settings.cluster_id, ("audit",)))
@@ -57,7 +57,7 @@ def audit(
 
         run_audit(run, rebuild=rebuild)
     if payload:
-        from jobs.queries.audit_payload import run_payload
+        from jobs.queries.answers.audit_payload import run_payload
 
         is_complete = run_payload(
             tables,

@@ -32,8 +32,8 @@ def changes(
     import sys
 
     from jobs.console.output import write_answers
-    from jobs.queries.changes import SUMMARY_COLUMNS, changes_of, compared, summary, table_named
-    from jobs.queries.sql import write_rows
+    from jobs.queries.answers.changes import SUMMARY_COLUMNS, changes_of, compared, summary, table_named
+    from jobs.queries.sql.sql import write_rows
 
     chosen = None if table is None else table_named(table)
     settings = reading_settings(warehouse, cluster_id)

@@ -44,7 +44,7 @@ def describe(
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:
     """What Kafka's tools would have printed with --describe, at any time."""
-    from jobs.queries.describe import run_describe
+    from jobs.queries.answers.describe import run_describe
 
     views = [view for view, is_asked in zip(View, (offsets, members, state), strict=True) if is_asked]
     if len(views) + topology > 1:
@@ -67,13 +67,13 @@ def describe(
     )
     check_client(settings)
     if topology:
-        from jobs.queries.topology import run_topology
+        from jobs.queries.answers.topology import run_topology
 
         say(*run_topology(settings, group_ids=group or None, output_format=output_format))
         return DONE
     coordinators = None
     if bootstrap_server is not None:
-        from jobs.queries.coordinators import coordinators_of_cluster
+        from jobs.queries.as_of.coordinators import coordinators_of_cluster
 
         coordinators = partial(coordinators_of_cluster, settings)
     at_ms, tables = optional_moment(at, timezone), open_tables("describe", settings)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from coordinator_core.plurals import counted
+from coordinator_core.text import counted
 from jobs.cli import options
 from jobs.cli.arguments import reading_settings
 from jobs.cli.outcome import job, print_facts

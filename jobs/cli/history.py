@@ -23,7 +23,7 @@ def history(
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:
     """Events of a group, a line each: members, rebalances with causes, commit anomalies, what share groups gave up."""
-    from jobs.queries.group_history import run_history
+    from jobs.queries.answers.group_history import run_history
 
     settings = reading_settings(warehouse, cluster_id)
     from_ms, to_ms = span_of(from_time, to_time, timezone)
@@ -51,7 +51,7 @@ def groups(
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:
     """All groups, each with a verdict and the reason: does it need attention? For the last day of the log."""
-    from jobs.queries.group_history import run_groups
+    from jobs.queries.answers.group_history import run_groups
 
     settings = reading_settings(warehouse, cluster_id)
     from_ms, tables = optional_moment(from_time, timezone), open_tables("groups", settings)

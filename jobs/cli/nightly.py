@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from coordinator_core.plurals import counted
+from coordinator_core.text import counted
 from jobs.cli import options
 from jobs.cli.arguments import check_client, check_folders, settings_of
 from jobs.cli.outcome import facts_of, job, print_facts

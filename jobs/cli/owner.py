@@ -23,7 +23,7 @@ def owner(
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:
     """Who owned a partition at a time, in every group that reads it."""
-    from jobs.queries.owner import run_owner
+    from jobs.queries.answers.owner import run_owner
 
     settings = reading_settings(warehouse, cluster_id)
     at_ms, tables = optional_moment(at, timezone), open_tables("owner", settings)

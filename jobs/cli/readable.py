@@ -46,9 +46,9 @@ def remarks_in_log(tables: "ClusterTables", at_ms: int | None, group_ids: list[s
     """Remarks: which parts of the log are in no source or not replayed yet, and up to when the answer is known to be
     right, if the time is later. Raises ArgumentError for a time before the log begins.
     """
-    from jobs.queries.as_of import GROUPS_LOG
-    from jobs.queries.behind import not_replayed_lines
-    from jobs.queries.in_log import remarks_behind, require_begun, unread_remarks
+    from jobs.queries.as_of.as_of import GROUPS_LOG
+    from jobs.queries.as_of.behind import not_replayed_lines
+    from jobs.queries.as_of.in_log import remarks_behind, require_begun, unread_remarks
 
     all_ends = require_begun(tables, at_ms)
     return [

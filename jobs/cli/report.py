@@ -44,7 +44,7 @@ def report(
     Without --group: the whole cluster, and the groups that stand out. Gold must be there: nightly or audit makes it.
     """
     from jobs.console.progress import Steps
-    from jobs.queries.in_log import require_in_any_log
+    from jobs.queries.as_of.in_log import require_in_any_log
     from jobs.report.run import write_report
     from jobs.report.sql_text import Scope
 

@@ -35,7 +35,7 @@ def restore(
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:
     """The offsets of groups at a time, as kafka-consumer-groups --reset-offsets --from-file takes them."""
-    from jobs.queries.restore import run_restore
+    from jobs.queries.answers.restore import run_restore
 
     settings, at_ms = reading_settings(warehouse, cluster_id), moment_of(at, timezone)
     tables = open_tables("restore", settings)

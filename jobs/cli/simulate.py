@@ -21,8 +21,8 @@ def simulate(
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:
     """Simulate a cluster on a virtual clock: coordinator logs that Kafka's tools read, and their true history."""
-    from jobs.operations.simulate import print_written
-    from jobs.operations.simulate import simulate as run_simulate
+    from jobs.laboratory.simulate import print_written
+    from jobs.laboratory.simulate import simulate as run_simulate
 
     print_written(run_simulate(scenario, output, seed=seed, kafka_version=kafka_version), output_format)
     return DONE

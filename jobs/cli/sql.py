@@ -18,7 +18,7 @@ from jobs.exit_codes import DONE
 from jobs.settings import Settings
 
 if TYPE_CHECKING:
-    from jobs.queries.sql import Answering
+    from jobs.queries.sql.sql import Answering
 
 
 @job
@@ -64,10 +64,10 @@ def sql(
         raise SettingsError("--format parquet is for one statement, -e SQL, with --output FILE or into a pipe")
     settings = settings_of(warehouse, cluster_id)
     from jobs.delta.warehouse import Warehouse
-    from jobs.queries.sql import ddl as statements
-    from jobs.queries.sql import run_query, shell
-    from jobs.queries.sql_duckdb import DuckDb
-    from jobs.queries.sql_remarks import sql_remarks
+    from jobs.queries.sql.sql import ddl as statements
+    from jobs.queries.sql.sql import run_query, shell
+    from jobs.queries.sql.sql_duckdb import DuckDb
+    from jobs.queries.sql.sql_remarks import sql_remarks
 
     tables = Warehouse(settings.warehouse)
     answering: Answering = DuckDb(tables, cluster_id=cluster_id)
@@ -93,7 +93,7 @@ def sql(
 
 
 def _spark(settings: Settings, cluster_id: str | None, *, may_write: bool) -> "Answering":
-    from jobs.queries.sql_spark import Catalogue, has_metastore
+    from jobs.queries.sql.sql_spark import Catalogue, has_metastore
 
     run = start_run("sql", settings)
     if cluster_id is not None and has_metastore(run.session):

@@ -34,8 +34,8 @@ def verify(
 
     Exit code 1 if anything is different, 3 if something cannot be decided.
     """
-    from coordinator_core.verify import Verdict
-    from jobs.queries.verify import run_verify
+    from coordinator_core.history.comparison_with_broker import Verdict
+    from jobs.queries.verify.verify import run_verify
 
     settings = settings_of(warehouse, cluster_id, bootstrap_servers=bootstrap_server, command_config=command_config)
     check_client(settings)

@@ -43,9 +43,9 @@ def whatif(
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:
     """A group's recorded history under other settings: what would have changed, and what the log cannot show."""
-    from jobs.queries.caveats import log_remarks
-    from jobs.queries.whatif import asked, print_rows
-    from jobs.queries.whatif import whatif as run_whatif
+    from jobs.laboratory.whatif import asked, print_rows
+    from jobs.laboratory.whatif import whatif as run_whatif
+    from jobs.queries.as_of.caveats import log_remarks
 
     settings = reading_settings(warehouse, cluster_id)
     from_ms, to_ms = span_of(from_time, to_time, timezone)

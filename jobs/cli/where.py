@@ -34,7 +34,7 @@ def where(
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:
     """Which partition of an internal topic holds a key, and which broker of a live cluster coordinates it."""
-    from jobs.queries.where import Asked, run_where
+    from jobs.queries.answers.where import Asked, run_where
 
     settings = reading_settings(
         warehouse, cluster_id, bootstrap_servers=bootstrap_server, command_config=command_config, partitions=partitions

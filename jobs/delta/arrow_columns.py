@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.log.chunk import I8, I32, I64
+from coordinator_core.bytes.log.chunk import I8, I32, I64
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, stored_column
 from schemas.tables.declare import Table
 

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.bytes.log.chunk import I8, I32, I64, BoolArray, Finding
 from coordinator_core.history.rows import (
     GROUP_TYPES_WITH_TASKS,
     GROUP_TYPES_WITH_TOPIC_IDS,
@@ -16,10 +17,9 @@ from coordinator_core.history.rows import (
     AssignmentRun,
     GroupRows,
 )
-from coordinator_core.log.chunk import I8, I32, I64, BoolArray, Finding
-from coordinator_core.offsets.columnar import CHANGES, OUTCOMES, CommitColumns
-from coordinator_core.share_state.columnar import DELIVERY_STATES, KeyDictionary, delivery_state_name
-from coordinator_core.share_state.rows import (
+from coordinator_core.replay.columnar.offsets_columnar import CHANGES, OUTCOMES, CommitColumns
+from coordinator_core.replay.columnar.share_state_columnar import DELIVERY_STATES, KeyDictionary, delivery_state_name
+from coordinator_core.replay.columnar.share_state_rows import (
     RECORD_KINDS,
     TRANSITION_KINDS,
     PartitionStateRows,

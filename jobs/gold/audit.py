@@ -23,9 +23,9 @@ from typing import Any, Final
 from pyspark.sql import SparkSession
 
 from coordinator_core.errors import CoreError
-from coordinator_core.inference.log_anomalies import LogAnomalyRow, not_replayed
-from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, not_replayed
+from coordinator_core.inference.facts.settings import InferenceSettings
+from coordinator_core.replay.lookup import SharePartitionKey
 from jobs.delta.audit_runs import audit_application
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.locks import only_one

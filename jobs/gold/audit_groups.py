@@ -14,12 +14,11 @@ from typing import Final
 
 import numpy as np
 
-from coordinator_core.inference.audit_watermark import AuditWatermark
-from coordinator_core.inference.commits_only import commit_counts, day_of_commits_only, is_noted
-from coordinator_core.inference.configs import NO_CONFIGS, Configs
-from coordinator_core.inference.days import NO_COUNTS, NO_DAY, DayCounts, day_counts, recreated_days
-from coordinator_core.inference.deletions import CLOCKS_MS, NOTHING_REMOVED, Removed
-from coordinator_core.inference.group_past import (
+from coordinator_core.bytes.log.chunk import BoolArray
+from coordinator_core.inference.audit.audit_watermark import AuditWatermark
+from coordinator_core.inference.audit.commits_only import commit_counts, day_of_commits_only, is_noted
+from coordinator_core.inference.audit.days import NO_COUNTS, NO_DAY, DayCounts, day_counts, recreated_days
+from coordinator_core.inference.audit.group_past import (
     CommitTimesBuilder,
     GroupBefore,
     GroupedCommits,
@@ -27,15 +26,16 @@ from coordinator_core.inference.group_past import (
     MemberCommitTimes,
     Piece,
 )
-from coordinator_core.inference.groups import GroupGold, Judged, judge_group
-from coordinator_core.inference.hosts import HostsNow
-from coordinator_core.inference.life import WHOLE, GroupLife
-from coordinator_core.inference.log_anomalies import LogAnomalyRow, group_anomalies, log_not_judged, not_judged
-from coordinator_core.inference.owners import topics_read_together
-from coordinator_core.inference.rows import GroupDayRow, ShareGroupDayRow
-from coordinator_core.inference.simple_groups import SimpleGroups, judge_simple_groups
-from coordinator_core.inference.unchanged_groups import Unchanged, decided_late, judge_unchanged, may_be_unchanged
-from coordinator_core.log.chunk import BoolArray
+from coordinator_core.inference.audit.groups import GroupGold, Judged, judge_group
+from coordinator_core.inference.audit.hosts import HostsNow
+from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, group_anomalies, log_not_judged, not_judged
+from coordinator_core.inference.audit.simple_groups import SimpleGroups, judge_simple_groups
+from coordinator_core.inference.audit.unchanged_groups import Unchanged, decided_late, judge_unchanged, may_be_unchanged
+from coordinator_core.inference.commits.deletions import CLOCKS_MS, NOTHING_REMOVED, Removed
+from coordinator_core.inference.facts.configs import NO_CONFIGS, Configs
+from coordinator_core.inference.facts.life import WHOLE, GroupLife
+from coordinator_core.inference.facts.rows import GroupDayRow, ShareGroupDayRow
+from coordinator_core.inference.groups.owners import topics_read_together
 from jobs.errors import OUTSIDE
 from jobs.gold.audit_lag import LagWriter, Samples, end_samples
 from jobs.gold.clock_steps import clock_steps, steps_before

@@ -6,10 +6,10 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.inference.commit_anomalies import GenerationsAt
-from coordinator_core.inference.lag import CONFIDENCES, METHODS, NONE, EndSamples, LagColumns, lag_history
-from coordinator_core.inference.life import GroupLife
-from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.commits.commit_anomalies import GenerationsAt
+from coordinator_core.inference.commits.lag import CONFIDENCES, METHODS, NONE, EndSamples, LagColumns, lag_history
+from coordinator_core.inference.facts.life import GroupLife
+from coordinator_core.inference.facts.settings import InferenceSettings
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
 from jobs.delta.arrow_schemas import file_schema, timestamps
 from jobs.delta.core_tables import constant

@@ -9,15 +9,18 @@ from typing import Any, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.confidence import CONFIDENCES
 from coordinator_core.errors import PastDiffers
-from coordinator_core.inference import archived as archived_rules
-from coordinator_core.inference import redeliveries as redelivery_rules
-from coordinator_core.inference.archived import ArchivedColumns
-from coordinator_core.inference.columns import taken
-from coordinator_core.inference.configs import NO_CONFIGS, Configs
-from coordinator_core.inference.log_anomalies import LogAnomalyRow, log_not_judged, not_judged
-from coordinator_core.inference.offset_changes import (
+from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, log_not_judged, not_judged
+from coordinator_core.inference.audit.share_past import Kept, kept_of, require_same_groups, settled_to, shown_by
+from coordinator_core.inference.facts.columns import taken
+from coordinator_core.inference.facts.configs import NO_CONFIGS, Configs
+from coordinator_core.inference.facts.rows import ShareGroupDayRow
+from coordinator_core.inference.shares import archived as archived_rules
+from coordinator_core.inference.shares import redeliveries as redelivery_rules
+from coordinator_core.inference.shares.archived import ArchivedColumns
+from coordinator_core.inference.shares.offset_changes import (
     EndedState,
     Endings,
     OffsetChange,
@@ -26,13 +29,10 @@ from coordinator_core.inference.offset_changes import (
     first_start_offsets,
     offset_changes,
 )
-from coordinator_core.inference.redeliveries import RedeliveryColumns
-from coordinator_core.inference.rows import ShareGroupDayRow
-from coordinator_core.inference.share_days import NO_COUNTS, ShareCounts, merged_days
-from coordinator_core.inference.share_log import NO_PAST, GroupPast, ShareKeys, ShareLog, ShareMembers, of_groups
-from coordinator_core.inference.share_past import Kept, kept_of, require_same_groups, settled_to, shown_by
-from coordinator_core.inference.shares import audit_share_log
-from coordinator_core.log.chunk import I64
+from coordinator_core.inference.shares.redeliveries import RedeliveryColumns
+from coordinator_core.inference.shares.share_days import NO_COUNTS, ShareCounts, merged_days
+from coordinator_core.inference.shares.share_log import NO_PAST, GroupPast, ShareKeys, ShareLog, ShareMembers, of_groups
+from coordinator_core.inference.shares.shares import audit_share_log
 from jobs.delta.arrow_columns import numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, file_schema, timestamps
 from jobs.delta.core_tables import constant, rows_table

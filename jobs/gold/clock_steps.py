@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 import pyarrow.compute as pc
 
-from coordinator_core.inference.log_anomalies import TIME_WENT_BACK, LogAnomalyRow, clock_step, time_went_back
-from coordinator_core.log.chunk import I64
+from coordinator_core.bytes.log.chunk import I64
+from coordinator_core.inference.audit.log_anomalies import TIME_WENT_BACK, LogAnomalyRow, clock_step, time_went_back
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
 from jobs.delta.table_files import TableFile, read_file
 from jobs.delta.times import epoch_ms

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.inference.days import DayCounts
+from coordinator_core.inference.audit.days import DayCounts
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
 
 Counts = Mapping[tuple[str, int], DayCounts]

@@ -10,14 +10,14 @@ import numpy as np
 
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.history.rows import EventRow
-from coordinator_core.inference.audit_watermark import AuditWatermark, OwnedBefore
-from coordinator_core.inference.group_past import Gone, GroupedCommits, GroupFacts, MemberCommitTimes
-from coordinator_core.inference.handovers import Handover
-from coordinator_core.inference.last_commit_times import TIMES_MAX
-from coordinator_core.inference.leave_reasons import LeaveReason
-from coordinator_core.inference.life import COMMIT_COLUMNS, GroupCommits
-from coordinator_core.inference.rows import ShareGroupDayRow
-from coordinator_core.key_buckets import KeyBucket
+from coordinator_core.inference.audit.audit_watermark import AuditWatermark, OwnedBefore
+from coordinator_core.inference.audit.group_past import Gone, GroupedCommits, GroupFacts, MemberCommitTimes
+from coordinator_core.inference.commits.last_commit_times import TIMES_MAX
+from coordinator_core.inference.facts.life import COMMIT_COLUMNS, GroupCommits
+from coordinator_core.inference.facts.rows import ShareGroupDayRow
+from coordinator_core.inference.groups.handovers import Handover
+from coordinator_core.inference.groups.leave_reasons import LeaveReason
+from coordinator_core.replay.key_buckets import KeyBucket
 
 OWNER_COLUMNS: Final = ("member", "topic", "partition")
 FACT_COUNT: Final = GroupFacts._fields.index("gone")

@@ -13,9 +13,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.inference.audit_watermark import AuditWatermark
-from coordinator_core.inference.groups import GroupGold
-from coordinator_core.log.chunk import I64
+from coordinator_core.bytes.log.chunk import I64
+from coordinator_core.inference.audit.audit_watermark import AuditWatermark
+from coordinator_core.inference.audit.groups import GroupGold
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
 from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES

@@ -6,9 +6,9 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.coverage import IN_BATCH
-from coordinator_core.inference.hanging import HangingRow, OpenCommits, hanging
-from coordinator_core.inference.log_anomalies import LogAnomalyRow, not_judged
+from coordinator_core.bytes.coverage import IN_BATCH
+from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, not_judged
+from coordinator_core.inference.commits.hanging import HangingRow, OpenCommits, hanging
 from jobs.bronze.coverage import COMPACTION, HOLES
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables

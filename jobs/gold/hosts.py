@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.inference.columns import distinct
-from coordinator_core.inference.hosts import HostsNow
+from coordinator_core.inference.audit.hosts import HostsNow
+from coordinator_core.inference.facts.columns import distinct
 from jobs.delta.arrow_columns import CODED, codes_of, numbers_of, values_of
 from jobs.silver.rows import groups_of
 from schemas.tables.declare import Table

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence, Set
 from typing import NamedTuple, TypeVar
 
-from coordinator_core.inference.log_anomalies import LogAnomalyRow, input_not_read
+from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, input_not_read
 from jobs.errors import OUTSIDE
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 

@@ -6,8 +6,7 @@ from typing import Final
 import pyarrow as pa
 
 from coordinator_core.confidence import CERTAIN, LIKELY
-from coordinator_core.inference.life import is_any_between
-from coordinator_core.inference.log_anomalies import (
+from coordinator_core.inference.audit.log_anomalies import (
     RULES,
     STATE_EPOCH_UNSET,
     LogAnomalyRow,
@@ -15,7 +14,8 @@ from coordinator_core.inference.log_anomalies import (
     ShareEpochs,
     share_breaks,
 )
-from coordinator_core.share_state.rows import RECORD_KINDS
+from coordinator_core.inference.facts.life import is_any_between
+from coordinator_core.replay.columnar.share_state_rows import RECORD_KINDS
 from jobs.delta.arrow_columns import epoch_ms_column, indices_in, numbers_of
 from jobs.delta.core_tables import rows_table
 from jobs.gold.share_reader import StateRows

@@ -11,10 +11,10 @@ from typing import Final
 import numpy as np
 import pyarrow as pa
 
+from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.confidence import LIKELY
-from coordinator_core.inference.life import is_any_between
-from coordinator_core.inference.rows import AnomalyRow
-from coordinator_core.log.chunk import I64
+from coordinator_core.inference.facts.life import is_any_between
+from coordinator_core.inference.facts.rows import AnomalyRow
 from jobs.delta.table_files import TableFile, read_file
 from jobs.gold.clock_steps import split_files
 from schemas.tables.bronze import RECORD_BATCHES

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.confidence import LIKELY
-from coordinator_core.inference.archived import NOT_GIVEN_UP
-from coordinator_core.inference.commit_anomalies import NOT_APPLIED, TOPIC_RECREATED
+from coordinator_core.inference.commits.commit_anomalies import NOT_APPLIED, TOPIC_RECREATED
+from coordinator_core.inference.shares.archived import NOT_GIVEN_UP
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES, SHARE_OFFSET_CHANGES
 

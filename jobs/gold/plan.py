@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
-from coordinator_core.log_partitions import LogPartition
+from coordinator_core.bytes.log_partitions import LogPartition
 from jobs.gold.snapshot import FORMER_SHARES, REMOVED_TOPICS, REMOVED_UNTIL, SOURCES, Snapshot, sum_of
 from jobs.gold.task import NEVER_MS, AuditWork
 from jobs.silver.checkpoints import ReplayMode, Watermark, step_of

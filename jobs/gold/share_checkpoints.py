@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.errors import StateUnreadable
-from coordinator_core.inference.columns import joined, taken
-from coordinator_core.inference.offset_changes import EndedState
-from coordinator_core.inference.share_days import COUNTED, ShareCounts, SharePlace
-from coordinator_core.inference.share_log import GroupPast, SharePast, ShareTransitions
-from coordinator_core.inference.share_past import Kept, Known
+from coordinator_core.inference.audit.share_past import Kept, Known
+from coordinator_core.inference.facts.columns import joined, taken
+from coordinator_core.inference.shares.offset_changes import EndedState
+from coordinator_core.inference.shares.share_days import COUNTED, ShareCounts, SharePlace
+from coordinator_core.inference.shares.share_log import GroupPast, SharePast, ShareTransitions
 
 TYPES: Final = {
     "log_offset": np.int64,

@@ -8,13 +8,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.history.simple_log import CLUSTER_METADATA
-from coordinator_core.inference.columns import distinct, joined
-from coordinator_core.inference.configs import ConfigRow, Configs
-from coordinator_core.inference.deletions import Removed
-from coordinator_core.inference.life import PartitionCounts
-from coordinator_core.inference.offset_changes import Endings
-from coordinator_core.inference.share_log import (
+from coordinator_core.inference.commits.deletions import Removed
+from coordinator_core.inference.facts.columns import distinct, joined
+from coordinator_core.inference.facts.configs import ConfigRow, Configs
+from coordinator_core.inference.facts.life import PartitionCounts
+from coordinator_core.inference.shares.offset_changes import Endings
+from coordinator_core.inference.shares.share_log import (
     GroupStays,
     ShareKeys,
     ShareLog,
@@ -24,9 +25,8 @@ from coordinator_core.inference.share_log import (
     ordered_share_log,
     sorted_share_log,
 )
-from coordinator_core.log.chunk import I64
-from coordinator_core.share_state.columnar import DELIVERY_STATES
-from coordinator_core.share_state.rows import RECORD_KINDS, TRANSITION_KINDS
+from coordinator_core.replay.columnar.share_state_columnar import DELIVERY_STATES
+from coordinator_core.replay.columnar.share_state_rows import RECORD_KINDS, TRANSITION_KINDS
 from jobs.delta.arrow_columns import (
     codes_of,
     epoch_ms_column,

@@ -15,13 +15,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.coverage import CoverageKind
+from coordinator_core.bytes.coverage import CoverageKind
+from coordinator_core.bytes.kafka_versions import METADATA_VERSION
+from coordinator_core.bytes.log_partitions import LogPartition
 from coordinator_core.history.simple_log import CLUSTER_METADATA
-from coordinator_core.inference.configs import SESSION_TIMEOUTS
-from coordinator_core.inference.life import NONE_MS, PartitionCounts
-from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.kafka_versions import METADATA_VERSION
-from coordinator_core.log_partitions import LogPartition
+from coordinator_core.inference.facts.configs import SESSION_TIMEOUTS
+from coordinator_core.inference.facts.life import NONE_MS, PartitionCounts
+from coordinator_core.inference.facts.settings import InferenceSettings
 from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.bronze.coverage import HOLES
 from jobs.bronze.retention import deleted_ranges

@@ -11,17 +11,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.errors import StateUnreadable
-from coordinator_core.inference.deletions import Removed
-from coordinator_core.inference.hosts import HostsNow
-from coordinator_core.inference.life import PartitionCounts
-from coordinator_core.inference.log_anomalies import NOT_JUDGED, NOT_REPLAYED
-from coordinator_core.inference.rows import ShareGroupDayRow
-from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.share_days import ShareCounts
-from coordinator_core.key_buckets import KeyBucket
-from coordinator_core.log.chunk import I64
-from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.inference.audit.hosts import HostsNow
+from coordinator_core.inference.audit.log_anomalies import NOT_JUDGED, NOT_REPLAYED
+from coordinator_core.inference.commits.deletions import Removed
+from coordinator_core.inference.facts.life import PartitionCounts
+from coordinator_core.inference.facts.rows import ShareGroupDayRow
+from coordinator_core.inference.facts.settings import InferenceSettings
+from coordinator_core.inference.shares.share_days import ShareCounts
+from coordinator_core.replay.key_buckets import KeyBucket
+from coordinator_core.replay.lookup import SharePartitionKey
 from jobs.delta.arrow_columns import codes_of, numbers_of
 from jobs.delta.arrow_schemas import arrow_schema, file_schema, text_columns
 from jobs.delta.core_tables import rows_table

@@ -7,8 +7,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.inference.commit_anomalies import TOPIC_RECREATED, went_back
-from coordinator_core.inference.rows import AnomalyRow
+from coordinator_core.inference.commits.commit_anomalies import TOPIC_RECREATED, went_back
+from coordinator_core.inference.facts.rows import AnomalyRow
 from jobs.silver.reader import SilverFiles
 from schemas.tables.silver import OFFSET_COMMITS, TOPICS
 

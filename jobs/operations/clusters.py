@@ -23,7 +23,7 @@ from multiprocessing.context import BaseContext
 from multiprocessing.forkserver import ensure_running
 from typing import Any, Final
 
-from coordinator_core.plurals import counted
+from coordinator_core.text import counted
 from jobs import PACKAGE
 from jobs.console.names import short
 from jobs.console.output import printable

@@ -15,8 +15,8 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.coverage import subtract
-from coordinator_core.log_partitions import LogPartition, OffsetRange
+from coordinator_core.bytes.coverage import subtract
+from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.writer import BATCHES, is_damaged, offsets_of
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile

@@ -13,30 +13,36 @@ from typing import Final
 
 import numpy as np
 
-from coordinator_core import codec
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.interning import Interner
+from coordinator_core.bytes.log.batch import Record, build_batch, build_marker
+from coordinator_core.bytes.log.fill import KeyValues, compare
+from coordinator_core.bytes.log.pack import NO_HEADERS, PackableRecords, pack_records
+from coordinator_core.bytes.log.records import decode_chunk
+from coordinator_core.bytes.log.scan import scan_segment
 from coordinator_core.history.log_checkpoint import pack_offset_state, unpack_offset_state
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
-from coordinator_core.inference.configs import NO_CONFIGS
-from coordinator_core.inference.group_past import GroupedCommits
-from coordinator_core.inference.groups import judge_group
-from coordinator_core.inference.last_commit_times import add_commit_times, latest_of, owners_of_commits
-from coordinator_core.inference.life import GroupCommits, GroupLife
-from coordinator_core.inference.ordering import ordered_by
-from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.share_log import ShareKeys, ShareLog, ShareStates, ShareTransitions, sorted_share_log
-from coordinator_core.inference.share_past import kept_of
-from coordinator_core.inference.shares import audit_share_log
-from coordinator_core.interning import Interner
-from coordinator_core.key_buckets import buckets_of, shared_out, slot_weights
-from coordinator_core.log.batch import Record, build_batch, build_marker
-from coordinator_core.log.fill import KeyValues, compare
-from coordinator_core.log.pack import NO_HEADERS, PackableRecords, pack_records
-from coordinator_core.log.records import decode_chunk
-from coordinator_core.log.scan import scan_segment
-from coordinator_core.offsets.columnar import CHANGES
-from coordinator_core.offsets.columnar_states import columnar_state_of
-from coordinator_core.offsets.operations import operation_first_offsets
-from coordinator_core.share_state.columnar import ColumnarShareReplay
+from coordinator_core.inference.audit.group_past import GroupedCommits
+from coordinator_core.inference.audit.groups import judge_group
+from coordinator_core.inference.audit.share_past import kept_of
+from coordinator_core.inference.commits.last_commit_times import add_commit_times, latest_of, owners_of_commits
+from coordinator_core.inference.facts.configs import NO_CONFIGS
+from coordinator_core.inference.facts.life import GroupCommits, GroupLife
+from coordinator_core.inference.facts.ordering import ordered_by
+from coordinator_core.inference.facts.settings import InferenceSettings
+from coordinator_core.inference.shares.share_log import (
+    ShareKeys,
+    ShareLog,
+    ShareStates,
+    ShareTransitions,
+    sorted_share_log,
+)
+from coordinator_core.inference.shares.shares import audit_share_log
+from coordinator_core.replay.columnar.offsets_columnar import CHANGES
+from coordinator_core.replay.columnar.offsets_columnar_states import columnar_state_of
+from coordinator_core.replay.columnar.share_state_columnar import ColumnarShareReplay
+from coordinator_core.replay.key_buckets import buckets_of, shared_out, slot_weights
+from coordinator_core.replay.offsets.operations import operation_first_offsets
 from jobs.delta.parquet.warm_up import use_loops
 from jobs.silver.coordinator_keys import GroupKeys, ShareStateKeys
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC

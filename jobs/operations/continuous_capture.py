@@ -15,9 +15,9 @@ from typing import Any, Final
 
 from pyspark.sql import SparkSession
 
-from coordinator_core.coverage import CoverageKind, CoverageRange, subtract, with_times
-from coordinator_core.log_partitions import LogPartition
-from coordinator_core.plurals import counted
+from coordinator_core.bytes.coverage import CoverageKind, CoverageRange, subtract, with_times
+from coordinator_core.bytes.log_partitions import LogPartition
+from coordinator_core.text import counted
 from jobs.bronze.admin_snapshots import first_topic_ids
 from jobs.bronze.capture import CaptureSummary, capture, capture_logs, refuse_other_logs
 from jobs.bronze.cluster_watch import ClusterWatch, Reported, SilverTopics
@@ -34,7 +34,7 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import BrokerError, CaptureConflict, JobError, SourceError
 from jobs.operations.metrics import job_of
 from jobs.operations.run_context import RunContext
-from jobs.queries.sql import one_line
+from jobs.queries.sql.sql import one_line
 from jobs.settings import BrokerAddress, Settings
 from jobs.sources.broker import Broker
 from jobs.sources.broker_log import BrokerLog, list_broker_logs

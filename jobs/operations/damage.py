@@ -3,14 +3,14 @@
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from typing import TYPE_CHECKING, Final
 
-from coordinator_core.plurals import counted
+from coordinator_core.text import counted
 from jobs.console.command_name import command, shell_word
 from jobs.console.names import some_of
 from jobs.delta.filesystems import table_of
 from jobs.delta.pinned_versions import OF_AUDIT, OF_REPLAY
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, TableDamaged, is_no_space, named_text, no_space_text
-from jobs.queries.sql import one_line
+from jobs.queries.sql.sql import one_line
 from jobs.settings import first_night, place_words
 from schemas.tables import TABLES
 from schemas.tables.bronze import CONFIGS, END_OFFSETS, RECORD_BATCHES, TOPICS

@@ -1,7 +1,7 @@
 """maintain --erase: remove a client id, host or member from everything in the warehouse.
 
-It is replaced by a pseudonym of the same length (`coordinator_core.log.redact`), the same in all tables, so that these
-still match and bronze, replayed again, gives the same silver. Changed batches get a new CRC and are marked
+It is replaced by a pseudonym of the same length (`coordinator_core.bytes.log.redact`), the same in all tables, so that
+these still match and bronze, replayed again, gives the same silver. Changed batches get a new CRC and are marked
 (`redacted_at`). Older versions are then deleted completely: files, and entries of Delta's log.
 
 A pseudonym depends only on the id and the warehouse's key (`_erasure_key` in the warehouse), so an erasure that was
@@ -20,9 +20,9 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import SparkSession
 
+from coordinator_core.bytes.log.redact import ID_BYTES_MAX, ID_BYTES_MIN, Redaction
 from coordinator_core.errors import NotRedactable
-from coordinator_core.log.redact import ID_BYTES_MAX, ID_BYTES_MIN, Redaction
-from coordinator_core.plurals import counted
+from coordinator_core.text import counted
 from jobs.bronze.writer import BATCHES, DAMAGED, is_damaged
 from jobs.console.command_name import command
 from jobs.console.progress import Steps

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final, NamedTuple
 
-from jobs.queries.group_verdicts import GONE, MOVED, OK, SEVERITIES, GroupVerdict
+from jobs.queries.answers.group_verdicts import GONE, MOVED, OK, SEVERITIES, GroupVerdict
 
 OF_DAY: Final[Mapping[str, str]] = {
     "rebalances": "Rebalances",

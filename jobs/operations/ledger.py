@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from functools import reduce
 from operator import add
 
-from coordinator_core.ledger import LedgerCounts
-from coordinator_core.plurals import counted
+from coordinator_core.history.ledger import LedgerCounts
+from coordinator_core.text import counted
 
 
 def total(counts: Mapping[str, LedgerCounts]) -> LedgerCounts:

@@ -15,9 +15,9 @@ from typing import Final
 from pyarrow import fs
 from pyspark.sql import SparkSession
 
-from coordinator_core.coverage import CoverageKind, subtract
-from coordinator_core.log_partitions import LogPartition, OffsetRange
-from coordinator_core.plurals import counted
+from coordinator_core.bytes.coverage import CoverageKind, subtract
+from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
+from coordinator_core.text import counted
 from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.retention import record_deletions
 from jobs.bronze.writer import is_damaged, offsets_of

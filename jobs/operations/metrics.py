@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, Self
 from urllib.parse import quote
 
-from coordinator_core.ledger import LedgerCounts
+from coordinator_core.history.ledger import LedgerCounts
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import WarehouseError
 from jobs.exit_codes import FAILED
@@ -221,7 +221,7 @@ class Metrics:
     def _of_groups(self) -> Iterator[_Sample]:
         # reading silver and gold needs slow imports, and most runs write no textfile
         from jobs.operations import group_metrics  # noqa: PLC0415
-        from jobs.queries.group_verdicts import group_verdicts, newest_record_ms  # noqa: PLC0415
+        from jobs.queries.answers.group_verdicts import group_verdicts, newest_record_ms  # noqa: PLC0415
 
         found = group_verdicts(self._tables, with_gone=True), newest_record_ms(self._tables)
         for metric, value, labels in group_metrics.samples(*found, self._groups_max):

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Set
 from functools import partial
 from typing import Final
 
-from coordinator_core.plurals import counted
+from coordinator_core.text import counted
 from jobs.bronze.capture import CaptureSummary, capture
 from jobs.bronze.coverage import hole_count
 from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines
@@ -21,8 +21,8 @@ from jobs.operations.damage import rebuilding, require_whole
 from jobs.operations.ledger import ledger_line, total, unknown_fields_line
 from jobs.operations.metrics import job_of, ledger_counts
 from jobs.operations.run_context import RunContext
-from jobs.queries.findings import audit_lacks, findings, groups_not_judged, lines
-from jobs.queries.sql_spark import has_metastore, publish
+from jobs.queries.answers.findings import audit_lacks, findings, groups_not_judged, lines
+from jobs.queries.sql.sql_spark import has_metastore, publish
 from jobs.settings import Settings, place_options, source_line
 from jobs.silver.hot_logs import CutRule
 from jobs.silver.privacy import host_pseudonyms

@@ -11,12 +11,12 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from coordinator_core.plurals import counted
+from coordinator_core.text import counted
 from jobs.console.command_name import command
 from jobs.console.output import json_line, printable
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import write_whole
-from jobs.queries.group_verdicts import OK, GroupVerdict, group_verdicts
+from jobs.queries.answers.group_verdicts import OK, GroupVerdict, group_verdicts
 from jobs.settings import Settings
 
 FILE_ENDING: Final = ".json"

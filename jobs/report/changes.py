@@ -14,7 +14,7 @@ from typing import Any, Final, NamedTuple
 import pyarrow as pa
 
 from jobs.delta.filesystems import filesystem_of
-from jobs.queries.group_verdicts import OK, SEVERITIES, GroupVerdict
+from jobs.queries.answers.group_verdicts import OK, SEVERITIES, GroupVerdict
 from jobs.report.page import packed, unpacked
 
 SNAPSHOT_TEXT: Final = re.compile(rb'<script type="application/json" id="snapshot">("[A-Za-z0-9+/=]*")</script>')

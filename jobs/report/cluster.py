@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of, texts_of
 from jobs.gold.measures import MEASURES as COUNTED
 from jobs.gold.measures import Measure, counted
-from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
-from jobs.queries.audit_report import Hole
+from jobs.queries.answers.audit_report import Hole
+from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG
 from jobs.report.pictures import Column, Kind, Listing, Picture, columns_of, first_rows
 from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.sql_text import Scope, bin_of, column, literal, select, width_text

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from coordinator_core.inference.columns import distinct, numbered_pairs
-from coordinator_core.log.chunk import I64
+from coordinator_core.bytes.log.chunk import I64
+from coordinator_core.inference.facts.columns import distinct, numbered_pairs
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
 
 OPEN: Final = -1

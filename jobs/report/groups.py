@@ -9,11 +9,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.inference.columns import distinct, numbered_pairs
-from coordinator_core.log.chunk import I64
+from coordinator_core.bytes.log.chunk import I64
+from coordinator_core.inference.facts.columns import distinct, numbered_pairs
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of, ordered_codes
 from jobs.gold.measures import MEASURES
-from jobs.queries.audit_report import Hole
+from jobs.queries.answers.audit_report import Hole
 from jobs.report.cluster import BIN_WIDTHS_MS, GroupLine, hole_json
 from jobs.report.condense import OPEN, STEP_MS, Condensed, Flow, Marks, Ownership, flow, marks
 from jobs.report.pictures import Column, Kind, Listed, Listing, Picture, cells, columns_of, in_order

@@ -11,7 +11,7 @@ from markupsafe import Markup
 
 from jobs.console.output import time_text
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.queries.group_verdicts import GONE, OK, STALLED, group_verdicts, newest_record_ms
+from jobs.queries.answers.group_verdicts import GONE, OK, STALLED, group_verdicts, newest_record_ms
 from jobs.report.page import asset, environment, short, text_hash
 
 CLUSTERS: Final = "clusters"

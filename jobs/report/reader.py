@@ -14,8 +14,8 @@ from jobs.delta.arrow_columns import codes_of, epoch_ms_column, texts_of
 from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, timestamps
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
-from jobs.queries.audit_report import Hole, Span, holes_of, overlapping, within
+from jobs.queries.answers.audit_report import Hole, Span, holes_of, overlapping, within
+from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from jobs.report.sql_text import Scope
 from schemas.tables.bronze import COVERAGE
 from schemas.tables.declare import Table

@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyarrow import fs
 
-from coordinator_core.plurals import counted
+from coordinator_core.text import counted
 from jobs.console.command_name import command
 from jobs.console.output import printable, time_text
 from jobs.console.progress import Steps, size_text
@@ -21,10 +21,10 @@ from jobs.delta.filesystems import filesystem_of, write_whole
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, NoSuchGroupError
-from jobs.queries.as_of import SHARES_LOG
-from jobs.queries.audit_report import Hole, completeness
-from jobs.queries.group_verdicts import OK, SEVERITIES, GroupVerdict, group_verdicts, newest_record_ms
-from jobs.queries.in_log import require_groups
+from jobs.queries.answers.audit_report import Hole, completeness
+from jobs.queries.answers.group_verdicts import OK, SEVERITIES, GroupVerdict, group_verdicts, newest_record_ms
+from jobs.queries.as_of.as_of import SHARES_LOG
+from jobs.queries.as_of.in_log import require_groups
 from jobs.report.changes import Changes, Snapshot, changes, cluster_of, earlier, snapshot_of, text_of
 from jobs.report.cluster import MEASURES, GroupLine, coverage_picture, group_lines, overview, timeline
 from jobs.report.groups import GroupFacts, group_pictures, read_groups, span_of

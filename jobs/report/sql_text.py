@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Iterator
 from typing import Final, NamedTuple
 
 from jobs.delta.times import to_datetime
-from jobs.queries.sql_duckdb import RESERVED
+from jobs.queries.sql.sql_duckdb import RESERVED
 
 PLAIN: Final = frozenset(" _-./:")
 

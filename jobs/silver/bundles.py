@@ -10,10 +10,10 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
-from coordinator_core.inference.days import UNKNOWN_TYPE
-from coordinator_core.inference.group_past import GroupedCommits
-from coordinator_core.inference.life import GroupCommits, GroupLife
-from coordinator_core.inference.simple_groups import BEGINNING_EVENTS, Beginning
+from coordinator_core.inference.audit.days import UNKNOWN_TYPE
+from coordinator_core.inference.audit.group_past import GroupedCommits
+from coordinator_core.inference.audit.simple_groups import BEGINNING_EVENTS, Beginning
+from coordinator_core.inference.facts.life import GroupCommits, GroupLife
 from jobs.delta.arrow_columns import (
     codes_of,
     columns_read,
@@ -232,7 +232,7 @@ def _rows_of_groups(
 
 
 def beginnings(rows: Mapping[Table, pa.Table]) -> dict[str, Beginning]:
-    """The groups that have no rows other than those of a beginning (see `inference.simple_groups`)."""
+    """The groups that have no rows other than those of a beginning (see `inference.audit.simple_groups`)."""
     generations, events = rows[GROUP_GENERATIONS], rows[GROUP_EVENTS]
     if not generations.num_rows:
         return {}

@@ -13,13 +13,13 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from coordinator_core.coverage import subtract, union
+from coordinator_core.bytes.coverage import subtract, union
+from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.history.checkpoint import STATE_FORMAT
 from coordinator_core.history.log_checkpoint import unpack_offset_state
 from coordinator_core.history.offsets_log import OffsetsLogState
-from coordinator_core.key_buckets import KeyBucket
-from coordinator_core.log_partitions import LogPartition, OffsetRange
+from coordinator_core.replay.key_buckets import KeyBucket
 from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.bronze.writer import is_damaged
 from jobs.delta.arrow_schemas import arrow_schema

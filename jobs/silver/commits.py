@@ -6,11 +6,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.inference.group_past import GroupedCommits
-from coordinator_core.inference.life import NO_EXPIRY, GroupCommits
-from coordinator_core.inference.ordering import is_ascending, ordered_by
-from coordinator_core.log.chunk import I32, I64
-from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
+from coordinator_core.bytes.log.chunk import I32, I64
+from coordinator_core.inference.audit.group_past import GroupedCommits
+from coordinator_core.inference.facts.life import NO_EXPIRY, GroupCommits
+from coordinator_core.inference.facts.ordering import is_ascending, ordered_by
+from coordinator_core.replay.columnar.offsets_columnar import CHANGES, OUTCOMES
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of, small_numbers_of
 from jobs.silver.reader import SilverFiles
 from jobs.silver.rows import only_groups

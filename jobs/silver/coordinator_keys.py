@@ -13,12 +13,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.bytes.log.chunk import I32, I64, BoolArray
+from coordinator_core.bytes.log.kernels import compiled
 from coordinator_core.history.rows import GenerationRow
-from coordinator_core.log.chunk import I32, I64, BoolArray
-from coordinator_core.log.kernels import compiled
-from coordinator_core.offsets.columnar import CommitColumns
-from coordinator_core.share_state.columnar import KeyDictionary
-from coordinator_core.share_state.rows import RECORD_KINDS, PartitionStateRows
+from coordinator_core.replay.columnar.offsets_columnar import CommitColumns
+from coordinator_core.replay.columnar.share_state_columnar import KeyDictionary
+from coordinator_core.replay.columnar.share_state_rows import RECORD_KINDS, PartitionStateRows
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema, timestamps
 from jobs.delta.core_tables import applied_at_ms

@@ -19,9 +19,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.log.chunk import I64
-from coordinator_core.lookup import SharePartitionKey, key_codes
-from coordinator_core.plurals import counted
+from coordinator_core.bytes.log.chunk import I64
+from coordinator_core.replay.lookup import SharePartitionKey, key_codes
+from coordinator_core.text import counted
 from jobs.bronze.admin_snapshots import ADMIN
 from jobs.bronze.partition_counts import SETTING
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of

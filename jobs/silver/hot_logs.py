@@ -1,4 +1,4 @@
-"""Cut disproportionately large log partitions by key (`coordinator_core.key_buckets`).
+"""Cut disproportionately large log partitions by key (`coordinator_core.replay.key_buckets`).
 
 Several tasks replay one such log partition, each the records of its own groups or share partitions; or audit one, each
 its own groups. Each task reads and frames all new data of the log partition, which takes a fifth of a replay. So only
@@ -15,9 +15,9 @@ from typing import Final
 import numpy as np
 from pyspark.sql import SparkSession
 
-from coordinator_core.key_buckets import BUCKET_COUNT_MAX, SLOT_COUNT, buckets_of, shared_out, slot_weights
-from coordinator_core.log.chunk import I64
-from coordinator_core.log.records import decode_chunk
+from coordinator_core.bytes.log.chunk import I64
+from coordinator_core.bytes.log.records import decode_chunk
+from coordinator_core.replay.key_buckets import BUCKET_COUNT_MAX, SLOT_COUNT, buckets_of, shared_out, slot_weights
 from jobs.bronze.reader import read_log
 from jobs.silver.tasks import CHUNK_DECOMPRESSED_BYTES_MAX, LogFiles
 from jobs.spark.tasks import run_tasks

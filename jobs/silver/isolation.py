@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from coordinator_core.errors import ReplayFault
-from coordinator_core.key_buckets import Key, KeyBucket, bucket_of_no_key, bucket_of_slots
-from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.replay.key_buckets import Key, KeyBucket, bucket_of_no_key, bucket_of_slots
+from coordinator_core.replay.lookup import SharePartitionKey
 
 NAMED_MAX: Final = 32
 """Number of keys taken from errors, one after another; where more fail, bisection over all keys follows."""

@@ -6,8 +6,8 @@ from typing import Final, NamedTuple
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.inference.audit_watermark import AuditWatermark
-from coordinator_core.log.chunk import I64, BoolArray
+from coordinator_core.bytes.log.chunk import I64, BoolArray
+from coordinator_core.inference.audit.audit_watermark import AuditWatermark
 from jobs.delta.arrow_columns import codes_of, numbers_of
 from jobs.delta.part_files import LOG_PARTITION, TO_LOG_OFFSET
 from jobs.silver.row_groups import END_OF_LOG, LOG_OFFSET, LogPartitions

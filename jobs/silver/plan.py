@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from coordinator_core.coverage import union
-from coordinator_core.log.copies import Load
-from coordinator_core.log_partitions import LogPartition, OffsetRange
+from coordinator_core.bytes.coverage import union
+from coordinator_core.bytes.log.copies import Load
+from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun

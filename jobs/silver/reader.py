@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from coordinator_core.key_buckets import KeyBucket
+from coordinator_core.replay.key_buckets import KeyBucket
 from jobs.delta.arrow_columns import as_read, codes_of, columns_read, numbers_of
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.part_files import LOG_PARTITION

@@ -26,8 +26,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import SparkSession
 
-from coordinator_core.ledger import LedgerCounts
-from coordinator_core.plurals import counted
+from coordinator_core.history.ledger import LedgerCounts
+from coordinator_core.text import counted
 from jobs.bronze.admin_snapshots import admin_configs, admin_snapshot_versions, admin_topics
 from jobs.bronze.copies import Rewrites, last_capture, read_lineages
 from jobs.bronze.partition_counts import observed_counts, partition_count_rows

@@ -5,9 +5,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_core.key_buckets import Key
-from coordinator_core.log_partitions import LogPartition
-from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.bytes.log_partitions import LogPartition
+from coordinator_core.replay.key_buckets import Key
+from coordinator_core.replay.lookup import SharePartitionKey
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.replay_runs import WholeRun
 from jobs.silver.checkpoints import log_name

@@ -6,8 +6,8 @@ from typing import Any, Final, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.inference.ordering import is_ascending
-from coordinator_core.log.chunk import I64, BoolArray
+from coordinator_core.bytes.log.chunk import I64, BoolArray
+from coordinator_core.inference.facts.ordering import is_ascending
 from jobs.delta.part_files import LOG_PARTITION, TO_LOG_OFFSET
 from jobs.delta.scanner import Bounds, Scanner
 from jobs.delta.table_files import TableFile

@@ -6,9 +6,9 @@ from typing import NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.inference.columns import distinct
-from coordinator_core.log.chunk import I64, BoolArray
-from coordinator_core.named_tuples import maker_of
+from coordinator_core.bytes.log.chunk import I64, BoolArray
+from coordinator_core.bytes.named_tuples import maker_of
+from coordinator_core.inference.facts.columns import distinct
 from jobs.delta.arrow_columns import CODED, codes_of, numbers_of, ordered_codes, values_of
 from jobs.delta.part_files import LOG_PARTITION
 

@@ -15,7 +15,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from coordinator_core.bytes.log.chunk import Finding, RecordChunk, unreadable_record_count
+from coordinator_core.bytes.log.copies import Load
+from coordinator_core.bytes.log.records import decode_chunk
 from coordinator_core.errors import StateUnreadable
+from coordinator_core.history.ledger import LedgerCounts
 from coordinator_core.history.log_checkpoint import (
     pack_metadata,
     pack_offset_state,
@@ -26,13 +30,9 @@ from coordinator_core.history.log_checkpoint import (
 from coordinator_core.history.offsets_log import Loaded, OffsetsLogReplay
 from coordinator_core.history.rows import GroupRows, TopicName
 from coordinator_core.history.simple_log import ClusterMetadataReplay, ConfigChanged, TransactionStateReplay
-from coordinator_core.key_buckets import Key, KeyBucket, keys_in, record_slots, without_keys
-from coordinator_core.ledger import LedgerCounts
-from coordinator_core.log.chunk import Finding, RecordChunk, unreadable_record_count
-from coordinator_core.log.copies import Load
-from coordinator_core.log.records import decode_chunk
-from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
-from coordinator_core.share_state.columnar_states import columnar_state_of
+from coordinator_core.replay.columnar.share_state_columnar import ColumnarOutput, ColumnarShareReplay
+from coordinator_core.replay.columnar.share_state_columnar_states import columnar_state_of
+from coordinator_core.replay.key_buckets import Key, KeyBucket, keys_in, record_slots, without_keys
 from jobs.bronze.reader import BronzeChunk, batch_with, read_log
 from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.core_tables import (

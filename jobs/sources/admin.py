@@ -19,8 +19,8 @@ from kafka.protocol.admin import DescribeConfigsRequest, ListConfigResourcesRequ
 from kafka.protocol.metadata import MetadataRequest
 
 from coordinator_core.history.simple_log import is_kept_config
-from coordinator_core.lookup import SharePartitionKey
-from coordinator_core.plurals import counted
+from coordinator_core.replay.lookup import SharePartitionKey
+from coordinator_core.text import counted
 from jobs.errors import BrokerError
 from jobs.sources.admin_answers import (
     CONFIG_SOURCES,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import IntEnum
 from typing import Final, NamedTuple
 
-from coordinator_core.codec import Struct
+from coordinator_core.bytes.codec import Struct
 from jobs.sources.broker import error_name
 
 

@@ -9,9 +9,9 @@ from typing import Any, Final, Generic, TypeVar
 from kafka.protocol.admin import DescribeGroupsRequest
 from kafka.protocol.consumer import OffsetFetchRequest
 
-from coordinator_core.codec import Struct, make
+from coordinator_core.bytes.codec import Struct, make
 from coordinator_core.history.views import embedded_assignment
-from coordinator_core.lookup import SharePartitionKey, group_partition, share_partition_partition
+from coordinator_core.replay.lookup import SharePartitionKey, group_partition, share_partition_partition
 from jobs.sources.admin_answers import (
     NEGATIVE_EPOCH,
     AssignedPartition,

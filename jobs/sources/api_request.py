@@ -6,7 +6,7 @@ reader of the response. Messages are declared in `schemas.admin_protocol`; the p
 
 from typing import Any, Final
 
-from coordinator_core.codec import Struct, decode, encode, make, read_uvarint
+from coordinator_core.bytes.codec import Struct, decode, encode, make, read_uvarint
 from coordinator_core.errors import CoreError, LengthOutOfBounds
 from schemas.wire import Message, message_versions, version_range
 

@@ -24,10 +24,10 @@ from kafka.net.selector import NetworkSelector
 from kafka.protocol.consumer import ListOffsetsRequest
 from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 
-from coordinator_core.codec import uuid_text
-from coordinator_core.coordinator.errors import ErrorCode
+from coordinator_core.bytes.codec import uuid_text
+from coordinator_core.bytes.log_partitions import LogPartition
 from coordinator_core.limits import BATCH_BYTES_MAX
-from coordinator_core.log_partitions import LogPartition
+from coordinator_core.live.coordinator.errors import ErrorCode
 from jobs.errors import BrokerError, JobError
 from jobs.settings import BrokerAddress
 from jobs.sources.client_properties import load_client_properties

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from coordinator_core.log.scan import SegmentScan, scan_segment
+from coordinator_core.bytes.log.scan import SegmentScan, scan_segment
 from jobs.errors import BrokerError, JobError
 from jobs.settings import BrokerAddress
 from jobs.sources.broker import (

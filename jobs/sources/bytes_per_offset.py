@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from coordinator_core.log_partitions import LogPartition
+from coordinator_core.bytes.log_partitions import LogPartition
 from jobs.sources.broker import NO_ERROR, Broker
 from jobs.sources.fetch import LogRange, answered_partitions, fetch_request, frame_answer
 

@@ -11,11 +11,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.codec import make
-from coordinator_core.log import kernels
-from coordinator_core.log.chunk import U8, BatchColumns
-from coordinator_core.log.scan import RELATIVE_OFFSET_MAX, SegmentScan, scan_segment
-from coordinator_core.log_partitions import LogPartition
+from coordinator_core.bytes.codec import make
+from coordinator_core.bytes.log import kernels
+from coordinator_core.bytes.log.chunk import U8, BatchColumns
+from coordinator_core.bytes.log.scan import RELATIVE_OFFSET_MAX, SegmentScan, scan_segment
+from coordinator_core.bytes.log_partitions import LogPartition
 from jobs.sources.api_request import ApiRequest
 from schemas.fetch_protocol import FETCH, FETCH_PARTITION, FETCH_TOPIC
 from schemas.wire import Uuid

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import numpy as np
 
-from coordinator_core.log.chunk import I64
+from coordinator_core.bytes.log.chunk import I64
 from jobs.errors import BrokerError
 from jobs.settings import BrokerAddress
 from jobs.sources.broker import Broker

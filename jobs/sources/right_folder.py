@@ -13,7 +13,7 @@ from typing import Final
 import pyarrow as pa
 from pyarrow import fs
 
-from coordinator_core.log.segment import parse_partition_folder, select_segments
+from coordinator_core.bytes.log.segment import parse_partition_folder, select_segments
 from jobs.delta.filesystems import filesystem_of
 from jobs.errors import ArgumentError, SourceError
 

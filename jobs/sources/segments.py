@@ -22,13 +22,12 @@ import pyarrow as pa
 from numpy.typing import NDArray
 from pyarrow import fs
 
-from coordinator_core.errors import InvalidCheckpoint
-from coordinator_core.log.batch import HAS_DELETE_HORIZON
-from coordinator_core.log.chunk import U8
-from coordinator_core.log.copies import has_no_epoch
-from coordinator_core.log.kernels import HEADER_BYTES_V2
-from coordinator_core.log.scan import LOOK_BACK_BYTES, WINDOW_BYTES, SegmentScan, keep, scan_end, scan_segment
-from coordinator_core.log.segment import (
+from coordinator_core.bytes.log.batch import HAS_DELETE_HORIZON
+from coordinator_core.bytes.log.chunk import U8
+from coordinator_core.bytes.log.copies import has_no_epoch
+from coordinator_core.bytes.log.kernels import HEADER_BYTES_V2
+from coordinator_core.bytes.log.scan import LOOK_BACK_BYTES, WINDOW_BYTES, SegmentScan, keep, scan_end, scan_segment
+from coordinator_core.bytes.log.segment import (
     lost_segments,
     parse_checkpoint,
     parse_kafka_cluster_id,
@@ -38,7 +37,8 @@ from coordinator_core.log.segment import (
     select_segments,
     unread_files,
 )
-from coordinator_core.plurals import counted
+from coordinator_core.errors import InvalidCheckpoint
+from coordinator_core.text import counted
 from jobs.delta.arrow_schemas import arrow_schema, timestamps
 from jobs.delta.filesystems import filesystem_of
 from jobs.errors import SourceError

@@ -21,7 +21,7 @@ from numba.core.caching import UserProvidedCacheLocator
 from jobs import PACKAGE
 from jobs.settings import PROJECT_ROOT
 
-CODE: Final = ("schemas", "coordinator_core", "jobs", "conf")
+CODE: Final = ("schemas", "coordinator_core", "simulator", "jobs", "conf")
 COMPRESSION_LEVEL: Final = 1
 """The packages are large and sent once: speed matters more than size."""
 LEFT_OUT: Final = ("*/site-packages/pyspark/*", "*/site-packages/pyspark-*", "*/__pycache__/*")

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from random import Random
 
-from coordinator_core import codec
-from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.log.batch import Record, build_batch
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
 from schemas.share_group_state import STATE_BATCH, ShareStateRecordType

@@ -24,11 +24,11 @@ from typing import Final, NamedTuple
 import google_crc32c
 import numpy as np
 
-from coordinator_core.inference.calendar import DAY_MS
-from coordinator_core.log.batch import CRC_START_V2
-from coordinator_core.log.chunk import I64, BatchColumns
-from coordinator_core.log.kernels import HEADER_BYTES_V2
-from coordinator_core.log.scan import scan_segment
+from coordinator_core.bytes.log.batch import CRC_START_V2
+from coordinator_core.bytes.log.chunk import I64, BatchColumns
+from coordinator_core.bytes.log.kernels import HEADER_BYTES_V2
+from coordinator_core.bytes.log.scan import scan_segment
+from coordinator_core.inference.facts.calendar import DAY_MS
 from tests.benchmarks.runs import ROOT, STEPS, run_night
 from tests.benchmarks.skewed import CRC_POSITION, U8
 

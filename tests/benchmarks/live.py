@@ -9,35 +9,35 @@ from collections.abc import Callable, Iterator, Sequence
 from time import process_time
 from typing import Any, Final
 
-from coordinator_core.classic.messages import (
+from coordinator_core.live.classic.messages import (
     HeartbeatRequest,
     JoinGroupRequest,
     JoinProtocol,
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest
-from coordinator_core.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.coordinator.modules import MODULES
-from coordinator_core.coordinator.shard import GroupCoordinator
-from coordinator_core.lookup import SharePartitionKey
-from coordinator_core.share.messages import ShareGroupHeartbeatRequest, ShareStatePartitions
-from coordinator_core.share_partition.acknowledge import acknowledge
-from coordinator_core.share_partition.acquire import acquire
-from coordinator_core.share_partition.state import (
+from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
+from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
+from coordinator_core.live.coordinator.image import Topic, image_of
+from coordinator_core.live.coordinator.modules import MODULES
+from coordinator_core.live.coordinator.shard import GroupCoordinator
+from coordinator_core.live.share.messages import ShareGroupHeartbeatRequest, ShareStatePartitions
+from coordinator_core.live.share_partition.acknowledge import acknowledge
+from coordinator_core.live.share_partition.acquire import acquire
+from coordinator_core.live.share_partition.state import (
     AcknowledgementBatch,
     FetchedBatches,
     LogBatch,
     SharePartition,
     SharePartitionConfig,
 )
-from coordinator_core.share_partition.window import next_fetch_offset
-from coordinator_core.share_state.coordinator import ShareCoordinator
-from coordinator_core.share_state.messages import InitializePartition, StateRequest, StateTopic
-from coordinator_core.share_state.persister import Persister, Send
+from coordinator_core.live.share_partition.window import next_fetch_offset
+from coordinator_core.live.share_state.coordinator import ShareCoordinator
+from coordinator_core.live.share_state.messages import InitializePartition, StateRequest, StateTopic
+from coordinator_core.live.share_state.persister import Persister, Send
+from coordinator_core.replay.lookup import SharePartitionKey
+from tests.coordinator_core.live.share_state.exchange import exchange
 from tests.coordinator_core.logs import CountingLog
-from tests.coordinator_core.share_state.exchange import exchange
 
 HEARTBEAT_COUNT: Final = 60_000
 ACKNOWLEDGEMENT_COUNT: Final = 30_000

@@ -18,10 +18,10 @@ import google_crc32c
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator_core import codec
-from coordinator_core.classic.records import GROUP_METADATA_VALUE_VERSION
-from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
-from coordinator_core.log.batch import CRC_START_V2, Record, build_batch
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
+from coordinator_core.bytes.log.batch import CRC_START_V2, Record, build_batch
+from coordinator_core.live.classic.records import GROUP_METADATA_VALUE_VERSION
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import MEMBER_METADATA
 from schemas.registry import REGISTRY

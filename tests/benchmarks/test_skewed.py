@@ -7,14 +7,14 @@ from pathlib import Path
 
 import numpy as np
 
+from coordinator_core.bytes.log.chunk import RecordChunk
+from coordinator_core.bytes.log.records import decode_chunk
+from coordinator_core.bytes.log.scan import scan_segment
 from coordinator_core.history.offsets_log import OffsetsLogReplay
 from coordinator_core.history.rows import AssignmentRow, GenerationRow, MemberRow
-from coordinator_core.log.chunk import RecordChunk
-from coordinator_core.log.records import decode_chunk
-from coordinator_core.log.scan import scan_segment
-from coordinator_core.offsets.columnar import CHANGES, CommitColumns
-from coordinator_core.share_state.columnar import ColumnarOutput, ColumnarShareReplay
-from coordinator_core.share_state.rows import TRANSITION_KINDS
+from coordinator_core.replay.columnar.offsets_columnar import CHANGES, CommitColumns
+from coordinator_core.replay.columnar.share_state_columnar import ColumnarOutput, ColumnarShareReplay
+from coordinator_core.replay.columnar.share_state_rows import TRANSITION_KINDS
 from tests.benchmarks import skewed
 
 

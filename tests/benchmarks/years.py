@@ -13,12 +13,12 @@ from itertools import count
 from pathlib import Path
 from typing import Final
 
-from coordinator_core import codec
-from coordinator_core.classic.records import GROUP_METADATA_VALUE_VERSION
-from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
-from coordinator_core.codec import make
-from coordinator_core.inference.calendar import DAY_MS
-from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
+from coordinator_core.bytes.codec import make
+from coordinator_core.bytes.log.batch import Record, build_batch
+from coordinator_core.inference.facts.calendar import DAY_MS
+from coordinator_core.live.classic.records import GROUP_METADATA_VALUE_VERSION
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE, MEMBER_METADATA
 from tests.benchmarks.generate import OFFSETS_TOPIC, START_MS

@@ -4,11 +4,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from coordinator_core.codec import encode_key, encode_value
-from coordinator_core.lookup import key_partition
+from coordinator_core.bytes.codec import encode_key, encode_value
+from coordinator_core.replay.lookup import key_partition
 from schemas.consumer_offsets import TOPIC, RecordType
 from tests.coordinator_core.group_records import record
-from tests.coordinator_core.offsets.reference import LogBatch, LogRecord, encode_batches
+from tests.coordinator_core.live.offsets.reference import LogBatch, LogRecord, encode_batches
 from tests.jobs.builders import write_segment
 
 LOG_PARTITION_COUNT: Final = 50

@@ -13,8 +13,8 @@ from pathlib import Path
 from random import Random
 from typing import Final
 
-from coordinator_core.log.batch import BatchHeader, Record, build_batch, parse_header
-from coordinator_core.log.records import iter_records
+from coordinator_core.bytes.log.batch import BatchHeader, Record, build_batch, parse_header
+from coordinator_core.bytes.log.records import iter_records
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.consumer_offsets import TOPIC as GROUPS_TOPIC
 from schemas.share_group_state import TOPIC as SHARES_TOPIC

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from coordinator_core.simulate.scenario import Scenario
-from coordinator_core.simulate.simulation import Simulation
-from coordinator_core.simulate.truth import MemorySink
-from jobs.operations.simulate import write_log
+from jobs.laboratory.simulate import write_log
+from simulator.simulation.scenario import Scenario
+from simulator.simulation.simulation import Simulation
+from simulator.simulation.truth import MemorySink
 
 
 def simulate_into(folder: Path, scenario: Scenario) -> MemorySink:

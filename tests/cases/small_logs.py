@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from coordinator_core.codec import encode_key, encode_value, make
-from coordinator_core.log.batch import Record, build_batch, build_marker
+from coordinator_core.bytes.codec import encode_key, encode_value, make
+from coordinator_core.bytes.log.batch import Record, build_batch, build_marker
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
 from schemas.share_group_state import (

@@ -11,9 +11,9 @@ import pytest
 
 from jobs.cli_enums import View
 from jobs.errors import JobError
-from jobs.queries.describe import run_describe
-from jobs.queries.owner import run_owner
-from jobs.queries.restore import run_restore
+from jobs.queries.answers.describe import run_describe
+from jobs.queries.answers.owner import run_owner
+from jobs.queries.answers.restore import run_restore
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 

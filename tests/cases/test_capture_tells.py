@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_core.coverage import CoverageKind, CoverageRange
+from coordinator_core.bytes.coverage import CoverageKind, CoverageRange
 from jobs.bronze.coverage import LOG_START
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger

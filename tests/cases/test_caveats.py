@@ -8,18 +8,18 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from coordinator_core.lookup import SharePartitionKey, key_partition
+from coordinator_core.replay.lookup import SharePartitionKey, key_partition
 from jobs.cli import app as cli
 from jobs.cli_enums import Listing, View
 from jobs.console.progress import Steps
 from jobs.errors import ArgumentError, NoSuchGroupError
 from jobs.operations.nightly import run_capture
 from jobs.operations.run_context import RunContext
-from jobs.queries.as_of import SilverAt
-from jobs.queries.audit_report import Span, run_audit_report
-from jobs.queries.restore import run_restore
-from jobs.queries.verify_ledger import Ledger as VerifyLedger
-from jobs.queries.verify_ledger import Window
+from jobs.queries.answers.audit_report import Span, run_audit_report
+from jobs.queries.answers.restore import run_restore
+from jobs.queries.as_of.as_of import SilverAt
+from jobs.queries.verify.verify_ledger import Ledger as VerifyLedger
+from jobs.queries.verify.verify_ledger import Window
 from schemas import share_group_state
 from schemas.consumer_offsets import RecordType
 from tests.cases.harness import CASES, Ledger

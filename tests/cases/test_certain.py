@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from coordinator_core import codec
+from coordinator_core.bytes import codec
 from schemas import cluster_metadata as metadata
 from schemas.consumer_offsets import RecordType
 from tests.cases.harness import Ledger

@@ -9,7 +9,17 @@ import pytest
 
 from jobs.cli import app as cli
 from jobs.errors import ArgumentError
-from jobs.queries.changes import AFTER, BEFORE, DELETE, FOLLOWED, INSERT, changes_of, compared, summary, table_named
+from jobs.queries.answers.changes import (
+    AFTER,
+    BEFORE,
+    DELETE,
+    FOLLOWED,
+    INSERT,
+    changes_of,
+    compared,
+    summary,
+    table_named,
+)
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
 from tests.jobs.slices import slices_of
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from jobs.queries.findings import findings, lines
-from jobs.queries.group_history import events_and_steps
-from jobs.queries.group_verdicts import WARN, group_verdicts
+from jobs.queries.answers.findings import findings, lines
+from jobs.queries.answers.group_history import events_and_steps
+from jobs.queries.answers.group_verdicts import WARN, group_verdicts
 from tests.cases.harness import CASES, Ledger
 
 

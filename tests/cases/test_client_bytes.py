@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
+from coordinator_core.bytes.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
 from jobs.cli_enums import Listing, View
-from jobs.queries.audit_report import Span, run_audit_report
-from jobs.queries.describe import run_describe
-from jobs.queries.owner import run_owner
+from jobs.queries.answers.audit_report import Span, run_audit_report
+from jobs.queries.answers.describe import run_describe
+from jobs.queries.answers.owner import run_owner
 from tests.cases.client_logs import FIRST_MS, Client, Generation, log_of
 from tests.cases.harness import CASES, Ledger
 
@@ -78,7 +78,7 @@ NO_ASSIGNMENTS: Final = {
 @pytest.mark.parametrize("name", SUBSCRIPTIONS)
 def test_a_subscription_is_read_as_far_as_it_goes(name: str) -> None:
     """Its topics are there, what is missing has no value, and one sentence says what is odd."""
-    from coordinator_core.client_protocols import read_subscription
+    from coordinator_core.bytes.client_protocols import read_subscription
 
     read = read_subscription(SUBSCRIPTIONS[name])
     assert read.subscription is not None and read.oddity is not None
@@ -90,7 +90,7 @@ def test_a_subscription_is_read_as_far_as_it_goes(name: str) -> None:
 @pytest.mark.parametrize("name", NO_SUBSCRIPTIONS)
 def test_a_subscription_without_readable_topics_has_none(name: str) -> None:
     """None, not an empty list; a list that is cut is not taken for the whole."""
-    from coordinator_core.client_protocols import read_subscription
+    from coordinator_core.bytes.client_protocols import read_subscription
 
     read = read_subscription(NO_SUBSCRIPTIONS[name])
     assert read.subscription is None and read.oddity is not None and read.oddity.is_unread
@@ -99,7 +99,7 @@ def test_a_subscription_without_readable_topics_has_none(name: str) -> None:
 @pytest.mark.parametrize("name", ASSIGNMENTS)
 def test_an_assignment_is_read_as_far_as_it_goes(name: str) -> None:
     """Topics and partitions are all there."""
-    from coordinator_core.client_protocols import read_assignment
+    from coordinator_core.bytes.client_protocols import read_assignment
 
     read = read_assignment(ASSIGNMENTS[name])
     assert read.assigned == (("events", (0, 1)),)
@@ -109,7 +109,7 @@ def test_an_assignment_is_read_as_far_as_it_goes(name: str) -> None:
 @pytest.mark.parametrize("name", NO_ASSIGNMENTS)
 def test_an_assignment_that_cannot_be_read_is_not_an_empty_one(name: str) -> None:
     """No bytes at all are an empty one: the leader left the member out."""
-    from coordinator_core.client_protocols import read_assignment
+    from coordinator_core.bytes.client_protocols import read_assignment
 
     read = read_assignment(NO_ASSIGNMENTS[name])
     assert read.assigned is None and read.oddity is not None and read.oddity.is_unread
@@ -119,7 +119,7 @@ def test_an_assignment_that_cannot_be_read_is_not_an_empty_one(name: str) -> Non
 @pytest.mark.parametrize("trailing", [b"", b"\x00", b"\xff\xff\xff\xff"])
 def test_bytes_behind_the_last_field_are_not_odd(trailing: bytes) -> None:
     """Kafka's readers ignore them."""
-    from coordinator_core.client_protocols import read_assignment, read_subscription
+    from coordinator_core.bytes.client_protocols import read_assignment, read_subscription
 
     assert read_subscription(encode_subscription(Subscription(3, ("events",))) + trailing).oddity is None
     assert read_assignment(encode_assignment(Assignment(1, (("events", (0,)),))) + trailing).oddity is None

@@ -8,7 +8,7 @@ from random import Random
 import pytest
 
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.queries.group_history import run_history
+from jobs.queries.answers.group_history import run_history
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger
@@ -117,7 +117,7 @@ def test_nothing_is_certain_across_a_step(ledger: Ledger, tmp_path: Path) -> Non
 @pytest.mark.parametrize("name", ["full-a", "compact", "old-40"])
 def test_no_recording_has_a_step(name: str) -> None:
     """Real brokers on one clock write no log whose time goes back."""
-    from coordinator_core.inference.log_anomalies import CLOCK_STEP_MS_MIN
+    from coordinator_core.inference.audit.log_anomalies import CLOCK_STEP_MS_MIN
 
     folders = {path.parent for path in (RECORDINGS / name / "logs").glob("*/*.log")}
     assert folders

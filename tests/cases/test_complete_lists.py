@@ -13,8 +13,8 @@ from jobs.console.command_name import command
 from jobs.console.progress import Steps
 from jobs.operations.nightly import run_audit, run_capture, run_replay
 from jobs.operations.run_context import RunContext
-from jobs.queries.as_of import GROUPS_LOG
-from jobs.queries.audit_report import Span, completeness, run_audit_report
+from jobs.queries.answers.audit_report import Span, completeness, run_audit_report
+from jobs.queries.as_of.as_of import GROUPS_LOG
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.jobs.in_process import in_process

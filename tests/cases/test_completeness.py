@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.lookup import group_partition
+from coordinator_core.replay.lookup import group_partition
 from jobs.cli import app as cli
 from jobs.cli_enums import Listing
 from jobs.errors import ArgumentError
-from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
-from jobs.queries.audit_report import Completeness, Span, completeness, run_audit_report
+from jobs.queries.answers.audit_report import Completeness, Span, completeness, run_audit_report
+from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG
 from tests.cases.harness import Ledger
 from tests.recorded import RECORDINGS
 
@@ -101,7 +101,7 @@ def test_an_empty_log_partition_of_a_copy_proves_no_time(ledger: Ledger, tmp_pat
 
 def test_questions_outside_of_the_log_are_errors(ledger: Ledger, tmp_path: Path) -> None:
     """A group that is not there, a time before the log begins or after its end, a span that runs backwards."""
-    from jobs.queries.in_log import remarks_behind, require_begun, require_in_any_log
+    from jobs.queries.as_of.in_log import remarks_behind, require_begun, require_in_any_log
 
     ledger.night(copied(tmp_path / "logs"), topics=TOPICS)
 
@@ -133,7 +133,7 @@ def test_questions_outside_of_the_log_are_errors(ledger: Ledger, tmp_path: Path)
 def test_of_a_group_the_end_of_its_own_log_partition_counts(ledger: Ledger, tmp_path: Path) -> None:
     """Log partition 2 of the groups was read up to 02:59:18.994Z, number 4 up to 03:00:02.828Z."""
     from jobs.bronze.log_ends import log_ends
-    from jobs.queries.in_log import remarks_behind
+    from jobs.queries.as_of.in_log import remarks_behind
 
     for name in (f"{GROUPS_LOG}-2", f"{GROUPS_LOG}-4", f"{METADATA}-0"):
         shutil.copytree(LOGS / name, tmp_path / "logs" / name)

@@ -7,11 +7,11 @@ from typing import Any, Final
 
 import pytest
 
-from coordinator_core.client_protocols import (
+from coordinator_core.bytes.client_protocols import (
     ConnectAssignment,
     ConnectMetadata,
 )
-from coordinator_core.lookup import key_partition
+from coordinator_core.replay.lookup import key_partition
 from tests.cases.client_logs import FIRST_MS, Client, Generation, log_of
 from tests.cases.harness import Ledger
 from tests.connect_bytes import encode_connect_assignment, encode_connect_metadata
@@ -149,7 +149,7 @@ def test_eager_workers_have_what_they_are_assigned(ledger: Ledger, tmp_path: Pat
 def test_a_worker_that_lost_everything_has_what_it_is_assigned() -> None:
     """One that left the group for long comes without an assignment, and its metadata say so; one that the
     leader left out goes on with what it ran."""
-    from coordinator_core.client_protocols import read_connect
+    from coordinator_core.bytes.client_protocols import read_connect
 
     lost = worker(None, HALF)
     assert read_connect(lost.assignment, lost.subscription).assigned == HALF
@@ -159,7 +159,7 @@ def test_a_worker_that_lost_everything_has_what_it_is_assigned() -> None:
 
 def test_what_cannot_be_read_is_not_nothing() -> None:
     """Neither of the assignment nor, where that tells what changes, of the metadata."""
-    from coordinator_core.client_protocols import read_connect
+    from coordinator_core.bytes.client_protocols import read_connect
 
     good = worker(ALL)
     assert read_connect(b"\x00\x02x", good.subscription).assigned is None

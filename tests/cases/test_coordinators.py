@@ -4,12 +4,12 @@ import json
 from io import StringIO
 from pathlib import Path
 
-from coordinator_core.lookup import group_partition
+from coordinator_core.replay.lookup import group_partition
 from jobs.cli_enums import View
-from jobs.operations.simulate import simulate
-from jobs.queries.describe import run_describe
+from jobs.laboratory.simulate import simulate
+from jobs.queries.answers.describe import run_describe
 from tests.cases.harness import CASES, Ledger
-from tests.coordinator_core.simulate.simulations import HEAD
+from tests.simulator.simulation.simulations import HEAD
 
 
 def states(ledger: Ledger, at_ms: int | None) -> dict[str, str | None]:

@@ -8,7 +8,7 @@ import pytest
 
 from jobs.cli.arguments import settings_of
 from jobs.errors import ArgumentError
-from jobs.queries.audit_report import Completeness, Span, completeness
+from jobs.queries.answers.audit_report import Completeness, Span, completeness
 from jobs.settings import Settings
 from schemas.consumer_offsets import TOPIC
 from tests.cases.harness import Ledger

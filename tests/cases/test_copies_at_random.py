@@ -17,10 +17,10 @@ from typing import Any, Final
 
 import pytest
 
-from coordinator_core.codec import encode_key, encode_value
-from coordinator_core.log.batch import Record, build_batch
-from coordinator_core.log.copies import UNKNOWN_EPOCH
-from coordinator_core.log.records import iter_records
+from coordinator_core.bytes.codec import encode_key, encode_value
+from coordinator_core.bytes.log.batch import Record, build_batch
+from coordinator_core.bytes.log.copies import UNKNOWN_EPOCH
+from coordinator_core.bytes.log.records import iter_records
 from jobs.bronze.capture import capture
 from jobs.delta.warehouse import Warehouse
 from jobs.settings import load_settings
@@ -28,8 +28,8 @@ from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.tables import TABLES
 from tests.cases.harness import Ledger
 from tests.cases.test_copies import contents
+from tests.coordinator_core.bytes.log.test_legacy import message
 from tests.coordinator_core.group_records import record
-from tests.coordinator_core.log.test_legacy import message
 from tests.jobs.builders import damaged
 from tests.jobs.dump_builders import kafka_rows, write_json_lines
 from tests.jobs.in_process import in_process

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_core.log.batch import Record, build_batch
-from coordinator_core.log.copies import UNKNOWN_EPOCH
+from coordinator_core.bytes.log.batch import Record, build_batch
+from coordinator_core.bytes.log.copies import UNKNOWN_EPOCH
 from schemas.consumer_offsets import TOPIC
 from tests.cases.harness import Ledger
 from tests.cases.test_copies import contents, coverage, nights
 from tests.cases.test_copies_at_random import commit
 from tests.conftest import IS_TEST_LIVE
-from tests.coordinator_core.log.test_legacy import message
+from tests.coordinator_core.bytes.log.test_legacy import message
 
 PARTED_AT = 5
 CHECKPOINTS: Mapping[str, Sequence[tuple[int, int]]] = {"old": ((0, 0),), "new": ((0, 0), (1, PARTED_AT))}

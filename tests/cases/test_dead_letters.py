@@ -7,16 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.bytes.log.batch import Record, build_batch
 from jobs.cli_enums import Listing
-from jobs.queries.as_of import SilverAt
-from jobs.queries.audit_payload import run_payload
-from jobs.queries.audit_report import Span, listed
-from jobs.queries.dead_letters import CAUSE_OF_MESSAGE
+from jobs.queries.answers.audit_payload import run_payload
+from jobs.queries.answers.audit_report import Span, listed
+from jobs.queries.answers.dead_letters import CAUSE_OF_MESSAGE
+from jobs.queries.as_of.as_of import SilverAt
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
-from tests.jobs.queries.test_payload import segment
+from tests.jobs.queries.answers.test_payload import segment
 
 LOGS = CASES / "kafka-4.4" / "logs"
 

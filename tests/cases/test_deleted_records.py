@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from coordinator_core.simulate.scenario_file import parse_scenario
+from simulator.simulation.scenario_file import parse_scenario
 from tests.cases.harness import Ledger
 from tests.cases.simulated import simulate_into
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_core import codec
+from coordinator_core.bytes import codec
 from schemas import cluster_metadata as metadata
 from tests.cases.harness import CASES, Ledger
 from tests.coordinator_core.inference.group_lives import TOPIC, TOPIC_ID, commit, generation

@@ -8,10 +8,10 @@ from typing import Any
 
 from jobs.cli_enums import View
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.queries.audit_report import SOURCES, Span, run_audit_report
-from jobs.queries.describe import run_describe
-from jobs.queries.owner import run_owner
-from jobs.queries.restore import run_restore
+from jobs.queries.answers.audit_report import SOURCES, Span, run_audit_report
+from jobs.queries.answers.describe import run_describe
+from jobs.queries.answers.owner import run_owner
+from jobs.queries.answers.restore import run_restore
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.jobs.dump_builders import kafka_rows

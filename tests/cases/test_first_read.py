@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.log.batch import build_batch
-from coordinator_core.log.records import iter_records
+from coordinator_core.bytes.log.batch import build_batch
+from coordinator_core.bytes.log.records import iter_records
 from schemas.consumer_offsets import RecordType
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog

@@ -9,10 +9,10 @@ import pytest
 
 from jobs.cli_enums import View
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.queries.audit_report import SOURCES, Span, run_audit_report
-from jobs.queries.describe import run_describe
-from jobs.queries.findings import findings, lines
-from jobs.queries.owner import find_owners
+from jobs.queries.answers.audit_report import SOURCES, Span, run_audit_report
+from jobs.queries.answers.describe import run_describe
+from jobs.queries.answers.findings import findings, lines
+from jobs.queries.answers.owner import find_owners
 from jobs.report.run import make_report
 from jobs.report.sql_text import Scope
 from tests.cases.harness import CLUSTER_ID, Ledger

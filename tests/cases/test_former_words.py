@@ -6,12 +6,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from coordinator_core.dump_log_output import NOT_PRINTED
+from coordinator_core.bytes.printed.dump_log_output import NOT_PRINTED
 from jobs.bronze.quarantine import FORMER_CODES, FORMER_MESSAGES
 from jobs.delta.arrow_schemas import arrow_schema
 from schemas.tables.bronze import QUARANTINE
 from tests.cases.harness import CLUSTER_ID, Ledger
-from tests.coordinator_core.test_dump_log_output import DUMPING, header, record
+from tests.coordinator_core.bytes.printed.test_dump_log_output import DUMPING, header, record
 
 
 @pytest.mark.parametrize("is_read_again", [True, False])

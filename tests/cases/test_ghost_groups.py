@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.codec import encode_key, encode_value, make
+from coordinator_core.bytes.codec import encode_key, encode_value, make
+from coordinator_core.bytes.log.batch import Record, build_batch, build_marker
+from coordinator_core.bytes.log.records import decode_chunk
 from coordinator_core.history.log_checkpoint import pack_offset_state, unpack_offset_state
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
 from coordinator_core.history.rows import EventRow
-from coordinator_core.log.batch import Record, build_batch, build_marker
-from coordinator_core.log.records import decode_chunk
-from jobs.queries.as_of import SilverAt
-from jobs.queries.verify_ledger import Ledger as VerifyLedger
+from jobs.queries.as_of.as_of import SilverAt
+from jobs.queries.verify.verify_ledger import Ledger as VerifyLedger
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
 from tests.cases.harness import Ledger

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cli import app as cli
-from jobs.queries.group_verdicts import FAILED, OK, WARN, group_verdicts
+from jobs.queries.answers.group_verdicts import FAILED, OK, WARN, group_verdicts
 from schemas.consumer_offsets import TOPIC
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog

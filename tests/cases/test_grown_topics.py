@@ -12,23 +12,22 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from coordinator_core.lookup import SharePartitionKey, key_partition
-from coordinator_core.whatif.answer import TOTAL
+from coordinator_core.replay.lookup import SharePartitionKey, key_partition
 from jobs.cli_enums import Listing
 from jobs.console.progress import Steps
+from jobs.laboratory.whatif import asked as asked_whatif
+from jobs.laboratory.whatif import whatif
 from jobs.operations.erase import erase, erased_ids
 from jobs.operations.maintain import maintain
 from jobs.operations.nightly import run_replay
 from jobs.operations.run_context import RunContext
-from jobs.queries.as_of import SilverAt
-from jobs.queries.audit_report import Span, past_statements
-from jobs.queries.findings import findings
-from jobs.queries.group_model import TopicPartition
-from jobs.queries.sql_spark import Catalogue
-from jobs.queries.verify import verify
-from jobs.queries.verify_broker import Asked
-from jobs.queries.whatif import asked as asked_whatif
-from jobs.queries.whatif import whatif
+from jobs.queries.answers.audit_report import Span, past_statements
+from jobs.queries.answers.findings import findings
+from jobs.queries.as_of.as_of import SilverAt
+from jobs.queries.as_of.group_model import TopicPartition
+from jobs.queries.sql.sql_spark import Catalogue
+from jobs.queries.verify.verify import verify
+from jobs.queries.verify.verify_broker import Asked
 from jobs.report.cluster import GroupLine
 from jobs.report.groups import read_groups
 from jobs.report.reader import Limits, Reader
@@ -47,6 +46,7 @@ from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.silver import GROUP_GENERATIONS
+from simulator.whatif.answer import TOTAL
 from tests.answers import owners_at
 from tests.cases.harness import CASES, FIRST_NIGHT, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
@@ -55,7 +55,7 @@ from tests.cases.test_caveats import audited
 from tests.conftest import IS_TEST_LIVE
 from tests.coordinator_core.group_records import T1
 from tests.jobs.in_process import in_process
-from tests.jobs.queries.test_verify import FakeAdmin
+from tests.jobs.queries.verify.test_verify import FakeAdmin
 
 HISTORIES: Final = int(os.environ.get("HISTORIES", "1"))
 MINUTE: Final = 60_000

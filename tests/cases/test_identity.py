@@ -8,7 +8,7 @@ from typing import Any, Final
 
 import pytest
 
-from coordinator_core.log.records import decode_chunk
+from coordinator_core.bytes.log.records import decode_chunk
 from jobs.errors import JobError, SettingsError, SourceError
 from jobs.sources.segments import as_array, find_partitions, read_segment
 from schemas.tables import TABLES

@@ -8,20 +8,20 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from coordinator_core import codec
-from coordinator_core.codec import decode_key, decode_value
-from coordinator_core.coordinator.records import AppendedRecord, CoordinatorRecord, encode_record
-from coordinator_core.kafka_versions import KafkaVersion
-from coordinator_core.log.batch import Record, build_batch
-from coordinator_core.replay import replay_record
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.codec import decode_key, decode_value
+from coordinator_core.bytes.kafka_versions import KafkaVersion
+from coordinator_core.bytes.log.batch import Record, build_batch
+from coordinator_core.live.coordinator.records import AppendedRecord, CoordinatorRecord, encode_record
+from coordinator_core.replay.dispatch import replay_record
 from schemas import cluster_metadata as metadata
 from schemas.consumer_offsets import TOPIC, RecordType
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS
-from tests.coordinator_core.consumer.members import Members
-from tests.coordinator_core.coordinator.clients import GROUP
 from tests.coordinator_core.group_records import record
-from tests.coordinator_core.streams.streams_clients import StreamsClients
+from tests.coordinator_core.live.consumer.members import Members
+from tests.coordinator_core.live.coordinator.clients import GROUP
+from tests.coordinator_core.live.streams.streams_clients import StreamsClients
 from tests.jobs.builders import write_segment
 from tests.recorded import RECORDINGS
 

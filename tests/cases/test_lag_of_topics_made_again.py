@@ -6,8 +6,8 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from coordinator_core import codec
-from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.log.batch import Record, build_batch
 from jobs.delta.arrow_schemas import arrow_schema
 from schemas.cluster_metadata import REMOVE_TOPIC_RECORD, TOPIC_RECORD
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC

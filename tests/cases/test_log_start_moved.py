@@ -7,12 +7,12 @@ from typing import Final
 
 import pytest
 
-from jobs.queries.as_of import SilverAt
-from jobs.queries.findings import findings
-from jobs.queries.group_history import events_and_steps
-from jobs.queries.group_verdicts import group_verdicts
-from jobs.queries.sql import run_query
-from jobs.queries.sql_duckdb import DuckDb
+from jobs.queries.answers.findings import findings
+from jobs.queries.answers.group_history import events_and_steps
+from jobs.queries.answers.group_verdicts import group_verdicts
+from jobs.queries.as_of.as_of import SilverAt
+from jobs.queries.sql.sql import run_query
+from jobs.queries.sql.sql_duckdb import DuckDb
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger

@@ -5,7 +5,7 @@ from typing import Final
 
 import pytest
 
-from coordinator_core.log.segment import lost_segments
+from coordinator_core.bytes.log.segment import lost_segments
 from jobs.cli_enums import Listing
 from schemas.consumer_offsets import TOPIC
 from tests.cases.harness import Ledger

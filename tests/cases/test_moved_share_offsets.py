@@ -9,10 +9,10 @@ from typing import Any, Final
 import pytest
 
 from jobs.cli_enums import Listing
-from jobs.queries.audit_report import Span, run_audit_report
-from jobs.queries.findings import findings, lines
-from jobs.queries.group_history import events_and_steps
-from jobs.queries.group_verdicts import MOVED, WARN, group_verdicts
+from jobs.queries.answers.audit_report import Span, run_audit_report
+from jobs.queries.answers.findings import findings, lines
+from jobs.queries.answers.group_history import events_and_steps
+from jobs.queries.answers.group_verdicts import MOVED, WARN, group_verdicts
 from schemas.consumer_offsets import RecordType
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import Ledger

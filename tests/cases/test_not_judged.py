@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.inference.hanging import hanging
-from coordinator_core.inference.share_days import merged_days
-from coordinator_core.inference.share_log import ShareKeys, ShareLog
-from coordinator_core.inference.simple_groups import judge_simple_groups
+from coordinator_core.inference.audit.simple_groups import judge_simple_groups
+from coordinator_core.inference.commits.hanging import hanging
+from coordinator_core.inference.shares.share_days import merged_days
+from coordinator_core.inference.shares.share_log import ShareKeys, ShareLog
 from jobs.delta.core_tables import rows_table
 from jobs.gold import audit_groups, audit_shares, snapshot
 from jobs.gold import task as audit_work

@@ -8,21 +8,21 @@ from typing import Any
 
 import pytest
 
-from coordinator_core import codec
-from coordinator_core.codec import uuid_text
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.codec import uuid_text
+from coordinator_core.bytes.log.batch import Record, build_batch
 from coordinator_core.history import groups as history
 from coordinator_core.history.checkpoint import pack_group
 from coordinator_core.history.intervals import Intervals
-from coordinator_core.key_buckets import keys_in
-from coordinator_core.log.batch import Record, build_batch
-from coordinator_core.offsets.columnar import ColumnarOffsetReplay
-from coordinator_core.share_state.columnar import ColumnarShareReplay
+from coordinator_core.replay.columnar.offsets_columnar import ColumnarOffsetReplay
+from coordinator_core.replay.columnar.share_state_columnar import ColumnarShareReplay
+from coordinator_core.replay.key_buckets import keys_in
 from jobs.bronze.reader import read_log
 from jobs.cli_enums import View
 from jobs.delta.core_tables import rows_table
 from jobs.errors import JobError
-from jobs.queries.audit_report import Span, completeness
-from jobs.queries.in_log import require_groups
+from jobs.queries.answers.audit_report import Span, completeness
+from jobs.queries.as_of.in_log import require_groups
 from jobs.silver import replay as replay_module
 from jobs.silver import tasks
 from schemas.cluster_metadata import TOPIC_RECORD

@@ -8,18 +8,18 @@ from typing import Any, Final
 
 import pytest
 
-from coordinator_core.codec import encode_key, encode_value, make
-from coordinator_core.log.batch import Record, build_batch
-from coordinator_core.log.compression import compress
+from coordinator_core.bytes.codec import encode_key, encode_value, make
+from coordinator_core.bytes.log.batch import Record, build_batch
+from coordinator_core.bytes.log.compression import compress
 from jobs.bronze.export_segments import export_segments
-from jobs.queries.owner import run_owner
-from jobs.queries.restore import run_restore
+from jobs.queries.answers.owner import run_owner
+from jobs.queries.answers.restore import run_restore
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
 from schemas.tables import TABLES
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import assignment, subscription
-from tests.coordinator_core.log.test_legacy import message
+from tests.coordinator_core.bytes.log.test_legacy import message
 from tests.jobs.in_process import in_process
 
 START_MS: Final = 1_450_000_000_000

@@ -13,8 +13,8 @@ from jobs.console.progress import Steps
 from jobs.errors import WarehouseError
 from jobs.operations.nightly import run_audit, run_replay
 from jobs.operations.run_context import RunContext
-from jobs.queries.as_of import SHARES_LOG
-from jobs.queries.audit_report import Span, completeness
+from jobs.queries.answers.audit_report import Span, completeness
+from jobs.queries.as_of.as_of import SHARES_LOG
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, CLUSTER_ID, FIRST_NIGHT, Ledger

@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from coordinator_core.lookup import key_partition
+from coordinator_core.replay.lookup import key_partition
 from jobs.bronze.retention import deleted_ranges
 from jobs.console.progress import Steps
 from jobs.operations.maintain import maintain
 from jobs.operations.nightly import run_audit
 from jobs.operations.run_context import RunContext
-from jobs.queries.as_of import GROUPS_LOG
-from jobs.queries.audit_report import Span, completeness
+from jobs.queries.answers.audit_report import Span, completeness
+from jobs.queries.as_of.as_of import GROUPS_LOG
 from schemas.consumer_offsets import RecordType
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.client_logs import Client, Generation, log_of

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from jobs.gold.measures import MEASURES
-from jobs.queries.findings import findings
-from jobs.queries.group_verdicts import group_verdicts
-from jobs.queries.sql_duckdb import DuckDb
+from jobs.queries.answers.findings import findings
+from jobs.queries.answers.group_verdicts import group_verdicts
+from jobs.queries.sql.sql_duckdb import DuckDb
 from jobs.report.cluster import group_lines, timeline
 from jobs.report.reader import Reader
 from jobs.report.sql_text import Scope

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from coordinator_core.log.batch import build_batch
+from coordinator_core.bytes.log.batch import build_batch
 from schemas.consumer_offsets import TOPIC
 from tests.cases.harness import Ledger
 from tests.cases.test_copies_at_random import commit

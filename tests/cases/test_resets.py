@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from jobs.operations.group_metrics import samples
-from jobs.queries.findings import findings
-from jobs.queries.group_history import run_history
-from jobs.queries.group_verdicts import group_verdicts
+from jobs.queries.answers.findings import findings
+from jobs.queries.answers.group_history import run_history
+from jobs.queries.answers.group_verdicts import group_verdicts
 from jobs.report.cluster import group_lines
 from jobs.report.reader import Reader
 from jobs.report.sql_text import Scope

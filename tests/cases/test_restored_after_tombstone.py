@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from jobs.queries.restore import run_restore
+from jobs.queries.answers.restore import run_restore
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS
 from tests.cases.test_offsets_outlive_groups import MINUTE_MS, log_of_09

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.log.batch import Record, build_batch, build_marker
-from coordinator_core.log.compression import Codec
-from coordinator_core.log.records import iter_records
+from coordinator_core.bytes.log.batch import Record, build_batch, build_marker
+from coordinator_core.bytes.log.compression import Codec
+from coordinator_core.bytes.log.records import iter_records
 from schemas.consumer_offsets import TOPIC
 from tests.cases.harness import Ledger
 from tests.cases.test_copies import commits, contents, coverage

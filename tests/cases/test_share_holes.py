@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_core import codec
-from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.log.batch import Record, build_batch
 from schemas.cluster_metadata import CONFIG_RECORD
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.consumer_offsets import RecordType

@@ -11,16 +11,16 @@ import pytest
 
 from jobs.cli_enums import Listing
 from jobs.delta.times import epoch_ms
-from jobs.operations.simulate import simulate
-from jobs.queries.as_of import SilverAt
-from jobs.queries.audit_payload import run_payload
-from jobs.queries.audit_report import Span, listed
-from jobs.queries.sql_duckdb import DuckDb
+from jobs.laboratory.simulate import simulate
+from jobs.queries.answers.audit_payload import run_payload
+from jobs.queries.answers.audit_report import Span, listed
+from jobs.queries.as_of.as_of import SilverAt
+from jobs.queries.sql.sql_duckdb import DuckDb
 from jobs.report.run import make_report
 from jobs.report.sql_text import Scope
 from tests.cases.harness import CLUSTER_ID, Ledger
-from tests.coordinator_core.simulate.simulations import SCENARIOS
 from tests.jobs.report.tables import tables_of
+from tests.simulator.simulation.simulations import SCENARIOS
 
 Place = tuple[str, str, int, int]
 """Group, topic, partition and offset."""

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Final
 
-from coordinator_core.simulate.scenario_file import parse_scenario
+from simulator.simulation.scenario_file import parse_scenario
 from tests.cases.harness import Ledger
 from tests.cases.simulated import simulate_into
 from tests.conftest import PROJECT_ROOT

@@ -6,7 +6,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-from jobs.operations.simulate import simulate
+from jobs.laboratory.simulate import simulate
 from tests.conftest import PROJECT_ROOT
 from tests.made_once import MadeOnce
 from tests.scenarios import Scenario, scenario_of

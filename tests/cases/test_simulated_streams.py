@@ -6,9 +6,9 @@ from typing import Final
 
 import pytest
 
-from coordinator_core.simulate.scenario_file import parse_scenario
-from coordinator_core.simulate.truth import MemorySink
-from jobs.queries.owner import find_owners
+from jobs.queries.answers.owner import find_owners
+from simulator.simulation.scenario_file import parse_scenario
+from simulator.simulation.truth import MemorySink
 from tests.cases.harness import Ledger
 from tests.cases.simulated import simulate_into
 from tests.conftest import PROJECT_ROOT

@@ -5,7 +5,7 @@ from io import StringIO
 
 from jobs.cli_enums import View
 from jobs.delta.times import epoch_ms
-from jobs.queries.describe import write_descriptions
+from jobs.queries.answers.describe import write_descriptions
 from tests.answers import describe
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
 

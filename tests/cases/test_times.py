@@ -12,18 +12,18 @@ from typing import Any, Final
 
 import pytest
 
-from coordinator_core.log.batch import with_crc
+from coordinator_core.bytes.log.batch import with_crc
 from jobs.cli_enums import View
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import JobError
-from jobs.queries.audit_report import SOURCES, Span, run_audit_report
-from jobs.queries.describe import run_describe
-from jobs.queries.findings import findings, lines
-from jobs.queries.group_history import events_and_steps, run_groups, run_history
-from jobs.queries.owner import run_owner
-from jobs.queries.restore import run_restore
-from jobs.queries.whatif import asked, whatif
+from jobs.laboratory.whatif import asked, whatif
+from jobs.queries.answers.audit_report import SOURCES, Span, run_audit_report
+from jobs.queries.answers.describe import run_describe
+from jobs.queries.answers.findings import findings, lines
+from jobs.queries.answers.group_history import events_and_steps, run_groups, run_history
+from jobs.queries.answers.owner import run_owner
+from jobs.queries.answers.restore import run_restore
 from jobs.report.run import make_report
 from jobs.report.sql_text import Scope
 from schemas.share_group_state import TOPIC as SHARE_TOPIC

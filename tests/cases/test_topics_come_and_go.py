@@ -6,8 +6,8 @@ from typing import Any, Final
 
 import pytest
 
-from coordinator_core.simulate.scenario_file import parse_scenario
-from coordinator_core.simulate.truth import Facts
+from simulator.simulation.scenario_file import parse_scenario
+from simulator.simulation.truth import Facts
 from tests.cases.harness import Ledger
 from tests.cases.simulated import simulate_into
 from tests.conftest import PROJECT_ROOT

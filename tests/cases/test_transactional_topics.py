@@ -6,9 +6,9 @@ from typing import Any, Final
 
 import pytest
 
-from coordinator_core.simulate.scenario_file import parse_scenario
-from coordinator_core.simulate.truth import Facts
-from jobs.queries.group_verdicts import group_verdicts
+from jobs.queries.answers.group_verdicts import group_verdicts
+from simulator.simulation.scenario_file import parse_scenario
+from simulator.simulation.truth import Facts
 from tests.cases.harness import Ledger
 from tests.cases.simulated import simulate_into
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from jobs.operations.simulate import simulate
+from jobs.laboratory.simulate import simulate
 from tests.cases.random_clusters import scenario_text
 from tests.cases.scenario_truth import (
     ABORTED,

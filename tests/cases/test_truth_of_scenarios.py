@@ -35,7 +35,7 @@ from tests.scenarios import Scenario, scenario_of
 SHORT: Final = frozenset({"share-admin", "slow-member", "two-applications"})
 """A second or two each; all others with `make test-live`."""
 TOO_LONG: Final = frozenset({"busy-day"})
-"""A day of a thousand groups takes minutes to simulate alone: tests/jobs/operations/test_simulate.py has it."""
+"""A day of a thousand groups takes minutes to simulate alone: tests/jobs/laboratory/test_simulate.py has it."""
 SCENARIOS: Final = [
     pytest.param(path.stem, marks=() if path.stem in SHORT else takes_minutes, id=path.stem)
     for path in sorted((PROJECT_ROOT / "scenarios").glob("*.toml"))

@@ -13,9 +13,9 @@ from typing import Any, Final
 import pytest
 
 from jobs.bronze.log_ends import log_ends
-from jobs.operations.simulate import simulate
-from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG
-from jobs.queries.audit_report import Span, completeness
+from jobs.laboratory.simulate import simulate
+from jobs.queries.answers.audit_report import Span, completeness
+from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG
 from tests.cases.harness import Ledger
 from tests.cases.log_views import KINDS, View, read_logs, view_of
 from tests.cases.random_clusters import scenario_text

@@ -8,16 +8,16 @@ from typing import Any, Final
 
 import pytest
 
-from coordinator_core.assignors.server_group import GroupSpec, MemberSpec
-from coordinator_core.assignors.server_simple import assign_simple
-from coordinator_core.java.hash_codes import string_hash_code
-from coordinator_core.java.hash_map import in_hash_order
-from coordinator_core.simulate.scenario_file import parse_scenario
-from coordinator_core.simulate.truth import Facts
+from coordinator_core.live.assignors.server_group import GroupSpec, MemberSpec
+from coordinator_core.live.assignors.server_simple import assign_simple
+from coordinator_core.replay.java.hash_codes import string_hash_code
+from coordinator_core.replay.java.hash_map import in_hash_order
+from simulator.simulation.scenario_file import parse_scenario
+from simulator.simulation.truth import Facts
 from tests.cases.harness import Ledger
 from tests.cases.simulated import simulate_into
 from tests.conftest import PROJECT_ROOT
-from tests.coordinator_core.assignors.groups import subscription_type_of
+from tests.coordinator_core.live.assignors.groups import subscription_type_of
 
 SCENARIO: Final = PROJECT_ROOT / "scenarios" / "two-applications.toml"
 START_MS: Final = 1_768_032_000_000

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from coordinator_core.codec import decode_value, encode_key, encode_value, has_unknown_tags, make
+from coordinator_core.bytes.codec import decode_value, encode_key, encode_value, has_unknown_tags, make
 from jobs.bronze.export_segments import export_segments
 from schemas import transaction_state, wire
 from schemas.consumer_offsets import TOPIC, RecordType
@@ -15,7 +15,7 @@ from schemas.registry import REGISTRY
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
-from tests.coordinator_core.codec.test_unknown_tags import PLACES, with_tags
+from tests.coordinator_core.bytes.codec.test_unknown_tags import PLACES, with_tags
 from tests.coordinator_core.group_records import T1, record
 from tests.jobs.in_process import in_process
 

@@ -11,13 +11,13 @@ from typing import Any, Final
 
 import pytest
 
-from coordinator_core.inference.handovers import ANSWER_MS
-from jobs.operations.simulate import simulate
+from coordinator_core.inference.groups.handovers import ANSWER_MS
+from jobs.laboratory.simulate import simulate
 from schemas.group_types import GroupType
 from tests.cases.scenario_truth import ms
 from tests.cases.view_truth import END_MS, true_spans
-from tests.coordinator_core.simulate.random_scenarios import STORIES, restless_text
 from tests.scenarios import Scenario
+from tests.simulator.simulation.random_scenarios import STORIES, restless_text
 
 LATENCY_MS: Final = 30
 """Between a coordinator's record and what a client makes of it."""

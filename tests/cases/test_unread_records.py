@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_core.codec import encode_key, encode_value, make
+from coordinator_core.bytes.codec import encode_key, encode_value, make
 from jobs.cli_enums import View
 from jobs.errors import NoSuchGroupError
-from jobs.queries.owner import run_owner
+from jobs.queries.answers.owner import run_owner
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.share_group_state import SHARE_SNAPSHOT_KEY, ShareStateRecordType
 from schemas.share_group_state import TOPIC as SHARE_TOPIC

@@ -7,7 +7,7 @@ from typing import Any, Final
 import pytest
 
 from jobs.cli import app as cli
-from jobs.queries.group_verdicts import group_verdicts
+from jobs.queries.answers.group_verdicts import group_verdicts
 from schemas import share_group_state
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog

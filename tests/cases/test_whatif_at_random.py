@@ -7,13 +7,13 @@ from typing import Final
 
 import pytest
 
-from coordinator_core.simulate.scenario import Scenario
 from jobs.errors import WhatIfJobError
-from jobs.queries.whatif import asked, whatif
+from jobs.laboratory.whatif import asked, whatif
+from simulator.simulation.scenario import Scenario
 from tests.cases.harness import Ledger
 from tests.cases.simulated import write_logs
 from tests.cases.whatif_stories import Asked, Figures, asked_of, judge, random_scenario
-from tests.coordinator_core.whatif.recorded import Simulated
+from tests.simulator.whatif.recorded import Simulated
 
 STORIES: Final = int(os.environ.get("WHATIF_STORIES", "10"))
 """Groups, each with a setting to be changed; `make fuzz` tries 200."""

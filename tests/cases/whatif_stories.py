@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any, Final
 
-from coordinator_core.inference.groups import audit_group
-from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.simulate.scenario import GroupSpec, Scenario
-from coordinator_core.simulate.scenario_file import parse_scenario
-from coordinator_core.simulate.truth import Facts
-from coordinator_core.whatif.answer import WhatIfRow
-from tests.coordinator_core.whatif.recorded import Simulated
+from coordinator_core.inference.audit.groups import audit_group
+from coordinator_core.inference.facts.settings import InferenceSettings
+from simulator.simulation.scenario import GroupSpec, Scenario
+from simulator.simulation.scenario_file import parse_scenario
+from simulator.simulation.truth import Facts
+from simulator.whatif.answer import WhatIfRow
+from tests.simulator.whatif.recorded import Simulated
 
 MINUTES: Final = 7
 FAULTS_UNTIL_S: Final = 210

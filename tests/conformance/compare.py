@@ -8,12 +8,12 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Final
 
-from coordinator_core.codec import decode, decode_key, decode_metadata, decode_value
+from coordinator_core.bytes.codec import decode, decode_key, decode_metadata, decode_value
+from coordinator_core.bytes.log.chunk import RecordChunk
+from coordinator_core.bytes.log.records import decode_chunk
+from coordinator_core.bytes.printed.kafka_json import to_json
 from coordinator_core.errors import UnknownRecordType
-from coordinator_core.kafka_json import to_json
-from coordinator_core.log.chunk import RecordChunk
-from coordinator_core.log.records import decode_chunk
-from coordinator_core.lookup import SharePartitionKey, group_partition, share_partition_partition
+from coordinator_core.replay.lookup import SharePartitionKey, group_partition, share_partition_partition
 from schemas import wire
 from schemas.client_protocols import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROTOCOL_SUBSCRIPTION
 from schemas.consumer_offsets.classic import GROUP_METADATA_VALUE

@@ -17,8 +17,8 @@ from typing import Final
 import pytest
 from pyspark.sql import SparkSession
 
+from coordinator_core.bytes.kafka_versions import kafka_version
 from coordinator_core.errors import UnknownKafkaVersion
-from coordinator_core.kafka_versions import kafka_version
 from tests.conformance.recordings import (
     Recording,
     SilverMaker,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from coordinator_core.verify import OF_A_GENERATION, REBALANCING_STATES, Reason
+from coordinator_core.history.comparison_with_broker import OF_A_GENERATION, REBALANCING_STATES, Reason
 from tests.conformance.truth import Facts, GroupAnswer, Path_, ShareAnswer
 
 CLASSIC_REBALANCING: Final = Reason.CLASSIC_REBALANCING.value

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
-from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.replay.lookup import SharePartitionKey
 from schemas.group_types import GroupType
 from tests.conformance.dump import DumpBatch, DumpRecord
 

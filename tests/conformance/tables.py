@@ -15,7 +15,7 @@ from typing import Any, Final
 import pyarrow as pa
 from deltalake import DeltaTable
 
-from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.replay.lookup import SharePartitionKey
 from schemas.group_types import GroupType
 from tests.conformance.truth import OPEN_ROWS, Facts, GroupAnswer, ShareAnswer
 

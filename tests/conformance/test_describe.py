@@ -11,16 +11,16 @@ from typing import Any, Final
 from jobs.cli_enums import Tool, View
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.as_of import SilverAt
-from jobs.queries.describe import (
+from jobs.queries.answers.describe import (
     CONSUMER_PROTOCOLS,
     Description,
     assignment_text,
     with_coordinators,
     write_descriptions,
 )
-from jobs.queries.group_model import Group, TopicPartition
-from jobs.queries.logged_coordinators import logged_coordinators
+from jobs.queries.as_of.as_of import SilverAt
+from jobs.queries.as_of.group_model import Group, TopicPartition
+from jobs.queries.as_of.logged_coordinators import logged_coordinators
 from schemas.tables.bronze import COVERAGE
 from tests.answers import describe
 from tests.conformance.conftest import ReportLine

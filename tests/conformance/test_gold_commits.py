@@ -14,11 +14,11 @@ from typing import Any, Final
 
 import pytest
 
-from coordinator_core.inference.commit_anomalies import find_anomalies
-from coordinator_core.inference.life import GroupLife
-from coordinator_core.inference.owners import partition_owners
-from coordinator_core.inference.rows import AnomalyRow
-from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.commits.commit_anomalies import find_anomalies
+from coordinator_core.inference.facts.life import GroupLife
+from coordinator_core.inference.facts.rows import AnomalyRow
+from coordinator_core.inference.facts.settings import InferenceSettings
+from coordinator_core.inference.groups.owners import partition_owners
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.silver.bundles import group_lives

@@ -12,10 +12,10 @@ from typing import Final
 
 import pytest
 
-from coordinator_core.inference.groups import GroupGold, audit_group
-from coordinator_core.inference.owners import REVOKED
-from coordinator_core.inference.rows import RebalanceRow
-from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.audit.groups import GroupGold, audit_group
+from coordinator_core.inference.facts.rows import RebalanceRow
+from coordinator_core.inference.facts.settings import InferenceSettings
+from coordinator_core.inference.groups.owners import REVOKED
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.silver.bundles import group_lives

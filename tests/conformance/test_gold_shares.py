@@ -13,9 +13,9 @@ from typing import Any, Final
 
 import pytest
 
-from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.shares import audit_share_log
-from coordinator_core.share_state.rows import RECORD_KINDS
+from coordinator_core.inference.facts.settings import InferenceSettings
+from coordinator_core.inference.shares.shares import audit_share_log
+from coordinator_core.replay.columnar.share_state_rows import RECORD_KINDS
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.gold.audit_shares import archived_table, redeliveries_table

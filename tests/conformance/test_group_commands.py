@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.codec import make
-from coordinator_core.coordinator.group_module import GroupModule
-from coordinator_core.coordinator.modules import MODULES
-from coordinator_core.coordinator.operation import Context, Result
-from coordinator_core.coordinator.records import CoordinatorRecord
-from coordinator_core.kafka_versions import KafkaVersion
+from coordinator_core.bytes.codec import make
+from coordinator_core.bytes.kafka_versions import KafkaVersion
+from coordinator_core.live.coordinator.group_module import GroupModule
+from coordinator_core.live.coordinator.modules import MODULES
+from coordinator_core.live.coordinator.operation import Context, Result
+from coordinator_core.live.coordinator.records import CoordinatorRecord
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.share import SHARE_GROUP_TARGET_ASSIGNMENT_MEMBER_VALUE
 from tests.conformance.families import group_commands

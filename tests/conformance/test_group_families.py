@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from coordinator_core.codec import decode_value, encode_value
+from coordinator_core.bytes.codec import decode_value, encode_value
 from schemas.consumer_offsets import TOPIC, RecordType
 from tests.conformance.families import group_replay, groups
 

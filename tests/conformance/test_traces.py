@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion, kafka_version
+from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KafkaVersion, kafka_version
 from tests.conformance.families import (
     assignors,
     batches,

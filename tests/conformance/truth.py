@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from coordinator_core.lookup import SharePartitionKey, group_partition, share_partition_partition
+from coordinator_core.replay.lookup import SharePartitionKey, group_partition, share_partition_partition
 from tests.conformance.dump import read_dump
 
 CONSUMER_OFFSETS: Final = "__consumer_offsets"

@@ -4,9 +4,9 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from coordinator_core.anomalies import Anomaly
-from coordinator_core.codec import Struct, make
-from coordinator_core.replay import GroupShard, replay
+from coordinator_core.bytes.codec import Struct, make
+from coordinator_core.replay.anomalies import Anomaly
+from coordinator_core.replay.dispatch import GroupShard, replay
 from schemas import wire
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY

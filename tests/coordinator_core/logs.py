@@ -2,9 +2,9 @@
 
 from collections.abc import Sequence
 
-from coordinator_core.coordinator.records import NO_PRODUCER, AppendedRecord, CoordinatorRecord, Producer
-from coordinator_core.share_state.records import AppendedRecord as AppendedShareRecord
-from coordinator_core.share_state.records import ShareStateRecord
+from coordinator_core.live.coordinator.records import NO_PRODUCER, AppendedRecord, CoordinatorRecord, Producer
+from coordinator_core.live.share_state.records import AppendedRecord as AppendedShareRecord
+from coordinator_core.live.share_state.records import ShareStateRecord
 
 
 class CountingLog:

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.dump_log_output import (
+from coordinator_core.bytes.printed.dump_log_output import (
     NOT_PRINTED,
     PRINT_ALL,
     Dumped,

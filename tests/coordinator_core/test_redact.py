@@ -5,10 +5,10 @@ import struct
 import msgpack
 import pytest
 
+from coordinator_core.bytes.log.batch import Record, build_batch, parse_header, verify_crc
+from coordinator_core.bytes.log.compression import Codec, decompress
+from coordinator_core.bytes.log.redact import HEADER_BYTES, Redaction, pseudonym
 from coordinator_core.errors import CoreError, NotRedactable
-from coordinator_core.log.batch import Record, build_batch, parse_header, verify_crc
-from coordinator_core.log.compression import Codec, decompress
-from coordinator_core.log.redact import HEADER_BYTES, Redaction, pseudonym
 
 KEY = b"k" * 32
 UUID = "-0f8fad5b-d9cb-469f-a165-70867728950e"

@@ -5,11 +5,11 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, Final
 
-from coordinator_core import codec
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.log import records, scan
+from coordinator_core.bytes.log.batch import Record, parse_header
+from coordinator_core.bytes.log.chunk import RecordChunk
 from coordinator_core.errors import DecodeError
-from coordinator_core.log import records, scan
-from coordinator_core.log.batch import Record, parse_header
-from coordinator_core.log.chunk import RecordChunk
 from tests.conformance.families.batches import compiled_records
 from tests.fuzz import corpus
 from tests.fuzz.mutate import mutate_batch, mutate_segment

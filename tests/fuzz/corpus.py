@@ -5,8 +5,8 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from coordinator_core.log.records import frame_chunk
-from coordinator_core.log.segment import parse_partition_folder
+from coordinator_core.bytes.log.records import frame_chunk
+from coordinator_core.bytes.log.segment import parse_partition_folder
 from tests.conformance.families.batches import entries, read_vectors
 from tests.recorded import RECORDINGS
 

@@ -4,10 +4,10 @@ import struct
 from random import Random
 from typing import Final
 
+from coordinator_core.bytes.log.batch import with_crc
+from coordinator_core.bytes.log.compression import compress, decompress
+from coordinator_core.bytes.log.kernels import HEADER_BYTES_V2
 from coordinator_core.errors import DecodeError
-from coordinator_core.log.batch import with_crc
-from coordinator_core.log.compression import compress, decompress
-from coordinator_core.log.kernels import HEADER_BYTES_V2
 from tests.fuzz.corpus import Sample
 
 HEADER_FIELDS: Final = ((0, 8), (8, 4), (16, 1), (21, 2), (23, 4), (27, 8), (35, 8), (43, 8), (51, 2), (53, 4), (57, 4))

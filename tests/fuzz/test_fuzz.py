@@ -3,9 +3,9 @@
 from collections.abc import Iterator
 from typing import Any
 
-from coordinator_core import codec
-from coordinator_core.log import records, scan
-from coordinator_core.log.batch import Record
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.log import records, scan
+from coordinator_core.bytes.log.batch import Record
 from tests.fuzz.check import Target, fuzz
 
 SEED = 20_260

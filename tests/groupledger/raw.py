@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_core.log.batch import parse_header
-from coordinator_core.log.records import iter_records
+from coordinator_core.bytes.log.batch import parse_header
+from coordinator_core.bytes.log.records import iter_records
 from jobs.delta.warehouse import Warehouse
 from schemas.tables.bronze import RECORD_BATCHES
 from tests import recorded

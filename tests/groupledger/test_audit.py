@@ -8,7 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupledger
-from coordinator_core.codec import encode_key
+from coordinator_core.bytes.codec import encode_key
 from groupledger.facts import FACT_COLUMNS
 from groupledger.judges import GROUP_COLUMNS, SHARE_COLUMNS
 from groupledger.records import RecordsError

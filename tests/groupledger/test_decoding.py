@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import groupledger
-from coordinator_core.formatter_output import encode_formatter_json
+from coordinator_core.bytes.printed.formatter_output import encode_formatter_json
 from groupledger.decoding import DECODED, decode_record
 from schemas.consumer_offsets import TOPIC as GROUPS
 from schemas.share_group_state import TOPIC as SHARES

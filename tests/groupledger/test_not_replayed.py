@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from coordinator_core.share_state.columnar import ColumnarShareReplay
+from coordinator_core.replay.columnar.share_state_columnar import ColumnarShareReplay
 from groupledger import key_replay
 from groupledger.key_replay import (
     ReplayCommits,

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.facts.settings import InferenceSettings
 from groupledger.audit import OF_GROUPS, OF_SHARE_GROUPS
 from groupledger.facts import FACT_COLUMNS, Columns, Facts, Leaders, LogEnd
 from groupledger.judges import (

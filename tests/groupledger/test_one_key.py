@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from coordinator_core import codec
+from coordinator_core.bytes import codec
 from coordinator_core.errors import DecodeError
 from groupledger import chunks
 from groupledger.chunks import key_chunks

@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupledger
-from coordinator_core import codec
+from coordinator_core.bytes import codec
 from groupledger.replay import GroupReplay, ShareReplay
 from jobs.sources.kafka_log import KafkaLogDataSource
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC

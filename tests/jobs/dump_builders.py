@@ -8,9 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from coordinator_core.log.records import iter_records
-from coordinator_core.log.scan import scan_segment
-from coordinator_core.log.segment import parse_partition_folder
+from coordinator_core.bytes.log.records import iter_records
+from coordinator_core.bytes.log.scan import scan_segment
+from coordinator_core.bytes.log.segment import parse_partition_folder
 from jobs.settings import load_settings
 from jobs.sources.dumps.pack import read_dump_log
 from jobs.sources.dumps.source import Unpacked, unpack_dumps

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from coordinator_core.log.scan import scan_segment
+from coordinator_core.bytes.log.scan import scan_segment
 
 Place = tuple[Path, int, int]
 """A batch: its segment, and where it begins and ends there."""

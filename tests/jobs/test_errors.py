@@ -23,7 +23,7 @@ from jobs.delta.part_files import PartTarget, PartWriter
 from jobs.delta.warehouse import LOCKS, Warehouse
 from jobs.errors import JobError, NoSpaceLeft, NotWritable, TableDamaged, is_no_space, writing
 from jobs.operations.clusters import night_of
-from jobs.queries.restore import _write_new
+from jobs.queries.answers.restore import _write_new
 from jobs.settings import load_settings
 from schemas.tables.state import RUNS
 

@@ -14,7 +14,6 @@ import typer
 from pyspark.sql import Row, SparkSession
 from rich.console import Console
 
-from coordinator_core.whatif.answer import WhatIfRow
 from jobs.bronze.export_segments import export_segments
 from jobs.cli import app as cli
 from jobs.cli import outcome
@@ -24,11 +23,12 @@ from jobs.console.progress import Steps, summary_table
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, ExportError, JobError
-from jobs.queries.audit_report import Span, run_audit_report
-from jobs.queries.describe import write_descriptions
-from jobs.queries.findings import findings, lines
-from jobs.queries.sql import write_rows
+from jobs.queries.answers.audit_report import Span, run_audit_report
+from jobs.queries.answers.describe import write_descriptions
+from jobs.queries.answers.findings import findings, lines
+from jobs.queries.sql.sql import write_rows
 from schemas.tables.bronze import RECORD_BATCHES as BATCHES
+from simulator.whatif.answer import WhatIfRow
 from tests.answers import describe
 from tests.jobs.hostile import FIELDS, HOSTILE, hostile, write_named
 from tests.jobs.report.large import CLUSTER

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.whatif.settings import Recorded
+from coordinator_core.inference.facts.settings import InferenceSettings
 from jobs.errors import SettingsError
-from jobs.queries.whatif import asked
+from jobs.laboratory.whatif import asked
 from jobs.settings import (
     CONFIG_FILE,
     INFERENCE_FIELDS,
@@ -18,6 +17,7 @@ from jobs.settings import (
     require_source,
     source_line,
 )
+from simulator.whatif.settings import Recorded
 
 
 def test_defaults_are_those_of_the_project_file() -> None:

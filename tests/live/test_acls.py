@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 
 import pytest
 
-from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.replay.lookup import SharePartitionKey
 from jobs.errors import BrokerError
 from jobs.settings import BrokerAddress
 from jobs.sources.admin import Admin

@@ -2,7 +2,7 @@
 
 import pytest
 
-from coordinator_core.simulate.scenario_file import parse_scenario
+from simulator.simulation.scenario_file import parse_scenario
 from tests.live.conftest import SHORT, VARIATIONS
 from tests.live.simulated import Case
 

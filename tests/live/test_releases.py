@@ -10,12 +10,12 @@ from typing import Final
 
 import pytest
 
-from coordinator_core.verify import Reason, Verdict
+from coordinator_core.history.comparison_with_broker import Reason, Verdict
 from jobs.bronze.cluster_watch import watch_once
 from jobs.cli_enums import View
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.owner import run_owner
+from jobs.queries.answers.owner import run_owner
 from jobs.settings import BrokerAddress
 from jobs.sources.api_request import ApiRequest
 from jobs.sources.broker import Broker, Coordinator

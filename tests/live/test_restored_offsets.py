@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 from jobs.cli_enums import Tool, View
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.describe import write_descriptions
-from jobs.queries.restore import run_restore
+from jobs.queries.answers.describe import write_descriptions
+from jobs.queries.answers.restore import run_restore
 from tests.answers import describe
 from tests.conformance.recordings import make_warehouse
 from tests.jobs.builders import batch, write_segment

@@ -9,7 +9,7 @@ from typing import Final
 
 import pytest
 
-from coordinator_core.lookup import SharePartitionKey
+from coordinator_core.replay.lookup import SharePartitionKey
 from tests.conformance import compare
 from tests.conformance.compare import Tally
 from tests.conformance.explained import SHARE_INITIALIZING

@@ -12,8 +12,8 @@ import pytest
 from jobs.cli_enums import View
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.describe import run_describe
-from jobs.queries.logged_coordinators import logged_coordinators
+from jobs.queries.answers.describe import run_describe
+from jobs.queries.as_of.logged_coordinators import logged_coordinators
 from tests.conformance.recordings import make_warehouse_of
 from tests.jobs.in_process import in_process
 from tests.live.broker import CLIENT_SETTINGS

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
-from coordinator_core.verify import Reason, Verdict
-from jobs.queries.topology import run_topology
+from coordinator_core.history.comparison_with_broker import Reason, Verdict
+from jobs.queries.answers.topology import run_topology
 from tests.conftest import IS_TEST_LIVE
 from tests.jobs.in_process import in_process
 from tests.live.broker import CLIENT_SETTINGS

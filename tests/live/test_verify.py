@@ -20,11 +20,11 @@ from kafka.errors import CoordinatorNotAvailableError, NoError
 from kafka.structs import OffsetAndMetadata
 from pyspark.sql import SparkSession
 
-from coordinator_core.verify import Verdict
+from coordinator_core.history.comparison_with_broker import Verdict
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import OVERWRITE, Warehouse
-from jobs.queries.verify import run_verify
+from jobs.queries.verify.verify import run_verify
 from jobs.settings import Settings, load_settings
 from schemas.tables.declare import Table
 from schemas.tables.silver import GROUP_MEMBERS, OFFSET_COMMITS, SHARE_STATE_BATCHES

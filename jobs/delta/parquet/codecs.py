@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 import cramjam
 import numpy as np
 
-from coordinator_core.log.chunk import U8
+from coordinator_core.bytes.log.chunk import U8
 
 ZSTD_LEVEL: Final = 1
 

@@ -8,7 +8,7 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from coordinator_core.log.chunk import U8
+from coordinator_core.bytes.log.chunk import U8
 from jobs.delta.parquet.codecs import CODECS, Compressor
 from jobs.delta.parquet.pages import Encoding, Page, PageMaker
 from jobs.delta.parquet.schema import Leaf, Physical, leaves_of, schema_elements

@@ -9,9 +9,9 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator_core.interning import equal_bytes
-from coordinator_core.log.chunk import I32, U8
-from coordinator_core.log.kernels import compiled
+from coordinator_core.bytes.interning import equal_bytes
+from coordinator_core.bytes.log.chunk import I32, U8
+from coordinator_core.bytes.log.kernels import compiled
 
 Numbers = NDArray[Any]
 """int32 or int64."""

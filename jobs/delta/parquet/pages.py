@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
-from coordinator_core.log.chunk import I32, U8
+from coordinator_core.bytes.log.chunk import I32, U8
 from jobs.delta.parquet import kernels
 from jobs.delta.parquet.schema import Leaf, Physical
 from jobs.delta.parquet.thrift import uvarint

@@ -7,13 +7,13 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
+from coordinator_core.bytes.log import kernels
+from coordinator_core.bytes.log.batch import Record
+from coordinator_core.bytes.log.chunk import U8, BatchColumns, BoolArray, Finding
+from coordinator_core.bytes.log.fill import KeyValues, decode_headers
+from coordinator_core.bytes.log.pack import PackableRecords, pack_records
+from coordinator_core.bytes.log.scan import SegmentScan
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
-from coordinator_core.log import kernels
-from coordinator_core.log.batch import Record
-from coordinator_core.log.chunk import U8, BatchColumns, BoolArray, Finding
-from coordinator_core.log.fill import KeyValues, decode_headers
-from coordinator_core.log.pack import PackableRecords, pack_records
-from coordinator_core.log.scan import SegmentScan
 from jobs.sources.dumps.dump_log import BATCHES, DumpLog
 from jobs.sources.dumps.staging import merged
 from jobs.sources.segments import DUMP, Segment, SegmentRead

@@ -17,10 +17,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from coordinator_core.bytes.log.batch import encode_headers
+from coordinator_core.bytes.log.chunk import BoolArray
+from coordinator_core.bytes.log.pack import NO_HEADERS, RECORD_BYTES_MAX
 from coordinator_core.limits import PARTITION_COUNT_MAX, QUARANTINE_BYTES_MAX
-from coordinator_core.log.batch import encode_headers
-from coordinator_core.log.chunk import BoolArray
-from coordinator_core.log.pack import NO_HEADERS, RECORD_BYTES_MAX
 from jobs.delta.scanner import Scanner
 from jobs.delta.times import EPOCH
 from jobs.errors import SourceError

@@ -6,8 +6,8 @@
             ...
 
 First, tasks read the dump's files and write their rows, sorted, to a staging folder (`staging.py`). Then the task that
-captures a log partition merges its rows and packs them (`coordinator_core.log.pack`). Both keep a bounded number of
-rows in memory, whatever the size of the dump.
+captures a log partition merges its rows and packs them (`coordinator_core.bytes.log.pack`). Both keep a bounded number
+of rows in memory, whatever the size of the dump.
 
 What each kind of dump contains, and what is null or assumed where it lacks something:
 
@@ -31,15 +31,20 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from coordinator_core.coverage import union
-from coordinator_core.dump_log_output import NOT_PRINTED, DumpedBatch, DumpedGap, read_dump_log_output
+from coordinator_core.bytes.coverage import union
+from coordinator_core.bytes.log.pack import NO_HEADERS
+from coordinator_core.bytes.log.segment import parse_partition_folder
+from coordinator_core.bytes.printed.dump_log_output import NOT_PRINTED, DumpedBatch, DumpedGap, read_dump_log_output
+from coordinator_core.bytes.printed.formatter_output import (
+    FormatterRecord,
+    formatter_record,
+    is_formatter_object,
+    parse_json,
+)
 from coordinator_core.errors import EncodeError
-from coordinator_core.formatter_output import FormatterRecord, formatter_record, is_formatter_object, parse_json
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
-from coordinator_core.log.pack import NO_HEADERS
-from coordinator_core.log.segment import parse_partition_folder
-from coordinator_core.lookup import key_partition
-from coordinator_core.plurals import counted
+from coordinator_core.replay.lookup import key_partition
+from coordinator_core.text import counted
 from jobs.cli_enums import DumpFormat
 from jobs.delta.filesystems import filesystem_of
 from jobs.delta.scanner import Scanner

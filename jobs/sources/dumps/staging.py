@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pyarrow import fs
 
-from coordinator_core.log.chunk import I64
+from coordinator_core.bytes.log.chunk import I64
 from jobs.delta.filesystems import filesystem_of
 from jobs.errors import writing
 

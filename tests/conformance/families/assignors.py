@@ -14,16 +14,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from coordinator_core.assignors import CLIENT_ASSIGNORS, CONSUMER_GROUP_ASSIGNORS, SHARE_GROUP_ASSIGNORS
-from coordinator_core.assignors.client_group import Assignment, ClientAssignor, Subscription, Topic, TopicPartition
-from coordinator_core.assignors.errors import AssignorError, NoMemberLeft
-from coordinator_core.assignors.server_group import (
+from coordinator_core.live.assignors import CLIENT_ASSIGNORS, CONSUMER_GROUP_ASSIGNORS, SHARE_GROUP_ASSIGNORS
+from coordinator_core.live.assignors.client_group import Assignment, ClientAssignor, Subscription, Topic, TopicPartition
+from coordinator_core.live.assignors.errors import AssignorError, NoMemberLeft
+from coordinator_core.live.assignors.server_group import (
     GroupSpec,
     MemberSpec,
     ServerAssignor,
     SubscriptionType,
 )
-from coordinator_core.java.ordered import partitions_of_record
+from coordinator_core.replay.java.ordered import partitions_of_record
 
 SERVER_ASSIGNORS: Final = {**CONSUMER_GROUP_ASSIGNORS, **SHARE_GROUP_ASSIGNORS}
 USER_DATA_ONLY: Final = "sticky"

@@ -10,11 +10,11 @@ import json
 from pathlib import Path
 from typing import Final
 
+from coordinator_core.bytes.log.batch import Record, build_batch, build_marker, parse_header
+from coordinator_core.bytes.log.chunk import RecordChunk
+from coordinator_core.bytes.log.compression import Codec, compress, decompress
+from coordinator_core.bytes.log.records import decode_chunk, iter_records
 from coordinator_core.errors import CoreError
-from coordinator_core.log.batch import Record, build_batch, build_marker, parse_header
-from coordinator_core.log.chunk import RecordChunk
-from coordinator_core.log.compression import Codec, compress, decompress
-from coordinator_core.log.records import decode_chunk, iter_records
 
 CODECS: Final = {codec.name.lower(): codec for codec in Codec}
 LEGACY_HEADER_BYTES: Final = {0: 26, 1: 34}

@@ -4,8 +4,8 @@ import gzip
 import json
 from pathlib import Path
 
-from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
-from coordinator_core.share_state.combine import StateBatch, combine_state_batches
+from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KafkaVersion
+from coordinator_core.replay.share_state.combine import StateBatch, combine_state_batches
 
 
 def run(path_to_jsonl_gz: str | Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[int, int, list[str]]:

@@ -15,22 +15,22 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator_core.coordinator.errors import ErrorCode, Refused, answer_for_append_error
-from coordinator_core.coordinator.image import MetadataImage
-from coordinator_core.coordinator.operation import Outcome
-from coordinator_core.coordinator.records import NO_PRODUCER, Producer
-from coordinator_core.coordinator.timers import Timer, Timers
+from coordinator_core.bytes.log.batch import Record, parse_header
+from coordinator_core.bytes.log.compression import Codec
+from coordinator_core.bytes.log.records import iter_records
 from coordinator_core.errors import CoreError
-from coordinator_core.log.batch import Record, parse_header
-from coordinator_core.log.compression import Codec
-from coordinator_core.log.records import iter_records
-from coordinator_core.runtime.batching import Batcher
-from coordinator_core.runtime.coordinator import MARKER_ANSWERS, RuntimeConfig
-from coordinator_core.runtime.machines import MachineKind, StateMachine
-from coordinator_core.runtime.messages import Answer, EndTransaction, Request
-from coordinator_core.runtime.partition import PartitionLog
-from coordinator_core.runtime.runtime import CoordinatorRuntime
-from coordinator_core.runtime.states import CoordinatorState
+from coordinator_core.live.coordinator.errors import ErrorCode, Refused, answer_for_append_error
+from coordinator_core.live.coordinator.image import MetadataImage
+from coordinator_core.live.coordinator.operation import Outcome
+from coordinator_core.live.coordinator.records import NO_PRODUCER, Producer
+from coordinator_core.live.coordinator.timers import Timer, Timers
+from coordinator_core.live.runtime.batching import Batcher
+from coordinator_core.live.runtime.coordinator import MARKER_ANSWERS, RuntimeConfig
+from coordinator_core.live.runtime.machines import MachineKind, StateMachine
+from coordinator_core.live.runtime.messages import Answer, EndTransaction, Request
+from coordinator_core.live.runtime.partition import PartitionLog
+from coordinator_core.live.runtime.runtime import CoordinatorRuntime
+from coordinator_core.live.runtime.states import CoordinatorState
 
 Json = dict[str, Any]
 PARTITION = 7

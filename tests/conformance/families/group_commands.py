@@ -17,20 +17,25 @@ from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator_core.classic.messages import HeartbeatRequest, JoinGroupRequest, LeaveGroupRequest, SyncGroupRequest
-from coordinator_core.codec import decode_value
-from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest
-from coordinator_core.coordinator.config import config_of
-from coordinator_core.coordinator.errors import UnknownOperation
-from coordinator_core.coordinator.group_module import GroupModule
-from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.coordinator.modules import MODULES
-from coordinator_core.coordinator.operation import Outcome
-from coordinator_core.coordinator.records import AppendedRecord, Producer, encode_record
-from coordinator_core.coordinator.shard import GroupCoordinator
-from coordinator_core.kafka_json import to_json
-from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
-from coordinator_core.offsets.messages import (
+from coordinator_core.bytes.codec import decode_value
+from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KafkaVersion
+from coordinator_core.bytes.printed.kafka_json import to_json
+from coordinator_core.live.classic.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    LeaveGroupRequest,
+    SyncGroupRequest,
+)
+from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
+from coordinator_core.live.coordinator.config import config_of
+from coordinator_core.live.coordinator.errors import UnknownOperation
+from coordinator_core.live.coordinator.group_module import GroupModule
+from coordinator_core.live.coordinator.image import Topic, image_of
+from coordinator_core.live.coordinator.modules import MODULES
+from coordinator_core.live.coordinator.operation import Outcome
+from coordinator_core.live.coordinator.records import AppendedRecord, Producer, encode_record
+from coordinator_core.live.coordinator.shard import GroupCoordinator
+from coordinator_core.live.offsets.messages import (
     DeletedTopic,
     ListGroupsRequest,
     OffsetCommitRequest,
@@ -38,8 +43,8 @@ from coordinator_core.offsets.messages import (
     OffsetFetchRequest,
     TxnOffsetCommitRequest,
 )
-from coordinator_core.share.messages import ShareGroupHeartbeatRequest, ShareStatePartitions
-from coordinator_core.streams.messages import StreamsGroupHeartbeatRequest
+from coordinator_core.live.share.messages import ShareGroupHeartbeatRequest, ShareStatePartitions
+from coordinator_core.live.streams.messages import StreamsGroupHeartbeatRequest
 from schemas.consumer_offsets import TOPIC, RecordType
 from tests.conformance.families.group_replay import differs, fold
 from tests.coordinator_core.logs import CountingLog

@@ -10,12 +10,12 @@ import json
 from pathlib import Path
 from typing import Any
 
-from coordinator_core.anomalies import Anomaly
-from coordinator_core.codec import decode_key, decode_value
+from coordinator_core.bytes.codec import decode_key, decode_value
+from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.errors import DecodeError, UnknownRecordType, UnknownValueVersion
-from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
-from coordinator_core.replay import CoordinatorShard, replay_end_transaction_marker, replay_record
-from coordinator_core.state_dump import dump_shard
+from coordinator_core.live.state_dump import dump_shard
+from coordinator_core.replay.anomalies import Anomaly
+from coordinator_core.replay.dispatch import CoordinatorShard, replay_end_transaction_marker, replay_record
 from schemas.consumer_offsets import TOPIC
 
 SKIPPED = {

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator_core.anomalies import Anomaly
-from coordinator_core.codec import decode_key, decode_value
-from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
-from coordinator_core.replay import CoordinatorShard, replay_end_transaction_marker, replay_record
-from coordinator_core.state_dump import dump_shard
+from coordinator_core.bytes.codec import decode_key, decode_value
+from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KafkaVersion
+from coordinator_core.live.state_dump import dump_shard
+from coordinator_core.replay.anomalies import Anomaly
+from coordinator_core.replay.dispatch import CoordinatorShard, replay_end_transaction_marker, replay_record
 from schemas.consumer_offsets import TOPIC
 from tests.conformance.families.group_replay import differs
 

@@ -4,8 +4,8 @@ import gzip
 import json
 from pathlib import Path
 
-from coordinator_core.java.hash_codes import string_hash_code
-from coordinator_core.lookup import (
+from coordinator_core.replay.java.hash_codes import string_hash_code
+from coordinator_core.replay.lookup import (
     SharePartitionKey,
     group_partition,
     share_partition_partition,

@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from coordinator_core.anomalies import Anomaly
-from coordinator_core.classic.state import ClassicGroup
-from coordinator_core.client_protocols import decode_assignment
-from coordinator_core.codec import decode_key, decode_metadata, decode_value, struct_class
-from coordinator_core.consumer.state import ConsumerGroup
+from coordinator_core.bytes.client_protocols import decode_assignment
+from coordinator_core.bytes.codec import decode_key, decode_metadata, decode_value, struct_class
+from coordinator_core.bytes.log.chunk import RecordChunk
+from coordinator_core.bytes.log.records import decode_chunk
 from coordinator_core.errors import UnknownRecordType
-from coordinator_core.log.chunk import RecordChunk
-from coordinator_core.log.records import decode_chunk
-from coordinator_core.lookup import group_partition
-from coordinator_core.replay import CoordinatorShard, replay_end_transaction_marker, replay_record
-from coordinator_core.share.state import ShareGroup
+from coordinator_core.replay.anomalies import Anomaly
+from coordinator_core.replay.classic.state import ClassicGroup
+from coordinator_core.replay.consumer.state import ConsumerGroup
+from coordinator_core.replay.dispatch import CoordinatorShard, replay_end_transaction_marker, replay_record
+from coordinator_core.replay.lookup import group_partition
+from coordinator_core.replay.share.state import ShareGroup
 from schemas.cluster_metadata import TOPIC_RECORD
 from schemas.consumer_offsets import TOPIC
 

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.kafka_versions import DEFAULT_VERSION, KafkaVersion
-from coordinator_core.share_state.config import ShareCoordinatorConfig
-from coordinator_core.share_state.coordinator import Outcome, ShareCoordinator
-from coordinator_core.share_state.messages import (
+from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KafkaVersion
+from coordinator_core.live.coordinator.image import Topic, image_of
+from coordinator_core.live.share_state.config import ShareCoordinatorConfig
+from coordinator_core.live.share_state.coordinator import Outcome, ShareCoordinator
+from coordinator_core.live.share_state.messages import (
     DeletePartition,
     InitializePartition,
     ReadPartition,
@@ -24,8 +24,8 @@ from coordinator_core.share_state.messages import (
     StateTopic,
     WritePartition,
 )
-from coordinator_core.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
-from coordinator_core.share_state.state import ShareShard
+from coordinator_core.live.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
+from coordinator_core.replay.share_state.state import ShareShard
 from tests.coordinator_core.logs import MemoryLog
 from tests.message_json import json_of, message_of
 

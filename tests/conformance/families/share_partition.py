@@ -12,13 +12,13 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from coordinator_core.share_partition.acknowledge import acknowledge, complete_write, expire_lock, release
-from coordinator_core.share_partition.acquire import acquire
-from coordinator_core.share_partition.archive import update_log_start_offset
-from coordinator_core.share_partition.errors import RefusedRequest, SharePartitionError
-from coordinator_core.share_partition.in_flight import InFlightState
-from coordinator_core.share_partition.initialize import begin_initialization, complete_initialization
-from coordinator_core.share_partition.state import (
+from coordinator_core.live.share_partition.acknowledge import acknowledge, complete_write, expire_lock, release
+from coordinator_core.live.share_partition.acquire import acquire
+from coordinator_core.live.share_partition.archive import update_log_start_offset
+from coordinator_core.live.share_partition.errors import RefusedRequest, SharePartitionError
+from coordinator_core.live.share_partition.in_flight import InFlightState
+from coordinator_core.live.share_partition.initialize import begin_initialization, complete_initialization
+from coordinator_core.live.share_partition.state import (
     AbortedTransaction,
     AcknowledgementBatch,
     AcquireMode,
@@ -31,8 +31,8 @@ from coordinator_core.share_partition.state import (
     SharePartitionConfig,
     WriteState,
 )
-from coordinator_core.share_partition.window import can_acquire_records, next_fetch_offset
-from coordinator_core.share_state.combine import StateBatch
+from coordinator_core.live.share_partition.window import can_acquire_records, next_fetch_offset
+from coordinator_core.replay.share_state.combine import StateBatch
 
 NO_LOCK = -1
 

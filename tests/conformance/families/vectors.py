@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from coordinator_core.codec import (
+from coordinator_core.bytes.codec import (
     Struct,
     decode_from,
     decode_key,
@@ -19,8 +19,8 @@ from coordinator_core.codec import (
     encode_key,
     encode_value,
 )
+from coordinator_core.bytes.printed.kafka_json import from_json, to_json
 from coordinator_core.errors import CoreError
-from coordinator_core.kafka_json import from_json, to_json
 from schemas import wire
 from schemas.registry import MESSAGES, REGISTRY
 

@@ -7,17 +7,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from random import Random
 from typing import Any, Final, NamedTuple
 
-from coordinator_core.codec import Struct, encode_key, encode_value, make
-from coordinator_core.log.batch import Record, build_batch
-from coordinator_core.lookup import SharePartitionKey
-from coordinator_core.share_state.combine import StateBatch
-from coordinator_core.share_state.state import ShareSnapshot, ShareUpdate
+from coordinator_core.bytes.codec import Struct, encode_key, encode_value, make
+from coordinator_core.bytes.log.batch import Record, build_batch
+from coordinator_core.replay.lookup import SharePartitionKey
+from coordinator_core.replay.share_state.combine import StateBatch
+from coordinator_core.replay.share_state.state import ShareSnapshot, ShareUpdate
 from schemas import wire
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.consumer_offsets.offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 from schemas.registry import REGISTRY
-from tests.coordinator_core.offsets.reference import ABORT, COMMIT, LogBatch, LogRecord, encode_batches, marker
-from tests.coordinator_core.share_state.reference import Event
+from tests.coordinator_core.live.offsets.reference import ABORT, COMMIT, LogBatch, LogRecord, encode_batches, marker
+from tests.coordinator_core.live.share_state.reference import Event
 
 GROUP_IDS: Final = ("a", "b")
 TOPIC_IDS: Final = ("AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg")

@@ -16,7 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from immutables import Map
 
-from coordinator_core.consumer.state import ConsumerGroup
+from coordinator_core.bytes.log.chunk import RecordChunk
+from coordinator_core.bytes.log.records import decode_chunk
+from coordinator_core.bytes.log.scan import scan_segment
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.history import checkpoint
 from coordinator_core.history.groups import GroupHistory
@@ -30,14 +32,12 @@ from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogSta
 from coordinator_core.history.open_intervals import Open, OpenAssignment, OpenIntervals
 from coordinator_core.history.operations import GroupRecord, Operation
 from coordinator_core.history.rows import GroupRows, TopicKey
-from coordinator_core.log.chunk import RecordChunk
-from coordinator_core.log.records import decode_chunk
-from coordinator_core.log.scan import scan_segment
-from coordinator_core.offsets.columnar import NO_WRITER
-from coordinator_core.share_state.columnar import ColumnarShareReplay
+from coordinator_core.replay.columnar.offsets_columnar import NO_WRITER
+from coordinator_core.replay.columnar.share_state_columnar import ColumnarShareReplay
+from coordinator_core.replay.consumer.state import ConsumerGroup
 from tests.coordinator_core.group_records import Record, any_records
-from tests.coordinator_core.offsets.reference import Row, rows_of
-from tests.coordinator_core.share_state.reference import columnar_rows
+from tests.coordinator_core.live.offsets.reference import Row, rows_of
+from tests.coordinator_core.live.share_state.reference import columnar_rows
 from tests.recorded import RECORDINGS
 
 

@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core import codec
-from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
+from coordinator_core.bytes.log.copies import Load
 from coordinator_core.history import views
 from coordinator_core.history.groups import GroupHistory, LostOffsets
 from coordinator_core.history.operations import GroupRecord, OffsetsDeleted, Operation
 from coordinator_core.history.rows import GroupRows, key_columns
-from coordinator_core.inference.rebalances import is_unwritten
-from coordinator_core.log.copies import Load
+from coordinator_core.inference.groups.rebalances import is_unwritten
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
 from tests.examples import examples

@@ -8,6 +8,9 @@ from typing import Final
 import numpy as np
 import pytest
 
+from coordinator_core.bytes.log.chunk import RecordChunk
+from coordinator_core.bytes.log.copies import Load
+from coordinator_core.bytes.log.records import decode_chunk
 from coordinator_core.history.checkpoint import unpack_group
 from coordinator_core.history.log_checkpoint import (
     pack_offset_state,
@@ -17,14 +20,11 @@ from coordinator_core.history.log_checkpoint import (
 )
 from coordinator_core.history.offsets_log import Loaded, OffsetsLogReplay, OffsetsLogState
 from coordinator_core.history.rows import GroupRows
-from coordinator_core.log.chunk import RecordChunk
-from coordinator_core.log.copies import Load
-from coordinator_core.log.records import decode_chunk
-from coordinator_core.share_state.columnar import ColumnarShareReplay
+from coordinator_core.replay.columnar.share_state_columnar import ColumnarShareReplay
 from tests.coordinator_core.history.histories import RECORDS_MAX, cuts_of, offsets_log, probe, share_log
 from tests.coordinator_core.history.test_checkpoint import by_group, texts
-from tests.coordinator_core.offsets.reference import Row, rows_of
-from tests.coordinator_core.share_state.reference import chunk_of, columnar_rows
+from tests.coordinator_core.live.offsets.reference import Row, rows_of
+from tests.coordinator_core.live.share_state.reference import chunk_of, columnar_rows
 
 HISTORIES: Final = int(os.environ.get("HISTORIES", "200"))
 """How many of each coordinator topic; `make fuzz` tries more."""

@@ -3,13 +3,13 @@
 import numpy as np
 import pytest
 
-from coordinator_core import codec
-from coordinator_core.codec import encode_key, encode_value, make
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.codec import encode_key, encode_value, make
+from coordinator_core.bytes.log.records import decode_chunk
 from coordinator_core.history.offsets_log import REMEMBERED_BYTES_MAX, OffsetsLogReplay
-from coordinator_core.log.records import decode_chunk
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE
-from tests.coordinator_core.offsets.reference import LogBatch, LogRecord, encode_batches
+from tests.coordinator_core.live.offsets.reference import LogBatch, LogRecord, encode_batches
 
 
 @pytest.mark.parametrize("group_id", ["g", "g" * REMEMBERED_BYTES_MAX])

@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from coordinator_core import codec
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.log.records import decode_chunk
 from coordinator_core.history.rows import TopicName
 from coordinator_core.history.simple_log import (
     ClusterMetadataReplay,
@@ -11,13 +12,12 @@ from coordinator_core.history.simple_log import (
     SimpleLogOutput,
     TransactionStateReplay,
 )
-from coordinator_core.log.records import decode_chunk
-from coordinator_core.simulate.clock import EventLoop
-from coordinator_core.simulate.other_logs import TransactionLogs
-from coordinator_core.simulate.scenario import ClusterSpec
 from schemas import cluster_metadata as metadata
 from schemas.cluster_metadata import ConfigResourceType
 from schemas.transaction_state import TransactionStatus
+from simulator.simulation.clock import EventLoop
+from simulator.simulation.other_logs import TransactionLogs
+from simulator.simulation.scenario import ClusterSpec
 from tests.jobs.builders import batch
 
 EMPTY, ONGOING = TransactionStatus.EMPTY, TransactionStatus.ONGOING

@@ -11,7 +11,7 @@ from coordinator_core.history.operations import GroupRecord, Operation
 from coordinator_core.history.rows import SUBSCRIPTIONS_APART, SUBSCRIPTIONS_TOGETHER, EventRow
 from coordinator_core.history.views import Member, Topics
 from coordinator_core.limits import APPLICATION_NAMES_MAX
-from coordinator_core.replay import Group
+from coordinator_core.replay.dispatch import Group
 from schemas.consumer_offsets import RecordType
 from tests.coordinator_core.group_records import Record, record
 from tests.coordinator_core.inference.group_lives import GROUP, classic, epoch, goes

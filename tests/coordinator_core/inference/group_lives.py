@@ -6,22 +6,22 @@ from typing import Any, Final
 
 import numpy as np
 
-from coordinator_core.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
-from coordinator_core.codec import encode_key, encode_value, make
+from coordinator_core.bytes.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
+from coordinator_core.bytes.codec import encode_key, encode_value, make
+from coordinator_core.bytes.log.batch import NO_TIMESTAMP
+from coordinator_core.bytes.log.records import decode_chunk
 from coordinator_core.history.groups import GroupHistory
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
 from coordinator_core.history.operations import GroupRecord, Operation
 from coordinator_core.history.rows import GroupRows
-from coordinator_core.inference.groups import GroupGold
-from coordinator_core.inference.life import GroupCommits, GroupLife
-from coordinator_core.log.batch import NO_TIMESTAMP
-from coordinator_core.log.records import decode_chunk
-from coordinator_core.offsets.columnar import CHANGES, OUTCOMES
+from coordinator_core.inference.audit.groups import GroupGold
+from coordinator_core.inference.facts.life import GroupCommits, GroupLife
+from coordinator_core.replay.columnar.offsets_columnar import CHANGES, OUTCOMES
 from schemas.consumer_offsets import TOPIC as LOG_TOPIC
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 from tests.coordinator_core.group_records import Record, record
-from tests.coordinator_core.offsets.reference import LogBatch, LogRecord, Row, encode_batches, rows_of
+from tests.coordinator_core.live.offsets.reference import LogBatch, LogRecord, Row, encode_batches, rows_of
 
 GROUP = "g"
 TOPIC = "t"

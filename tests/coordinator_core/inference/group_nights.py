@@ -7,28 +7,28 @@ from typing import Any
 import numpy as np
 
 from coordinator_core.errors import PastTooShort
-from coordinator_core.inference.audit_watermark import AuditWatermark
-from coordinator_core.inference.commits_only import commit_counts, day_of_commits_only, is_noted
-from coordinator_core.inference.days import DayCounts, day_counts
-from coordinator_core.inference.group_past import (
+from coordinator_core.inference.audit.audit_watermark import AuditWatermark
+from coordinator_core.inference.audit.commits_only import commit_counts, day_of_commits_only, is_noted
+from coordinator_core.inference.audit.days import DayCounts, day_counts
+from coordinator_core.inference.audit.group_past import (
     CommitTimesBuilder,
     GroupBefore,
     GroupedCommits,
     GroupFacts,
     MemberCommitTimes,
 )
-from coordinator_core.inference.groups import GroupGold, Judged, audit_group, in_order, judge_group
-from coordinator_core.inference.hosts import HostsNow
-from coordinator_core.inference.life import GroupLife
-from coordinator_core.inference.log_anomalies import LogAnomalyRow, group_anomalies
-from coordinator_core.inference.rows import AnomalyRow, GroupDayRow, OwnerRow
-from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.unchanged_groups import (
+from coordinator_core.inference.audit.groups import GroupGold, Judged, audit_group, in_order, judge_group
+from coordinator_core.inference.audit.hosts import HostsNow
+from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, group_anomalies
+from coordinator_core.inference.audit.unchanged_groups import (
     Unchanged,
     decided_late,
     judge_unchanged,
     may_be_unchanged,
 )
+from coordinator_core.inference.facts.life import GroupLife
+from coordinator_core.inference.facts.rows import AnomalyRow, GroupDayRow, OwnerRow
+from coordinator_core.inference.facts.settings import InferenceSettings
 from tests.coordinator_core.inference.group_lives import Replayed
 
 

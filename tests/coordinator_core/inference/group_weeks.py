@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from random import Random
 from typing import Final
 
-from coordinator_core.codec import encode_key, encode_value, make
+from coordinator_core.bytes.codec import encode_key, encode_value, make
 from schemas import wire
 from schemas.consumer_offsets import TOPIC as LOG_TOPIC
 from schemas.consumer_offsets import RecordType
@@ -21,7 +21,7 @@ from tests.coordinator_core.inference.group_lives import (
     reconciled,
     target,
 )
-from tests.coordinator_core.offsets.reference import ABORT, COMMIT, LogBatch, LogRecord, encode_batches, marker
+from tests.coordinator_core.live.offsets.reference import ABORT, COMMIT, LogBatch, LogRecord, encode_batches, marker
 
 DAY_MS: Final = 86_400_000
 PARTITIONS: Final = 4

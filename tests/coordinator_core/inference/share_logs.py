@@ -6,10 +6,10 @@ from typing import Final
 
 import numpy as np
 
-from coordinator_core.inference.configs import ConfigRow, Configs
-from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.inference.share_days import ShareCounts, SharePlace
-from coordinator_core.inference.share_log import (
+from coordinator_core.inference.facts.configs import ConfigRow, Configs
+from coordinator_core.inference.facts.settings import InferenceSettings
+from coordinator_core.inference.shares.share_days import ShareCounts, SharePlace
+from coordinator_core.inference.shares.share_log import (
     NONE,
     GroupStays,
     ShareKeys,
@@ -19,9 +19,9 @@ from coordinator_core.inference.share_log import (
     ShareTransitions,
     sorted_share_log,
 )
-from coordinator_core.inference.shares import ShareAudit, audit_share_log
-from coordinator_core.share_state.columnar import DELIVERY_STATES
-from coordinator_core.share_state.rows import RECORD_KINDS, TRANSITION_KINDS
+from coordinator_core.inference.shares.shares import ShareAudit, audit_share_log
+from coordinator_core.replay.columnar.share_state_columnar import DELIVERY_STATES
+from coordinator_core.replay.columnar.share_state_rows import RECORD_KINDS, TRANSITION_KINDS
 
 GROUP: Final = "workers"
 TOPIC: Final = "orders"

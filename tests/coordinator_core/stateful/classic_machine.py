@@ -17,12 +17,18 @@ from typing import Any, NamedTuple
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from coordinator_core.classic.live import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE, LiveClassicGroup
-from coordinator_core.classic.messages import JoinGroupResponse, LeaveGroupRequest, MemberIdentity
-from coordinator_core.classic.state import ClassicGroup
-from coordinator_core.classic.timers import heartbeat_key, join_key, sync_key
-from coordinator_core.coordinator.errors import ErrorCode
-from tests.coordinator_core.coordinator.clients import GROUP, REBALANCE_TIMEOUT_MS, Clients
+from coordinator_core.live.classic.live import (
+    COMPLETING_REBALANCE,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    LiveClassicGroup,
+)
+from coordinator_core.live.classic.messages import JoinGroupResponse, LeaveGroupRequest, MemberIdentity
+from coordinator_core.live.classic.timers import heartbeat_key, join_key, sync_key
+from coordinator_core.live.coordinator.errors import ErrorCode
+from coordinator_core.replay.classic.state import ClassicGroup
+from tests.coordinator_core.live.coordinator.clients import GROUP, REBALANCE_TIMEOUT_MS, Clients
 from tests.coordinator_core.stateful.group_machine import GroupMachine
 
 KNOWN_MAX = 2

@@ -21,16 +21,16 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from coordinator_core.consumer.messages import ConsumerGroupHeartbeatRequest
-from coordinator_core.consumer.state import ConsumerGroup, MemberState
-from coordinator_core.consumer.subscriptions import subscriptions_of
-from coordinator_core.consumer.target import subscribed_names
-from coordinator_core.coordinator.errors import ErrorCode
-from coordinator_core.coordinator.image import Topic
-from coordinator_core.coordinator.member_timers import rebalance_key, session_key
-from coordinator_core.coordinator.metadata_hash import metadata_hash
-from coordinator_core.coordinator.modern_messages import TopicPartitions
-from tests.coordinator_core.coordinator.clients import GROUP, Clients
+from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
+from coordinator_core.live.consumer.target import subscribed_names
+from coordinator_core.live.coordinator.errors import ErrorCode
+from coordinator_core.live.coordinator.image import Topic
+from coordinator_core.live.coordinator.member_timers import rebalance_key, session_key
+from coordinator_core.live.coordinator.metadata_hash import metadata_hash
+from coordinator_core.live.coordinator.modern_messages import TopicPartitions
+from coordinator_core.replay.consumer.state import ConsumerGroup, MemberState
+from coordinator_core.replay.consumer.subscriptions import subscriptions_of
+from tests.coordinator_core.live.coordinator.clients import GROUP, Clients
 from tests.coordinator_core.stateful.group_machine import GroupMachine
 
 JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH = 0, -1, -2

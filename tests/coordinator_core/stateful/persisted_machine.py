@@ -16,21 +16,26 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from coordinator_core.coordinator.errors import ErrorCode, Refused
-from coordinator_core.coordinator.image import Topic, image_of
-from coordinator_core.lookup import SharePartitionKey
-from coordinator_core.share_partition.acknowledge import complete_write
-from coordinator_core.share_partition.initialize import begin_initialization, complete_initialization
-from coordinator_core.share_partition.state import PersisterError, ReadState, SharePartition, WriteState
-from coordinator_core.share_partition.states import TERMINAL, RecordState
-from coordinator_core.share_state.config import ShareCoordinatorConfig
-from coordinator_core.share_state.coordinator import ShareCoordinator, empty_shard
-from coordinator_core.share_state.messages import InitializePartition, PartitionResult, ReadPartition, WritePartition
-from coordinator_core.share_state.messages import ReadResult as ReadAnswer
-from coordinator_core.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
-from coordinator_core.share_state.state import SharePartition as PersistedState
+from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.image import Topic, image_of
+from coordinator_core.live.share_partition.acknowledge import complete_write
+from coordinator_core.live.share_partition.initialize import begin_initialization, complete_initialization
+from coordinator_core.live.share_partition.state import PersisterError, ReadState, SharePartition, WriteState
+from coordinator_core.live.share_partition.states import TERMINAL, RecordState
+from coordinator_core.live.share_state.config import ShareCoordinatorConfig
+from coordinator_core.live.share_state.coordinator import ShareCoordinator, empty_shard
+from coordinator_core.live.share_state.messages import (
+    InitializePartition,
+    PartitionResult,
+    ReadPartition,
+    WritePartition,
+)
+from coordinator_core.live.share_state.messages import ReadResult as ReadAnswer
+from coordinator_core.live.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
+from coordinator_core.replay.lookup import SharePartitionKey
+from coordinator_core.replay.share_state.state import SharePartition as PersistedState
+from tests.coordinator_core.live.share_partition.machine import SharePartitionMachine
 from tests.coordinator_core.logs import MemoryLog
-from tests.coordinator_core.share_partition.machine import SharePartitionMachine
 
 TOPIC = Topic("t", "T" * 21 + "A", 1)
 KEY = SharePartitionKey("g", TOPIC.topic_id, 0)

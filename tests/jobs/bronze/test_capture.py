@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_core.coverage import CoverageKind
+from coordinator_core.bytes.coverage import CoverageKind
 from jobs.bronze import capture as capture_job
 from jobs.bronze import tasks as capture_tasks
 from jobs.bronze.capture import CaptureSummary, capture

@@ -11,7 +11,7 @@ from typing import Any, Final
 import pytest
 from kafka.protocol.consumer import ListOffsetsRequest
 
-from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.bytes.log.batch import Record, build_batch
 from jobs.bronze.capture import CaptureSummary, capture, capture_logs, find_sources, refuse_other_logs
 from jobs.bronze.cluster_watch import ClusterWatch, watch_once
 from jobs.bronze.coverage import COMPACTION, CRC_MISMATCH, HOLE, LOG_START, from_table

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from coordinator_core.log.batch import Record, build_batch
-from coordinator_core.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin, with_checkpoint_epochs
+from coordinator_core.bytes.log.batch import Record, build_batch
+from coordinator_core.bytes.log.copies import UNKNOWN_EPOCH, BatchRows, Lineage, Origin, with_checkpoint_epochs
 from jobs.bronze.batches import BronzeBatches
 from jobs.bronze.parted_copies import PartedCopies
 from jobs.bronze.quarantine_rows import QuarantineRows

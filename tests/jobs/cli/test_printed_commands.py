@@ -22,7 +22,7 @@ from jobs.console.progress import Steps
 from jobs.delta.other_writers import ForeignWrite
 from jobs.delta.other_writers import lines as lines_of_others
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.findings import Findings, lines
+from jobs.queries.answers.findings import Findings, lines
 from jobs.settings import Settings, first_night, load_settings, place_words
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
 from tests.conftest import PROJECT_ROOT, takes_minutes

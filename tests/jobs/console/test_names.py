@@ -7,15 +7,15 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_core.codec import encode_key, encode_value, make
-from coordinator_core.coordinator.records import encode_record
-from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.bytes.codec import encode_key, encode_value, make
+from coordinator_core.bytes.log.batch import Record, build_batch
+from coordinator_core.live.coordinator.records import encode_record
 from jobs.silver import replay
 from jobs.spark.tasks import run_tasks
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.consumer_offsets.offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 from schemas.tables.silver import MEMBER_ASSIGNMENTS, SILVER_TABLES
-from tests.coordinator_core.consumer.members import A, B, Members
+from tests.coordinator_core.live.consumer.members import A, B, Members
 from tests.jobs.silver.test_replay import Jobs, log_folder
 
 TOPIC_IDS = {"a": A, "b": B}

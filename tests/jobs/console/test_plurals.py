@@ -7,7 +7,7 @@ from typing import Final
 
 import pytest
 
-from coordinator_core.plurals import counted
+from coordinator_core.text import counted
 from tests.conftest import PROJECT_ROOT
 
 PLURAL: Final = re.compile(r" (?:more |log |share |whole )?(?!was |is |has )[a-z-]{2,}s\b")

@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.history.rows import Assigned, AssignmentRows, AssignmentRun
-from coordinator_core.share_state.columnar import KeyDictionary
-from coordinator_core.share_state.rows import StateBatchRows, TransitionRows
+from coordinator_core.replay.columnar.share_state_columnar import KeyDictionary
+from coordinator_core.replay.columnar.share_state_rows import StateBatchRows, TransitionRows
 from jobs.delta.core_tables import (
     ShareKeys,
     assignments_table,

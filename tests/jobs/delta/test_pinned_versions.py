@@ -14,10 +14,10 @@ from jobs.delta.replay_runs import WholeRun
 from jobs.delta.silver_format import require_current_silver
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
-from jobs.queries.as_of import SilverAt
-from jobs.queries.findings import findings
-from jobs.queries.sql import run_query
-from jobs.queries.sql_spark import Catalogue
+from jobs.queries.answers.findings import findings
+from jobs.queries.as_of.as_of import SilverAt
+from jobs.queries.sql.sql import run_query
+from jobs.queries.sql.sql_spark import Catalogue
 from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES

@@ -10,9 +10,9 @@ import pytest
 from jobs.cli_enums import Listing
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
-from jobs.queries import audit_report
-from jobs.queries.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
-from jobs.queries.audit_report import SOURCES, Span, completeness, listed, run_audit_report
+from jobs.queries.answers import audit_report
+from jobs.queries.answers.audit_report import SOURCES, Span, completeness, listed, run_audit_report
+from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from tests.jobs.history import CLUSTER, at, at_ms, between, write
 from tests.jobs.hostile import HOSTILE
 from tests.jobs.table_rows import AT

@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from coordinator_core.inference.days import NO_DAY, DayCounts
+from coordinator_core.inference.audit.days import NO_DAY, DayCounts
 from jobs.gold.days import FormerDays
 
 DAY_MS = 86_400_000

@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 
 from coordinator_core.errors import StateUnreadable
-from coordinator_core.inference.group_past import CommitTimesBuilder, Gone, GroupedCommits, MemberCommitTimes
-from coordinator_core.inference.groups import judge_group
-from coordinator_core.inference.leave_reasons import LeaveReason
-from coordinator_core.inference.rows import ShareGroupDayRow
-from coordinator_core.inference.settings import InferenceSettings
+from coordinator_core.inference.audit.group_past import CommitTimesBuilder, Gone, GroupedCommits, MemberCommitTimes
+from coordinator_core.inference.audit.groups import judge_group
+from coordinator_core.inference.facts.rows import ShareGroupDayRow
+from coordinator_core.inference.facts.settings import InferenceSettings
+from coordinator_core.inference.groups.leave_reasons import LeaveReason
 from jobs.gold.group_checkpoints import SavedGroups, packed_watermark, unpacked_watermark
 from tests.coordinator_core.inference.group_lives import GROUP, TOPIC, classic, life_of
 

@@ -11,12 +11,12 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from coordinator_core.inference.group_past import GroupBefore
-from coordinator_core.inference.groups import Judged, judge_group
-from coordinator_core.inference.life import GroupLife
-from coordinator_core.inference.unchanged_groups import Unchanged, judge_unchanged
-from coordinator_core.log.chunk import I64
-from coordinator_core.log.scan import scan_segment
+from coordinator_core.bytes.log.chunk import I64
+from coordinator_core.bytes.log.scan import scan_segment
+from coordinator_core.inference.audit.group_past import GroupBefore
+from coordinator_core.inference.audit.groups import Judged, judge_group
+from coordinator_core.inference.audit.unchanged_groups import Unchanged, judge_unchanged
+from coordinator_core.inference.facts.life import GroupLife
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.locks import only_one

@@ -8,13 +8,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from coordinator_core.inference.commit_anomalies import TOPIC_RECREATED
+from coordinator_core.inference.commits.commit_anomalies import TOPIC_RECREATED
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.gold.measures import MEASURES, Measure
 from jobs.operations.group_metrics import samples
-from jobs.queries.findings import findings
-from jobs.queries.group_verdicts import MOVED, group_verdicts
+from jobs.queries.answers.findings import findings
+from jobs.queries.answers.group_verdicts import MOVED, group_verdicts
 from jobs.report.cluster import group_lines, timeline
 from jobs.report.reader import Reader
 from jobs.report.sql_text import Scope

@@ -7,8 +7,8 @@ from typing import Any, cast
 
 import pytest
 
-from coordinator_core.inference.settings import InferenceSettings
-from coordinator_core.log_partitions import LogPartition
+from coordinator_core.bytes.log_partitions import LogPartition
+from coordinator_core.inference.facts.settings import InferenceSettings
 from jobs.bronze.copies import Rewrites
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables

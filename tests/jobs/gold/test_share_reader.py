@@ -12,7 +12,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from coordinator_core.log.chunk import I64
+from coordinator_core.bytes.log.chunk import I64
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse

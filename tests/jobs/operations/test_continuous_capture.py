@@ -12,7 +12,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from coordinator_core.coverage import CoverageKind, CoverageRange, complete_coverage
+from coordinator_core.bytes.coverage import CoverageKind, CoverageRange, complete_coverage
 from jobs.bronze.capture import refuse_other_logs
 from jobs.bronze.coverage import COMPACTION, CRC_MISMATCH, HOLE, LOG_START
 from jobs.bronze.plan import Sources, plan

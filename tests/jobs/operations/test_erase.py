@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_core.log.batch import verify_crc
-from coordinator_core.log.compression import decompress
-from coordinator_core.log.redact import HEADER_BYTES, pseudonym
+from coordinator_core.bytes.log.batch import verify_crc
+from coordinator_core.bytes.log.compression import decompress
+from coordinator_core.bytes.log.redact import HEADER_BYTES, pseudonym
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import Start
 from jobs.delta.warehouse import Warehouse
@@ -148,7 +148,7 @@ def test_not_after_a_replay_that_broke_off(warehouse: Warehouse, no_spark: Spark
 
 def test_values_of_every_type(warehouse: Warehouse) -> None:
     """Bytes, texts, lists and maps; rows without the id are not counted."""
-    from coordinator_core.log.redact import Redaction  # noqa: PLC0415
+    from coordinator_core.bytes.log.redact import Redaction  # noqa: PLC0415
 
     redaction = Redaction.of([CLIENT], KEY)
     for table, values in (

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from jobs.errors import ScenarioFileError
-from jobs.operations.simulate import simulate
+from jobs.laboratory.simulate import simulate
 from tests.conftest import PROJECT_ROOT
 
 HEAD: Final = 'name = "x"\nstart = 2026-01-05T00:00:00Z\nduration = "1m"\n'

@@ -1,6 +1,6 @@
 """The ledger line: it balances, or it says by how much it does not."""
 
-from coordinator_core.ledger import LedgerCounts
+from coordinator_core.history.ledger import LedgerCounts
 from jobs.operations.ledger import ledger_line, total
 
 

@@ -13,13 +13,13 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from prometheus_client.samples import Sample
 
-from coordinator_core.ledger import LedgerCounts
+from coordinator_core.history.ledger import LedgerCounts
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.operations.group_metrics import GAUGES
 from jobs.operations.metrics import COUNTS, LABELLED, OF_RUN, PREFIX, JobRun, Metrics, job_of, textfile_of
-from jobs.queries.group_verdicts import group_verdicts
+from jobs.queries.answers.group_verdicts import group_verdicts
 from schemas.tables.state import RUN_METRICS
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.conftest import PROJECT_ROOT

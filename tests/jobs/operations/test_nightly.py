@@ -108,7 +108,7 @@ from jobs.spark.settings import spark_defaults
 from jobs.settings import PROJECT_ROOT
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError
-from jobs.queries.sql_spark import Catalogue, publish
+from jobs.queries.sql.sql_spark import Catalogue, publish
 from tests.jobs.operations.test_nightly import SMALL, nightly
 
 root, scratch = Path(sys.argv[1]), sys.argv[2]

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from jobs.operations.notify import GROUPS_MAX, attention, deliver, markdown_of, with_attention
-from jobs.queries.group_verdicts import GroupVerdict
+from jobs.queries.answers.group_verdicts import GroupVerdict
 from tests.cases.harness import Ledger
 from tests.recorded import RECORDINGS
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.log.chunk import I64
+from coordinator_core.bytes.log.chunk import I64
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import Warehouse
 from schemas.tables.bronze import COVERAGE

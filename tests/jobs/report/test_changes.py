@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from jobs.errors import JobError
-from jobs.queries.group_verdicts import IN_STORM, REPEATED, WENT_BACK
+from jobs.queries.answers.group_verdicts import IN_STORM, REPEATED, WENT_BACK
 from jobs.report.changes import Known, Snapshot, changes, cluster_of, earlier, text_of
 from jobs.report.run import make_report, run_report
 from jobs.report.sql_text import Scope

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.log.chunk import I64
+from coordinator_core.bytes.log.chunk import I64
 from jobs.report.condense import (
     OPEN,
     SEVERAL,

@@ -7,7 +7,7 @@ import pytest
 
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.sql_duckdb import DuckDb
+from jobs.queries.sql.sql_duckdb import DuckDb
 from jobs.report.run import make_report
 from jobs.report.sql_text import Scope, literal, time_literal
 from tests.conftest import takes_minutes

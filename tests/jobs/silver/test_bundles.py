@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import pytest
 
-from coordinator_core.log.batch import build_batch
+from coordinator_core.bytes.log.batch import build_batch
 from jobs.gold import audit_groups
 from jobs.gold.group_checkpoints import SavedGroups
 from jobs.silver import bundles as silver_bundles
 from tests.cases.harness import Ledger
-from tests.coordinator_core.test_key_buckets import commit
+from tests.coordinator_core.replay.test_key_buckets import commit
 from tests.jobs.builders import write_segment
 
 TOPIC: Final = "__consumer_offsets"

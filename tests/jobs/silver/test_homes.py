@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from coordinator_core.lookup import SharePartitionKey, key_codes, key_partition
+from coordinator_core.replay.lookup import SharePartitionKey, key_codes, key_partition
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.times import epoch_ms
 from jobs.silver.coordinator_keys import TABLE_COLUMNS, in_several, merged_keys, of_log, without_logs

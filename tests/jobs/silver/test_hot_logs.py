@@ -8,10 +8,10 @@ from typing import Any, Final
 import numpy as np
 import pytest
 
-from coordinator_core.inference.groups import judge_group
-from coordinator_core.inference.life import GroupLife
-from coordinator_core.inference.log_anomalies import NOT_JUDGED
-from coordinator_core.key_buckets import SLOT_COUNT, KeyBucket
+from coordinator_core.inference.audit.groups import judge_group
+from coordinator_core.inference.audit.log_anomalies import NOT_JUDGED
+from coordinator_core.inference.facts.life import GroupLife
+from coordinator_core.replay.key_buckets import SLOT_COUNT, KeyBucket
 from jobs.delta.table_files import TableFile
 from jobs.gold import audit_groups
 from jobs.gold.group_checkpoints import SavedGroups

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_core.log_partitions import LogPartition
+from coordinator_core.bytes.log_partitions import LogPartition
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.locks import only_one
 from jobs.delta.replay_runs import WholeRun

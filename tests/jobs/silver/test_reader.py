@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 
 from coordinator_core.history.rows import EventRow, MemberRow
-from coordinator_core.inference.groups import in_order
-from coordinator_core.inference.simple_groups import Beginning
+from coordinator_core.inference.audit.groups import in_order
+from coordinator_core.inference.audit.simple_groups import Beginning
 from jobs.delta.arrow_columns import codes_of, indices_in, ordered_codes, together
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables

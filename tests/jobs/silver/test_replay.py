@@ -11,8 +11,8 @@ import pytest
 from pyspark.sql import SparkSession
 from rich.console import Console
 
-from coordinator_core import codec
-from coordinator_core.log.batch import Record, build_batch
+from coordinator_core.bytes import codec
+from coordinator_core.bytes.log.batch import Record, build_batch
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
 from jobs.exit_codes import DONE, INCOMPLETE

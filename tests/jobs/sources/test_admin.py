@@ -13,8 +13,8 @@ from kafka.protocol.consumer import OffsetFetchResponse
 from kafka.protocol.frame import KafkaBytes
 from kafka.protocol.metadata import MetadataRequest, MetadataResponse
 
-from coordinator_core.codec import Struct, encode, make
-from coordinator_core.lookup import SharePartitionKey, group_partition
+from coordinator_core.bytes.codec import Struct, encode, make
+from coordinator_core.replay.lookup import SharePartitionKey, group_partition
 from jobs.errors import BrokerError
 from jobs.sources.admin import Admin
 from jobs.sources.admin_answers import (

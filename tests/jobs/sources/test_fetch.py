@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from kafka.protocol.consumer import FetchRequest, FetchResponse
 
-from coordinator_core.codec import decode, encode, make
+from coordinator_core.bytes.codec import decode, encode, make
 from jobs.sources.fetch import LogRange, answered_partitions, fetch_request, frame_answer
 from schemas.fetch_protocol import FETCH
 from tests.jobs.builders import batch, damaged

@@ -8,7 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from coordinator_core.log import scan
+from coordinator_core.bytes.log import scan
 from jobs.errors import SourceError
 from jobs.sources import segments
 from jobs.sources.segments import SOURCE_SCHEMA, PartitionLog, find_partitions, read_segment, to_record_batches

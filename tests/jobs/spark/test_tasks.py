@@ -5,7 +5,7 @@ from random import Random
 import pytest
 from pyspark.sql import SparkSession
 
-from coordinator_core.log.scan import LOOK_BACK_BYTES
+from coordinator_core.bytes.log.scan import LOOK_BACK_BYTES
 from jobs.bronze.work import LogWork
 from jobs.delta.table_files import TableFile
 from jobs.gold.plan import AuditPlan, new_bytes

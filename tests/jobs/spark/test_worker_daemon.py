@@ -4,8 +4,8 @@ import gc
 import subprocess
 import sys
 
-from coordinator_core import interning
-from coordinator_core.share_state import kernels
+from coordinator_core.bytes import interning
+from coordinator_core.replay.columnar import share_state_kernels as kernels
 from jobs.bronze.tasks import run_task
 from jobs.gold.audit import audit_logs
 from jobs.silver.tasks import replay_logs

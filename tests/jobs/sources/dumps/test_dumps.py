@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
 
-from coordinator_core.log.batch import Record
-from coordinator_core.log.records import decode_chunk, iter_records
-from coordinator_core.log.scan import scan_segment
-from coordinator_core.lookup import group_partition
+from coordinator_core.bytes.log.batch import Record
+from coordinator_core.bytes.log.records import decode_chunk, iter_records
+from coordinator_core.bytes.log.scan import scan_segment
+from coordinator_core.replay.lookup import group_partition
 from jobs.errors import SourceError
 from jobs.sources.dumps import pack, source, staging
 from jobs.sources.dumps.files import read_lines

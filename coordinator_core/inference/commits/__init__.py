@@ -1,0 +1,1 @@
+"""Commits: anomalies, deletions, lag, hanging transactions."""

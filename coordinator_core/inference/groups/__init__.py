@@ -1,0 +1,1 @@
+"""Groups: owners, rebalances and their causes."""

@@ -1,0 +1,1 @@
+"""Share partitions: redeliveries, archived records, moved start offsets."""

@@ -1,0 +1,1 @@
+"""The coordinators alive: they serve requests, run timers and write records."""

@@ -1,0 +1,27 @@
+"""The interface of a group type (see the docstring of the package)."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from coordinator_core.live.coordinator.operation import Command, Context, Function
+from coordinator_core.live.coordinator.rules import GroupRules
+from coordinator_core.live.state_dump import Json
+
+if TYPE_CHECKING:
+    from coordinator_core.live.coordinator.shard import GroupCoordinator
+
+
+@dataclass(frozen=True, slots=True)
+class GroupModule:
+    """What one group type provides. See the docstring of the package."""
+
+    name: str
+    commands: Mapping[str, Command] = field(default_factory=dict)
+    timers: Mapping[str, Function] = field(default_factory=dict)
+    tasks: Mapping[str, Function] = field(default_factory=dict)
+    on_loaded: Callable[[Context], None] | None = None
+    on_unloaded: Callable[[Context], None] | None = None
+    on_metadata: Callable[[Context, frozenset[str]], None] | None = None
+    rules: Mapping[type, GroupRules] = field(default_factory=dict)
+    add_to_dump: Callable[["GroupCoordinator", dict[str, Json]], None] | None = None

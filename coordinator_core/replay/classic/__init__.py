@@ -1,0 +1,1 @@
+"""Classic groups: state and replay."""

@@ -1,0 +1,1 @@
+"""Consumer groups: state and replay."""

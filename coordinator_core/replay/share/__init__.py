@@ -1,0 +1,1 @@
+"""Share groups: state and replay."""

@@ -1,0 +1,1 @@
+"""Share partitions' persisted state: snapshots, updates, and how batches combine."""

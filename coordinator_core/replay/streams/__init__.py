@@ -1,0 +1,1 @@
+"""Streams groups: state and replay."""

@@ -1,0 +1,1 @@
+"""simulate and whatif: the jobs that run the coordinators alive."""

@@ -1,0 +1,226 @@
+"""simulate: from a scenario file, write the logs of a cluster's coordinators as brokers would, and the truth about
+them.
+
+Writes `<output>/logs/<topic>-<partition>/`, like a broker's log directory, and `<output>/truth/*.jsonl`, whose format
+is in the docstring of `simulator.simulation`. The same scenario and seed always give the same bytes.
+"""
+
+import json
+import shlex
+import sys
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, Any, Final, Self
+
+from coordinator_core.bytes.kafka_versions import KafkaVersion
+from coordinator_core.bytes.kafka_versions import kafka_version as release
+from coordinator_core.bytes.log.write import (
+    SegmentRules,
+    leader_epoch_checkpoint,
+    offset_checkpoint,
+    partition_metadata,
+    segment_files,
+)
+from coordinator_core.errors import UnknownKafkaVersion
+from coordinator_core.live.runtime.partition import PartitionLog
+from jobs.console.command_name import command
+from jobs.console.output import csv_line
+from jobs.errors import KafkaVersionError, ScenarioFileError, SimulateError
+from jobs.settings import PROJECT_ROOT
+from simulator.simulation.errors import ScenarioError
+from simulator.simulation.scenario import Scenario
+from simulator.simulation.scenario_file import as_release, parse_scenario
+from simulator.simulation.simulation import Simulation, Summary
+
+LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
+"""In the folder of the logs: the log start offset of each log."""
+
+SCENARIO_BYTES_MAX: Final = 16 * 1024 * 1024
+"""Maximum size of a scenario file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    summary: Summary
+    output: str
+    log_partition_count: int
+    record_count: int
+    """Number of records and markers in the segments of all logs."""
+    size_bytes: int
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+class TruthFiles:
+    """Writes the truth, with one open file for each kind of line."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir(parents=True)
+        self._folder = folder
+        self._files: dict[str, IO[str]] = {}
+        self._stack = ExitStack()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._stack.close()
+
+    def write(self, file: str, facts: dict[str, Any]) -> None:
+        lines = self._files.get(file)
+        if lines is None:
+            path = self._folder / f"{file}.jsonl"
+            lines = self._stack.enter_context(path.open("w", encoding="utf-8", newline="\n", buffering=1 << 20))
+            self._files[file] = lines
+        plain = {name: _in_order(value) for name, value in facts.items()}
+        lines.write(json.dumps(plain, separators=(",", ":"), default=_plain) + "\n")
+
+
+def _in_order(value: Any) -> Any:
+    """Sort nested maps by key: dumps of coordinators come in Python's hash order."""
+    if isinstance(value, dict):
+        return {name: _in_order(value[name]) for name in sorted(value)}
+    return [_in_order(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _plain(value: Any) -> Any:
+    """Sort sets; bytes are not allowed."""
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    raise TypeError(f"{type(value).__name__} has no place in the truth")
+
+
+def simulate(scenario_file: str, output: str, *, seed: int | None = None, kafka_version: str | None = None) -> Written:
+    """Run a scenario and write the results. `output`: a local folder, new or empty. `kafka_version`: replaces the
+    scenario's own.
+
+    Raises SimulateError where the file cannot be read or is not a scenario, the folder is not empty, or the release is
+    not known.
+    """
+    scenario = read_scenario(scenario_file)
+    if kafka_version is not None:
+        try:
+            scenario = as_release(scenario, _known_release(kafka_version), Path(scenario_file).name)
+        except ScenarioError as error:
+            raise ScenarioFileError(str(error)) from error
+    root = Path(output).expanduser()
+    if root.exists() and (not root.is_dir() or any(root.iterdir())):
+        raise SimulateError(f"{output} is not an empty folder: a simulation never mixes with other files")
+    try:
+        with TruthFiles(root / "truth") as truth:
+            simulation = Simulation(scenario, truth, seed=seed)
+            summary = simulation.run()
+        (root / "truth" / "scenario.json").write_text(_frame(scenario, summary), encoding="utf-8")
+        record_count = size_bytes = partition_count = 0
+        start_offsets = {}
+        for log, topic_id in simulation.logs():
+            partition_count += 1
+            records, size = write_log(root / "logs", log, topic_id, scenario.cluster.segment_bytes)
+            record_count, size_bytes = record_count + records, size_bytes + size
+            if log.log_start_offset:
+                start_offsets[log.topic, log.partition] = log.log_start_offset
+        checkpoint = offset_checkpoint(LOG_START_OFFSET_CHECKPOINT, start_offsets)
+        (root / "logs" / checkpoint.name).write_bytes(checkpoint.data)
+    except OSError as error:
+        raise SimulateError(f"cannot write {error.filename or output}: {error.strerror}") from error
+    return Written(summary, output, partition_count, record_count, size_bytes)
+
+
+def _known_release(text: str) -> KafkaVersion:
+    try:
+        return release(text)
+    except UnknownKafkaVersion as error:
+        raise KafkaVersionError(f"--kafka-version: {error}") from error
+
+
+def read_scenario(scenario_file: str) -> Scenario:
+    """Read the scenario in a file; if it does not exist, one that comes with the project, so that
+    `scenarios/bad-day.toml` works in any folder. Raises ScenarioFileError, with the remedy.
+    """
+    path = Path(scenario_file).expanduser()
+    if not path.exists() and (PROJECT_ROOT / path).is_file():
+        path = PROJECT_ROOT / path
+    try:
+        with path.open("rb") as file:  # a device may have no end
+            data = file.read(SCENARIO_BYTES_MAX + 1)
+        if len(data) > SCENARIO_BYTES_MAX:
+            raise ScenarioFileError(f"{scenario_file} is larger than any scenario: name a TOML file")
+        text = data.decode("utf-8")
+    except (OSError, ValueError) as error:
+        if isinstance(error, UnicodeDecodeError):
+            raise ScenarioFileError(f"{scenario_file} is no UTF-8 text: name a TOML file") from error
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise ScenarioFileError(f"cannot read the scenario {scenario_file}: {reason}: name a TOML file") from error
+    try:
+        return parse_scenario(text, path.name)
+    except ScenarioError as error:
+        raise ScenarioFileError(str(error)) from error
+
+
+def write_log(folder: Path, log: PartitionLog, topic_id: str, segment_bytes: int) -> tuple[int, int]:
+    """Write the folder of a log partition as its leader has it. Returns the number of records in its segments, and
+    their size.
+    """
+    target = folder / f"{log.topic}-{log.partition}"
+    target.mkdir(parents=True)
+    batches = (batch.data for batch in log.stored_batches())
+    files = [(int(Path(file.name).stem), file) for file in segment_files(batches, rules=SegmentRules(segment_bytes))]
+    # brokers delete only whole segments: the one with the log start offset has batches below it, too
+    first = max(base_offset for base_offset, _ in files if base_offset <= log.log_start_offset)
+    kept = [file for base_offset, file in files if base_offset >= first]
+    epochs = [(entry.leader_epoch, entry.start_offset) for entry in log.epochs]
+    for file in (*kept, leader_epoch_checkpoint(epochs), partition_metadata(topic_id)):
+        (target / file.name).write_bytes(file.data)
+    return log.end_offset - first, sum(len(file.data) for file in kept if file.name.endswith(".log"))
+
+
+def print_written(written: Written, output_format: str) -> None:
+    """Print what was written: one JSON object, CSV lines of name and value, or lines for people."""
+    if output_format == "json":
+        sys.stdout.write(json.dumps(written.as_json()) + "\n")
+        return
+    summary = written.summary
+    rows: list[tuple[str, int | str]] = [
+        ("scenario", summary.scenario),
+        ("seed", summary.seed),
+        ("simulated", f"{_time_text(summary.from_ms)} to {_time_text(summary.to_ms)}"),
+        ("groups", summary.group_count),
+        ("clients", summary.client_count),
+        ("requests served", summary.request_count),
+        ("heartbeats left out", summary.skipped_heartbeat_count),
+        ("log partitions", written.log_partition_count),
+        ("records", written.record_count),
+        ("bytes of segments", written.size_bytes),
+        *((f"truth: {file}", count) for file, count in summary.truth_lines.items()),
+        ("output", written.output),
+    ]
+    if output_format == "csv":
+        sys.stdout.writelines(map(csv_line, [("name", "value"), *rows]))
+        return
+    width = max(len(name) for name, _ in rows)
+    for name, value in rows:
+        sys.stdout.write(f"{name:<{width}}  {value:,}\n" if isinstance(value, int) else f"{name:<{width}}  {value}\n")
+    following = command(f"nightly --segments {shlex.quote(str(Path(written.output) / 'logs'))} --warehouse DIR")
+    sys.stdout.write(f"next: {following}\n")
+
+
+def _time_text(time_ms: int) -> str:
+    return datetime.fromtimestamp(time_ms / 1000, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def _frame(scenario: Scenario, summary: Summary) -> str:
+    """The header: facts about the whole run."""
+    facts = {
+        "name": scenario.name,
+        "about": scenario.about,
+        "seed": summary.seed,
+        "from_ms": summary.from_ms,
+        "to_ms": summary.to_ms,
+        "brokers": scenario.cluster.brokers,
+        "consumer_offsets_partitions": scenario.cluster.consumer_offsets_partitions,
+        "share_group_state_partitions": scenario.cluster.share_group_state_partitions,
+    }
+    return json.dumps(facts, indent=2) + "\n"

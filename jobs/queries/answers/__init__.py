@@ -1,0 +1,1 @@
+"""The answers of the commands: each reads tables, and says what they hold."""

@@ -1,0 +1,487 @@
+"""Lists for auditors: what was archived, redelivered, moved or reset in a time span, and whether the list is complete.
+
+The first lines state completeness, from bronze.coverage: records in a missing, damaged or compacted range cannot be in
+the list.
+"""
+
+import json
+import sys
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any, Final, NamedTuple, TextIO
+
+import pyarrow.compute as pc
+
+from coordinator_core.bytes.coverage import CoverageKind, CoverageRange
+from coordinator_core.inference.audit.log_anomalies import CLOCK_STEP_MS_MIN
+from coordinator_core.text import counted
+from jobs.bronze.coverage import from_table
+from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, numbers
+from jobs.bronze.quarantine import open_rows
+from jobs.cli_enums import Listing
+from jobs.console.names import short
+from jobs.console.output import Value, json_line, time_text, write_answers
+from jobs.delta import other_writers
+from jobs.delta.arrow_schemas import file_schema
+from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.part_files import LOG_PARTITION
+from jobs.delta.times import epoch_ms
+from jobs.queries.answers.findings import audit_lacks, groups_not_judged
+from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG, SilverAt, timestamp_scalar
+from jobs.queries.as_of.behind import not_audited_lines, not_replayed_lines
+from jobs.queries.as_of.caveats import moved
+from jobs.queries.as_of.clock_steps import ClockStep, clock_steps, step_lines
+from jobs.queries.as_of.in_log import require_in_log
+from jobs.queries.as_of.unread import unread_groups, unread_text
+from jobs.silver.homes import listed_move_text
+from schemas.group_types import GroupType
+from schemas.tables.bronze import COVERAGE, QUARANTINE
+from schemas.tables.declare import Table
+from schemas.tables.gold import (
+    ARCHIVED_RECORDS,
+    COMMIT_ANOMALIES,
+    PARTITION_OWNERS,
+    REBALANCES,
+    REDELIVERIES,
+    SHARE_OFFSET_CHANGES,
+)
+from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
+
+HOLES_LISTED_MAX: Final = 20
+SKIPS_LISTED_MAX: Final = 20
+UNKNOWN: Final = ("SKIPPED_BY_RESET", None)
+"""Kind and count of changes that skipped an unknown number of records: after a deletion, nothing may follow."""
+MOVES_LISTED_MAX: Final = 20
+
+
+class Source(NamedTuple):
+    """The origin of a listing: its table, its time column, and the log from which it is inferred."""
+
+    table: Table
+    time_column: str
+    log: str
+
+
+SOURCES: Final = {
+    Listing.ARCHIVED: Source(ARCHIVED_RECORDS, "at", SHARES_LOG),
+    Listing.WITHOUT_COPY: Source(ARCHIVED_RECORDS, "at", SHARES_LOG),
+    Listing.REDELIVERIES: Source(REDELIVERIES, "at", SHARES_LOG),
+    Listing.SHARE_OFFSETS: Source(SHARE_OFFSET_CHANGES, "at", SHARES_LOG),
+    Listing.REBALANCES: Source(REBALANCES, "started_at", GROUPS_LOG),
+    Listing.COMMITS: Source(COMMIT_ANOMALIES, "at", GROUPS_LOG),
+    Listing.OWNERS: Source(PARTITION_OWNERS, "valid_from", GROUPS_LOG),
+}
+
+
+OF_SHARE_GROUPS: Final = (Listing.ARCHIVED, Listing.WITHOUT_COPY, Listing.REDELIVERIES, Listing.SHARE_OFFSETS)
+WITHOUT_COPY: Final = ("REFUSED", "NOT_TRIED")
+"""Values of `dead_letter` where a group has a dead-letter topic, but certainly no copy of the record."""
+
+NOT_IN_ANY_LOG: Final = {
+    Listing.WITHOUT_COPY: "Not in any log of Kafka's coordinators: which copies a broker failed to write; "
+    "`--payload` looks for them on the dead letter topics",
+    Listing.ARCHIVED: "Not in any log of Kafka's: which records were given up in silence (aborted transactions, holes "
+    "of compacted topics); the share coordinator only counts them",
+    Listing.REDELIVERIES: "Not in any log of Kafka's: deliveries in flight when a share partition got a new leader; "
+    "delivery counts are lower bounds",
+    Listing.SHARE_OFFSETS: "Not in any log of Kafka's: who moved or deleted the offsets",
+    Listing.REBALANCES: "Not in any log of Kafka's: rebalances of classic groups that ended without a new generation",
+}
+"""What even a complete list cannot contain."""
+
+OF_GROUPS: Final = frozenset({Listing.OWNERS, Listing.REBALANCES, Listing.COMMITS})
+"""Their rows have a log partition of `__consumer_offsets`, possibly a former one of the group."""
+OF_ASSIGNMENTS: Final = frozenset({Listing.OWNERS, Listing.REBALANCES})
+"""Lists that show assignments."""
+
+
+class Span(NamedTuple):
+    """From inclusive, to exclusive; None: unbounded."""
+
+    from_ms: int | None = None
+    to_ms: int | None = None
+
+
+class Completeness(NamedTuple):
+    """Is a list complete? `statements`: the reasons; the first one is the summary."""
+
+    is_complete: bool
+    statements: tuple[str, ...]
+
+    def adding(self, *statements: str) -> "Completeness":
+        """With more statements at the end."""
+        return self._replace(statements=(*self.statements, *statements))
+
+
+class Hole(NamedTuple):
+    """Offsets of a log partition that were not read, and the times around them, where known."""
+
+    log_partition: str
+    from_offset: int
+    to_offset: int
+    kind: str
+    reason: str | None
+    after_ms: int | None
+    before_ms: int | None
+
+    def touches(self, span: Span) -> bool:
+        """May it contain records of the span? Clocks of leaders may differ by less than what counts as a step."""
+        to_ms = None if span.to_ms is None else span.to_ms + CLOCK_STEP_MS_MIN
+        from_ms = None if span.from_ms is None else span.from_ms - CLOCK_STEP_MS_MIN
+        begins_late = to_ms is not None and self.after_ms is not None and self.after_ms >= to_ms
+        ends_early = from_ms is not None and self.before_ms is not None and self.before_ms < from_ms
+        return not (begins_late or ends_early)
+
+    def between(self, steps: Iterable[ClockStep]) -> "Hole":
+        """The same hole with the times around it as clocks allow that differ: the time before it counts only since the
+        last steps back, and behind it only up to the next one. `steps`: those of its log partition."""
+        after_ms, before_ms = self.after_ms, self.before_ms
+        for step in steps:
+            if after_ms is not None and step.log_offset <= self.to_offset + 1:
+                after_ms = min(after_ms, step.now_ms)
+            if before_ms is not None and step.log_offset > self.from_offset:
+                before_ms = max(before_ms, step.before_ms)
+        return self._replace(after_ms=after_ms, before_ms=before_ms)
+
+    def text(self) -> str:
+        """In words."""
+        when = ""
+        if self.after_ms is not None and self.before_ms is not None:
+            when = f", written between {time_text(self.after_ms)} and {time_text(self.before_ms)}"
+        elif self.before_ms is not None:
+            when = f", written before {time_text(self.before_ms)}"
+        elif self.after_ms is not None:
+            when = f", written after {time_text(self.after_ms)}"
+        reason = f" ({self.reason})" if self.reason else ""
+        return f"{self.log_partition}: offsets {self.from_offset} to {self.to_offset} {self.kind}{reason}{when}"
+
+
+def completeness(
+    tables: ClusterTables,
+    log: str,
+    span: Span,
+    group_ids: Collection[str] | None = None,
+    partition_counts: Mapping[str, int] | None = None,
+) -> Completeness:
+    """Was everything read that was written to a coordinator topic in a span?
+
+    `partition_counts`: partition counts that the user gives. The claim reaches only as far as each log partition was
+    read (`jobs.bronze.log_ends`).
+    """
+    rows = tables.read(COVERAGE, topic=log)
+    coverage = from_table(rows)
+    if not coverage:
+        return Completeness(False, (f"NOT COMPLETE: nothing of {log} was captured",))
+    ends = log_ends(tables, (log,), partition_counts)[log]
+    steps = clock_steps(WholeAudit.newest(tables), log)
+    ends = _short_of_slow_clocks(ends, steps)
+    found = list(missing_lines({log: ends}))
+    holes = [
+        hole.between(step for step in steps if step.log_partition == place[1])
+        for place, ranges in sorted(coverage.items())
+        for hole in holes_of(*place, ranges)
+    ]
+    found += [hole.text() for hole in holes if hole.touches(span)]
+    found += _behind_the_end(ends, span)
+    found += _unread(tables, log)
+    found += [
+        f"group {short(name)} could not be judged: see gold.log_anomalies"
+        for name in groups_not_judged(tables)
+        if group_ids is None or name in group_ids
+    ]
+    found += [
+        f"no group of {name} could be judged: see gold.log_anomalies"
+        for name in audit_lacks(tables)
+        if name.startswith(f"{log}-")
+    ]
+    found += not_replayed_lines(tables, log)
+    found += not_audited_lines(tables)
+    found += other_writers.lines(other_writers.written_by_others(tables))
+    if log == SHARES_LOG:
+        found += _begun_midway(tables, span, group_ids)
+    begins = time_text(span.from_ms) or "its beginning"
+    until = time_text(span.to_ms) or time_text(ends.proven_ms) or "its end as it was read"
+    those = f"{log} ({counted(len(ends.ends), 'log partition')}) from {begins} to {until}"
+    if not found:
+        remarks = *_remarks(ends, span), *_step_lines(steps, span)
+        return Completeness(True, (f"COMPLETE: every record of {those} was read", *remarks))
+    lines = found[:HOLES_LISTED_MAX]
+    if len(found) > len(lines):
+        lines.append(f"... and {len(found) - len(lines):,} more: see {COVERAGE.full_name}")
+    lines += _step_lines(steps, span)
+    return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *lines))
+
+
+def _short_of_slow_clocks(ends: LogEnds, steps: Sequence[ClockStep]) -> LogEnds:
+    """The log ends, reduced where a log partition has not caught up after a clock step: later records may have any
+    timestamp since the step, so only the time up to the step is proven."""
+    known = dict(ends.ends)
+    for step in steps:
+        end = known.get(step.log_partition)
+        if end is None:
+            continue
+        last_ms = ends.ends[step.log_partition].last_record_ms
+        if last_ms is not None and last_ms <= step.before_ms:
+            known[step.log_partition] = end._replace(last_record_ms=step.now_ms, live_until_ms=None)
+    return ends._replace(ends=known)
+
+
+def _step_lines(steps: Sequence[ClockStep], span: Span) -> Iterator[str]:
+    """Statements about clock steps within a bounded span: records of that time may be listed with other times."""
+    if span != Span():
+        yield from step_lines(steps, span.from_ms, span.to_ms, "rows are listed by the times that the log has")
+
+
+def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
+    """Statements where a span reaches beyond what was read. Its last millisecond is the one before `to`."""
+    to_ms = None if span.to_ms is None else span.to_ms - 1
+    if to_ms is None and span.from_ms is None:
+        return
+    asked_ms = to_ms if to_ms is not None else span.from_ms
+    not_read = [] if asked_ms is None else ends.short_of(asked_ms)
+    for end in not_read[:HOLES_LISTED_MAX]:
+        name = f"{ends.topic}-{end.partition}"
+        if end.bound_ms is None:
+            why = "it was empty when it was copied" if end.is_empty else "its records have no time"
+            yield f"nothing proves up to when {name} was read: {why}, and a copy does not show what came after"
+        elif end.live_until_ms == end.bound_ms:
+            yield f"nothing is known of {name} after the last capture or copy at {time_text(end.bound_ms)}"
+        else:
+            yield f"nothing is known of {name} after its last record that was read, of {time_text(end.bound_ms)}"
+    if len(not_read) > HOLES_LISTED_MAX:
+        yield f"nor of {counted(len(not_read) - HOLES_LISTED_MAX, 'log partition')} more"
+
+
+def _remarks(ends: LogEnds, span: Span) -> Iterator[str]:
+    """Statements of a complete, open-ended list about the time after what is proven."""
+    if span.to_ms is not None:
+        return
+    newest, proven = time_text(ends.newest_ms), time_text(ends.proven_ms)
+    empty = [end.partition for _, end in sorted(ends.ends.items()) if end.bound_ms is None and end.is_empty]
+    if proven is None and newest is not None:
+        yield f"The newest record that was read is from {newest}: a copy does not show what came after"
+    elif proven != newest:
+        yield f"After that time, the list has what was read of each log partition: up to {newest} at the latest"
+    if empty:
+        yield f"Empty when they were copied: log partitions {numbers(empty)}"
+
+
+def holes_of(topic: str, partition: int, ranges: Sequence[CoverageRange]) -> Iterator[Hole]:
+    """Yield what was not read of a log partition, in offset order, including what the cleaner removed."""
+    ordered = sorted(ranges, key=lambda covered: covered.from_offset)
+    captured = [covered for covered in ordered if covered.kind is CoverageKind.CAPTURED]
+    name = f"{topic}-{partition}"
+    next_offset = 0
+    for covered in ordered:
+        after = [it.last_timestamp_ms for it in captured if it.to_offset < covered.from_offset]
+        if covered.from_offset > next_offset:
+            # for an unknown reason: mostly before the first capture
+            until, before_ms = covered.from_offset - 1, _first_after(captured, next_offset)
+            yield Hole(name, next_offset, until, "MISSING", None, _latest(after), before_ms)
+        if covered.kind is not CoverageKind.CAPTURED:
+            kind, before_ms = covered.kind.name, _first_after(captured, covered.to_offset)
+            yield Hole(name, covered.from_offset, covered.to_offset, kind, covered.reason, _latest(after), before_ms)
+        next_offset = max(next_offset, covered.to_offset + 1)
+
+
+def _latest(times_ms: Sequence[int | None]) -> int | None:
+    known = [time_ms for time_ms in times_ms if time_ms is not None]
+    return max(known, default=None)
+
+
+def _first_after(captured: Sequence[CoverageRange], offset: int) -> int | None:
+    times_ms = [it.first_timestamp_ms for it in captured if it.from_offset > offset]
+    return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
+
+
+def _unread(tables: ClusterTables, log: str) -> Iterator[str]:
+    rows = open_rows(tables.read(QUARANTINE, ["code", "message", "resolved_at"], topic=log))
+    if rows.num_rows:
+        codes = ", ".join(sorted(set(rows["code"].to_pylist())))
+        yield f"{counted(rows.num_rows, 'piece')} of {log} could not be read ({codes}): see {QUARANTINE.full_name}"
+
+
+def _begun_midway(tables: ClusterTables, span: Span, group_ids: Collection[str] | None) -> Iterator[str]:
+    """Statements about share partitions that had updates in the span before their first known snapshot."""
+    silver = SilverAt(tables, group_ids=group_ids)
+    conditions = [~pc.field("is_complete"), *within("valid_from", span)]
+    key = ["group_id", "topic_id", "partition"]
+    rows = silver.coded_rows(SHARE_PARTITION_STATES, (*key, "is_complete", "valid_from"), *conditions)
+    count = rows.group_by(key).aggregate([]).num_rows
+    if count:
+        those = counted(count, "share partition")
+        yield f"the state before the first snapshot is not known for {those} whose first record is an update"
+
+
+def within(column: str, span: Span) -> list[Any]:
+    """Conditions on rows: their time is in the span, or missing."""
+    conditions = []
+    if span.from_ms is not None:
+        conditions.append(pc.field(column).is_null() | (pc.field(column) >= timestamp_scalar(span.from_ms)))
+    if span.to_ms is not None:
+        conditions.append(pc.field(column).is_null() | (pc.field(column) < timestamp_scalar(span.to_ms)))
+    return conditions
+
+
+def listed(silver: SilverAt, listing: Listing, span: Span) -> tuple[list[str], list[tuple[Value, ...]]]:
+    """Columns and rows of a gold table in a span, ordered by group, time and log position."""
+    source = SOURCES[listing]
+    names = file_schema(source.table).names
+    conditions = within(source.time_column, span)
+    if listing is Listing.OWNERS:
+        # an interval counts for every moment in it
+        conditions = overlapping(span)
+    if listing is Listing.WITHOUT_COPY:
+        conditions.append(pc.field("dead_letter").isin(WITHOUT_COPY))
+    rows = silver.scan(source.table, names, *conditions).to_pylist()
+    # of one time, in the order of the log; each incarnation has generations of its own
+    places = [name for name in (LOG_PARTITION, "log_offset", "from_log_offset", "incarnation") if name in names]
+    key = [source.time_column, *places, *(name for name in source.table.key if name in names)]
+    rows.sort(key=lambda row: (row["group_id"], *((row[name] is not None, row[name]) for name in key)))
+    return names, [tuple(_value(row[name]) for name in names) for row in rows]
+
+
+def overlapping(span: Span) -> list[Any]:
+    """Conditions on rows: the interval overlaps with the span."""
+    conditions = []
+    if span.from_ms is not None:
+        ends_after = pc.field("valid_to") > timestamp_scalar(span.from_ms)
+        conditions.append(pc.field("valid_to").is_null() | ends_after)
+    if span.to_ms is not None:
+        begins_before = pc.field("valid_from") < timestamp_scalar(span.to_ms)
+        conditions.append(pc.field("valid_from").is_null() | begins_before)
+    return conditions
+
+
+def _skipped(silver: SilverAt, span: Span) -> Iterator[str]:
+    """Statements for records that a reset or a deletion of offsets skipped: they were not given up."""
+    columns, rows = listed(silver, Listing.SHARE_OFFSETS, span)
+    found: list[dict[str, Any]] = [dict(zip(columns, row, strict=True)) for row in rows]
+    skips = [
+        row for row in found if row["never_delivered_count"] or (row["kind"], row["never_delivered_count"]) == UNKNOWN
+    ]
+    for row in skips[:SKIPS_LISTED_MAX]:
+        count, place = row["never_delivered_count"], f"{short(row['topic'] or row['topic_id'])}-{row['partition']}"
+        records = "an unknown number of records" if count is None else counted(count, "record")
+        begin = "" if row["from_offset"] is None else f" from offset {row['from_offset']} on"
+        what = f"never delivered to group {short(row['group_id'])}: {records} of {place}{begin}"
+        yield f"Not in this list, {what}: {row['kind']} at {row['at']} ({row['confidence']})"
+    if len(skips) > SKIPS_LISTED_MAX:
+        more = counted(len(skips) - SKIPS_LISTED_MAX, "more change")
+        yield f"... and by {more}: audit --list {Listing.SHARE_OFFSETS}"
+
+
+def untimed_statement(count: int, span: Span) -> Iterator[str]:
+    """A statement for rows without a timestamp."""
+    if count and span != Span():
+        yield (
+            f"{counted(count, 'row')} without a time, because the records have no timestamp: listed whatever the span "
+            "is, and perhaps from another time"
+        )
+
+
+def _value(value: Any) -> Value:
+    if isinstance(value, datetime):
+        return time_text(epoch_ms(value))
+    if isinstance(value, list | dict):
+        return json.dumps(value, ensure_ascii=False)
+    plain: Value = value
+    return plain
+
+
+def write_completeness(complete: Completeness, output_format: str, out: TextIO) -> None:
+    """Print the statement before a list."""
+    if output_format == "json":
+        statement = {"is_complete": complete.is_complete, "completeness": complete.statements}
+        out.write(json_line(statement))
+    else:
+        out.writelines(f"# {line}\n" for line in complete.statements)
+
+
+def without_unread(complete: Completeness, listing: Listing, unread: str) -> Completeness:
+    """The statement where assignments could not be decoded although every record was read: a list of owners is then
+    incomplete.
+    """
+    if listing is not Listing.OWNERS:
+        return complete.adding(unread)
+    first, *rest = complete.statements
+    if complete.is_complete:
+        first = f"NOT {first.replace(' was read', ' was read, but not all that clients wrote')}"
+    return Completeness(False, (first, unread, *rest))
+
+
+def past_statements(tables: ClusterTables, span: Span, group_ids: Collection[str] | None) -> list[str]:
+    """Statements about groups with rows of a former log partition, from before `__consumer_offsets` got more
+    partitions, as of the end of the span.
+    """
+    at_ms = None if span.to_ms is None else span.to_ms - 1
+    silver = SilverAt(tables, at_ms, group_ids)
+    moves = silver.left_behind().moves
+    lines = [
+        f"group {short(group_id)}: {listed_move_text(move)}"
+        for group_id, move in sorted(moves.items())[:MOVES_LISTED_MAX]
+    ]
+    if len(moves) > len(lines):
+        lines.append(
+            f"... and {counted(len(moves) - len(lines), 'group')} more: gold names the log partition of each row"
+        )
+    if group_ids is not None:
+        rows = silver.scan(GROUP_GENERATIONS, ("group_id", "log_partition")).to_pylist()
+        places = {row["group_id"]: row["log_partition"] for row in rows if row["group_id"] not in moves}
+        lines += [f"group {short(group_id)}: {text}" for (group_id,), text in moved(silver, places)]
+    return lines
+
+
+def _of_other_types(silver: SilverAt, listing: Listing) -> Iterator[str]:
+    """Statements about requested groups whose type never occurs in this list."""
+    if listing not in (*OF_SHARE_GROUPS, Listing.OWNERS):
+        return
+    rows = silver.scan(GROUP_GENERATIONS, ("group_id", "group_type"))
+    types: dict[str, set[str]] = {}
+    for row in rows.group_by(["group_id", "group_type"]).aggregate([]).to_pylist():
+        types.setdefault(row["group_id"], set()).add(row["group_type"])
+    for group_id, found in sorted(types.items()):
+        if listing in OF_SHARE_GROUPS and GroupType.SHARE not in found:
+            yield f"group {short(group_id)} is no share group: it is never in this list"
+        elif listing is Listing.OWNERS and found == {GroupType.SHARE}:
+            yield f"group {short(group_id)} is a share group, which has no owners: it is never in this list"
+
+
+def run_audit_report(
+    tables: ClusterTables,
+    *,
+    listing: Listing,
+    span: Span,
+    group_ids: Collection[str] | None,
+    output_format: str,
+    partition_counts: Mapping[str, int] | None = None,
+    out: TextIO | None = None,
+) -> bool:
+    """Print the list after the statement of its completeness. Returns whether it is complete.
+
+    Raises ArgumentError for a group that is not in the log, and for a span outside of the log.
+    """
+    out = out or sys.stdout
+    log = SOURCES[listing].log
+    require_in_log(tables, log, span.from_ms, span.to_ms, group_ids)
+    complete = completeness(tables, log, span, group_ids, partition_counts)
+    silver = SilverAt(tables, group_ids=group_ids)
+    if listing in OF_ASSIGNMENTS:
+        unread = unread_groups(silver, *overlapping(span))
+        if unread:
+            complete = without_unread(complete, listing, unread_text(unread))
+    if listing in OF_GROUPS:
+        complete = complete.adding(*past_statements(tables, span, group_ids))
+    if listing in NOT_IN_ANY_LOG:
+        complete = complete.adding(NOT_IN_ANY_LOG[listing])
+    if listing is Listing.ARCHIVED:
+        complete = complete.adding(*_skipped(silver, span))
+    if group_ids:
+        complete = complete.adding(*_of_other_types(silver, listing))
+    columns, rows = listed(silver, listing, span)
+    place = columns.index(SOURCES[listing].time_column)
+    complete = complete.adding(*untimed_statement(sum(row[place] is None for row in rows), span))
+    write_completeness(complete, output_format, out)
+    write_answers(columns, rows, output_format, out)
+    return complete.is_complete

@@ -1,0 +1,178 @@
+"""What a run changed in a table: inserted, deleted and updated rows.
+
+Tables are written in files, and a rewritten file has many unchanged rows. So the version that the run left, from
+`state.runs` or `state.audits`, is compared with the version that the run before left. Only files that one version lacks
+are read, and rows in both are ignored. The names are those of Delta's change data feed, which the tables do not have:
+it would bind every writer, and would list rows that were only rewritten.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final
+
+from jobs.console.names import short
+from jobs.delta.arrow_columns import columns_read
+from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.scanner import dataset_of
+from jobs.errors import ArgumentError, JobError
+from jobs.queries.sql.sql_duckdb import DuckDbAnswer, connect, naming_damage
+from schemas.tables import TABLES
+from schemas.tables.declare import Table
+from schemas.tables.gold import GOLD_TABLES
+from schemas.tables.silver import SILVER_TABLES
+from schemas.tables.state import AUDITS, RUNS
+
+CHANGE: Final = "_change_type"
+RUN: Final = "_run_id"
+INSERT: Final = "insert"
+DELETE: Final = "delete"
+BEFORE: Final = "update_preimage"
+AFTER: Final = "update_postimage"
+FOLLOWED: Final = (*SILVER_TABLES, *GOLD_TABLES)
+"""Tables whose versions are recorded by runs. Rows of bronze name their capture: `capture_id`."""
+SUMMARY_COLUMNS: Final = ("TABLE", "RUN", "SINCE", "INSERTED", "UPDATED", "DELETED")
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """A completed run, and the version of each table after it."""
+
+    run_id: str
+    started_at: datetime
+    number: int
+    versions: Mapping[str, int]
+
+
+def runs_of(tables: ClusterTables, table: Table) -> list[Left]:
+    """The runs of a cluster that wrote this table, oldest first: replays for silver, audits for gold."""
+    runs, number = (AUDITS, "audit_version") if table.layer == "gold" else (RUNS, "replay_version")
+    columns = ["run_id", "started_at", number, "table_versions"]
+    rows = tables.read(runs, columns).to_pylist()
+    found = {
+        row["run_id"]: Left(row["run_id"], row["started_at"], row[number] or -1, dict(row["table_versions"] or ()))
+        for row in rows
+    }
+    return sorted(found.values(), key=lambda run: (run.number, run.started_at))
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """Two states of a table: after a run, and after an earlier one. None: before the first run."""
+
+    table: Table
+    run: Left
+    before: Left | None
+
+
+def compared(tables: ClusterTables, table: Table, run_id: str | None = None, since: str | None = None) -> Compared:
+    """The requested run (default: the newest), and the one to compare with (default: the one before).
+
+    Raises ArgumentError for runs that the cluster does not have, or that are in the wrong order.
+    """
+    runs = runs_of(tables, table)
+    if not runs:
+        raise ArgumentError(f"no run of {short(tables.cluster_id)} wrote {table.full_name}: run nightly first")
+    place = _place(runs, run_id, table) if run_id is not None else len(runs) - 1
+    if since is None:
+        return Compared(table, runs[place], runs[place - 1] if place else None)
+    earlier = _place(runs, since, table)
+    if earlier >= place:
+        raise ArgumentError(f"--since {short(since)} is not before the run {runs[place].run_id}")
+    return Compared(table, runs[place], runs[earlier])
+
+
+def _place(runs: Sequence[Left], run_id: str, table: Table) -> int:
+    for place, run in enumerate(runs):
+        if run.run_id == run_id:
+            return place
+    newest = ", ".join(run.run_id for run in reversed(runs[-3:]))
+    raise ArgumentError(f"no run {short(run_id)} wrote {table.full_name}: the newest are {newest}")
+
+
+def changes_of(tables: ClusterTables, pair: Compared) -> DuckDbAnswer:
+    """The rows that differ, by the table's key: `_change_type`, `_run_id`, and the columns of the table."""
+    connection, columns = _loaded(tables, pair)
+    keys = [name for name in pair.table.key if name in columns]
+    order = ", ".join(f'"{name}" NULLS FIRST' for name in keys) or "ALL"
+    listed = ", ".join(f'"{name}"' for name in columns)
+    run = "'" + pair.run.run_id.replace("'", "''") + "'"
+    return DuckDbAnswer(
+        connection, f"SELECT {CHANGE}, {run} AS {RUN}, {listed} FROM changes ORDER BY {order}, {CHANGE} DESC", {}
+    )
+
+
+def counts_of(tables: ClusterTables, pair: Compared) -> tuple[int, int, int]:
+    """The number of rows inserted, updated and deleted."""
+    connection, _ = _loaded(tables, pair)
+    found = dict(connection.sql(f"SELECT {CHANGE}, count(*) FROM changes GROUP BY ALL").fetchall())
+    return found.get(INSERT, 0), found.get(AFTER, 0), found.get(DELETE, 0)
+
+
+def _loaded(tables: ClusterTables, pair: Compared) -> tuple[Any, list[str]]:
+    """A connection with the view `changes`, and the columns of the table in order."""
+    table = pair.table
+    version = pair.run.versions.get(table.full_name)
+    earlier = None if pair.before is None else pair.before.versions.get(table.full_name)
+    after = _files(tables, table, version)
+    before = {} if earlier is None else _files(tables, table, earlier)
+    stored = tables.warehouse.columns(table, version, reader_version_max=1) or list(table.column_names)
+    columns = [name for name in stored if name in table.column_names]
+    schema = columns_read(table, columns)
+    connection = connect()
+    paths: dict[str, list[str]] = {}
+    for name, files in (
+        ("after_files", [file for path, file in after.items() if path not in before]),
+        ("before_files", [file for path, file in before.items() if path not in after]),
+    ):
+        values = [file.partition_values for file in files]
+        connection.register(name, dataset_of([file.path for file in files], schema, values))
+        paths[name] = [file.path for file in files]
+    keys = [name for name in table.key if name in columns]
+    same = " AND ".join(f'a."{name}" IS NOT DISTINCT FROM b."{name}"' for name in keys) or "false"
+    with naming_damage(paths):
+        connection.execute("CREATE TEMP TABLE came AS SELECT * FROM after_files EXCEPT ALL SELECT * FROM before_files")
+        connection.execute("CREATE TEMP TABLE went AS SELECT * FROM before_files EXCEPT ALL SELECT * FROM after_files")
+    connection.execute(
+        "CREATE VIEW changes AS "
+        f"SELECT CASE WHEN EXISTS (SELECT 1 FROM went b WHERE {same}) THEN '{AFTER}' ELSE '{INSERT}' END AS {CHANGE}, "
+        f"a.* FROM came a UNION ALL SELECT CASE WHEN EXISTS (SELECT 1 FROM came a WHERE {same}) "
+        f"THEN '{BEFORE}' ELSE '{DELETE}' END AS {CHANGE}, b.* FROM went b"
+    )
+    return connection, columns
+
+
+def _files(tables: ClusterTables, table: Table, version: int | None) -> dict[str, Any]:
+    """The files of the cluster's rows in a version, by path."""
+    if version is not None and not tables.warehouse.has_version(table, version):
+        if version == tables.warehouse.version(table):
+            for damage in tables.warehouse.damaged_files(table):
+                raise damage
+        raise JobError(
+            f"version {version} of {table.full_name} is gone: maintain deleted its files. Name a later run with "
+            "--since, or keep versions for longer (maintain --vacuum-after)"
+        )
+    return {file.path: file for file in tables.files(table, version)}
+
+
+def summary(tables: ClusterTables, run_id: str | None, since: str | None) -> list[list[Any]]:
+    """For each table of silver and gold that a run wrote: the number of changed rows."""
+    found: list[list[Any]] = []
+    for table in FOLLOWED:
+        if not tables.warehouse.exists(table) or not runs_of(tables, table):
+            continue
+        pair = compared(tables, table, run_id, since)
+        before = None if pair.before is None else pair.before.run_id
+        found.append([table.full_name, pair.run.run_id, before, *counts_of(tables, pair)])
+    if not found:
+        raise ArgumentError(f"no run of {short(tables.cluster_id)} is known: run nightly first")
+    return found
+
+
+def table_named(name: str) -> Table:
+    """A table of silver or gold by its name. Raises ArgumentError."""
+    table = TABLES.get(name.lower())
+    if table is None or table not in FOLLOWED:
+        hint = "rows of bronze name their capture in capture_id" if name.startswith("bronze.") else "as gold.rebalances"
+        raise ArgumentError(f"--table {short(name)}: no table of silver or gold has this name ({hint})")
+    return table

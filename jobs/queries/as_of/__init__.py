@@ -1,0 +1,1 @@
+"""The state of groups at a time, and what is missing for it."""

@@ -1,0 +1,1 @@
+"""The sql job: its two engines, its views."""

@@ -1,0 +1,290 @@
+"""`sql` in DuckDB's dialect: the tables, views and functions by their names, without Spark.
+
+DuckDB gets the files in Delta's log as Arrow datasets, at the versions of the last whole runs, so that names mean the
+same as in Spark (`jobs.queries.sql.sql_spark.Catalogue`). It has no other way to a file: its access to files, the
+network, extensions, secrets and Python's variables is off, and its configuration is locked. Statements other than
+queries are refused by the type that DuckDB's own parser gives them, although there is nothing that they could change.
+"""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from decimal import Decimal
+from difflib import get_close_matches
+from functools import cached_property
+from itertools import islice
+from typing import Any, Final
+
+import pyarrow as pa
+from deltalake.exceptions import DeltaError
+
+from coordinator_core.text import counted
+from jobs.cli_enums import Engine
+from jobs.console.output import printable
+from jobs.delta.arrow_columns import columns_read
+from jobs.delta.pinned_versions import Pinned, pinned_versions
+from jobs.delta.scanner import dataset_of, read_whole
+from jobs.delta.warehouse import Warehouse
+from jobs.errors import SqlError, StatementError
+from jobs.queries.sql.interrupts import interruptible
+from jobs.queries.sql.views import DEFINITIONS, named_in
+from schemas.tables import TABLES
+from schemas.tables.declare import Table
+
+BATCH_ROWS: Final = 10_000
+MIN_READER_VERSION_MAX: Final = 1
+"""Tables that need a higher Delta reader version may have features that only Spark's reader supports."""
+READING: Final = frozenset({"SELECT", "EXPLAIN"})
+"""Types of statements that read; DuckDB's parser makes DESCRIBE, SHOW and SUMMARIZE of type SELECT."""
+COMMENTS: Final = r"(?:\s|--[^\n]*(?:\n|$)|/\*.*?\*/)*"
+TEMPORARY: Final = re.compile(
+    COMMENTS + r"create\s+(or\s+replace\s+)?temp(orary)?\s+(view|macro|function)\b", re.IGNORECASE | re.DOTALL
+)
+"""CREATE statements that live in the session."""
+EXPLAINED: Final = re.compile(COMMENTS + r"explain\s+(analyze\b|\([^)]*\))?", re.IGNORECASE | re.DOTALL)
+REFUSED: Final = (
+    "the ledger is read-only here, and DuckDB calls this {part}: nothing was done. Allowed are select, describe, show, "
+    "summarize, explain, and create temporary view or macro, one statement at a time"
+)
+RESERVED: Final = frozenset({"at", "offset"})
+"""Columns of ours that are words of DuckDB's grammar."""
+COLUMN_IN_ERROR: Final = re.compile(r'have a column named "([^"]+)"')
+STREAM_IN_ERROR: Final = re.compile(r"stream registered as '(\w+)' failed")
+NAMED_IN_ERROR: Final = re.compile(r'with name "?([^"\s]+)"? does not exist')
+
+
+@contextmanager
+def naming_damage(files: Mapping[str, Sequence[str]]) -> Iterator[None]:
+    """Context in which DuckDB reads files, registered by these names. Raises TableDamaged for a damaged one."""
+    try:
+        yield
+    except Exception as error:
+        failed = STREAM_IN_ERROR.search(str(error))
+        read_whole(files.get(failed[1], ()) if failed is not None else ())
+        raise
+
+
+class DuckDbAnswer:
+    """The result of a statement. Times are aware, and sums are integers, as Spark's are.
+
+    `files`: paths of the files that it may read, by the name under which they are registered.
+    """
+
+    def __init__(self, connection: Any, text: str, files: Mapping[str, Sequence[str]]) -> None:
+        self._connection = connection
+        self._files = files
+        self.columns: Sequence[str] = ()
+        self._reader: pa.RecordBatchReader | None = None
+        with naming_damage(files):
+            interruptible(lambda: self._begin(text), connection.interrupt)
+        # errors in the first rows must occur before anything is printed
+        first = self._computed()
+        self._first = () if first is None else (first,)
+
+    def _begin(self, text: str) -> None:
+        relation = self._connection.sql(text)
+        if relation is not None and TEMPORARY.match(text) is None:
+            self.columns = tuple(relation.columns)
+            self._reader = relation.to_arrow_reader(BATCH_ROWS)
+
+    def close(self) -> None:
+        """End the statement: a connection has one at a time."""
+        self._reader = None
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        yield from self._first
+        while (batch := self._next()) is not None:
+            yield batch
+
+    @property
+    def schema(self) -> pa.Schema:
+        assert self._reader is not None
+        return self._reader.schema
+
+    def rows(self) -> Iterator[list[Any]]:
+        for batch in self.batches():
+            yield from map(list, zip(*map(_values, batch.columns), strict=True))
+
+    def _next(self) -> pa.RecordBatch | None:
+        try:
+            return self._computed()
+        except (pa.ArrowException, OSError) as error:
+            raise SqlError(f"DuckDB could not go on: {_first_line(error)}") from error
+
+    def _computed(self) -> pa.RecordBatch | None:
+        reader = self._reader
+        with naming_damage(self._files):
+            return None if reader is None else interruptible(lambda: next(reader, None), self._connection.interrupt)
+
+    def head(self, count: int) -> list[list[Any]]:
+        return list(islice(self.rows(), count))
+
+
+def _values(values: pa.Array) -> list[Any]:
+    plain = values.to_pylist(maps_as_pydicts="strict")
+    is_simple = pa.types.is_integer(values.type) or pa.types.is_string(values.type) or pa.types.is_boolean(values.type)
+    return plain if is_simple else [_value(value) for value in plain]
+
+
+def _value(value: Any) -> Any:
+    match value:
+        case datetime():
+            return value.replace(tzinfo=UTC) if value.tzinfo is None else value
+        case Decimal():  # of a sum of integers
+            return int(value) if value.as_tuple().exponent == 0 else value
+        case dict():
+            return {name: _value(item) for name, item in value.items()}
+        case list():
+            return [_value(item) for item in value]
+    return value
+
+
+def _duckdb() -> Any:
+    import duckdb  # noqa: PLC0415  (a tenth of a second that other jobs need not wait for)
+
+    return duckdb
+
+
+def connect() -> Any:
+    """A DuckDB that reads only what it is given, neither files nor the network; queries that exceed memory fail."""
+    connection = _duckdb().connect(
+        config={
+            "enable_external_access": False,
+            "autoload_known_extensions": False,
+            "autoinstall_known_extensions": False,
+            "allow_persistent_secrets": False,
+            "python_enable_replacements": False,
+            "temp_directory": "",
+        }
+    )
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection.execute("SET lock_configuration = true")
+
+
+def refused_part(statement: str) -> str | None:
+    """What DuckDB's parser calls a statement that does more than read; None where it reads. Raises DuckDB's errors."""
+    try:
+        types = [each.type.name for each in _duckdb().extract_statements(statement)]
+    except ValueError:  # a type that DuckDB's Python has no name for
+        return "a statement of another kind"
+    if len(types) != 1:
+        return counted(len(types), "statement")
+    if types[0] == "EXPLAIN":
+        head = EXPLAINED.match(statement)
+        return types[0] if head is None else refused_part(statement[head.end() :])
+    is_reading = types[0] in READING or (types[0] == "CREATE" and TEMPORARY.match(statement) is not None)
+    return None if is_reading else types[0]
+
+
+class DuckDb:
+    """DuckDB over a warehouse, for one session. `cluster_id`: table names refer to rows of this cluster only."""
+
+    engine = Engine.DUCKDB
+
+    def __init__(self, warehouse: Warehouse, *, cluster_id: str | None = None) -> None:
+        self._warehouse = warehouse
+        self._cluster_id = cluster_id
+        self._tables = [table for table in TABLES.values() if warehouse.exists(table)]
+        self._last: DuckDbAnswer | None = None
+        self._known: dict[Table, tuple[int | None, Pinned]] = {}
+        self._files: dict[str, Sequence[str]] = {}
+        self.table_names = tuple(table.full_name for table in self._tables)
+
+    @cached_property
+    def _connection(self) -> Any:
+        return connect()
+
+    def answer(self, statement: str) -> DuckDbAnswer:
+        """Execute a statement. Raises SqlError."""
+        duckdb = _duckdb()
+        try:
+            part = refused_part(statement)
+            if part is not None:
+                raise StatementError(REFUSED.format(part=part))
+            try:
+                return self._of_whole_runs(statement, self._tables if _is_of_all(statement) else None)
+            except duckdb.CatalogException:  # it may name a table in another way: known are all then
+                return self._of_whole_runs(statement, self._tables)
+        except (duckdb.ParserException, duckdb.CatalogException, duckdb.BinderException) as error:
+            raise StatementError(self._with_remedy(error, statement)) from error
+        except (duckdb.Error, pa.ArrowException, DeltaError, OSError) as error:
+            raise SqlError(_first_line(error)) from error
+
+    def _of_whole_runs(self, statement: str, tables: Sequence[Table] | None) -> DuckDbAnswer:
+        if self._last is not None:
+            self._last.close()
+        pinned = pinned_versions(self._warehouse)
+        while True:
+            definitions, named = named_in(statement.lower(), self._tables)
+            for table in named if tables is None else tables:
+                self._make_known(table, pinned.get(table, {}))
+            for definition in definitions if tables is None else DEFINITIONS:
+                text = definition.statement(self.table_names, Engine.DUCKDB)
+                if text is not None:
+                    self._connection.execute(text)
+            self._last = DuckDbAnswer(self._connection, statement, self._files)
+            now = pinned_versions(self._warehouse)
+            if now == pinned:
+                return self._last
+            self._last.close()
+            pinned = now  # a run began meanwhile: the former files may be a part of it
+
+    def _make_known(self, table: Table, pinned: Pinned) -> None:
+        """A view of a table's rows: for clusters without a whole run now, those of the last whole run."""
+        state = self._warehouse.version(table), pinned
+        if self._known.get(table) == state:
+            return
+        conditions = [f"cluster_id <> {_text(cluster_id)}" for cluster_id in pinned]
+        if self._cluster_id is not None:
+            conditions.append(f"cluster_id = {_text(self._cluster_id)}")
+        parts = [f"SELECT * FROM {self._register(table, None)} WHERE {' AND '.join(conditions) or 'true'}"]
+        for cluster_id, version in pinned.items():
+            if version is not None and self._cluster_id in (None, cluster_id):
+                registered = self._register(table, version)
+                parts.append(f"SELECT * FROM {registered} WHERE cluster_id = {_text(cluster_id)}")
+        self._connection.execute(f"CREATE SCHEMA IF NOT EXISTS {table.layer}")
+        self._connection.execute(f"CREATE OR REPLACE VIEW {table.full_name} AS {' UNION ALL BY NAME '.join(parts)}")
+        self._known[table] = state
+
+    def _register(self, table: Table, version: int | None) -> str:
+        """Register a version of a table with DuckDB. Returns its name there."""
+        stored = self._warehouse.columns(table, version, reader_version_max=MIN_READER_VERSION_MAX)
+        if stored is None or not set(stored) <= set(table.column_names):
+            raise SqlError(f"{table.full_name} has columns or features that are not ours: --engine spark reads it")
+        files = self._warehouse.files(table, version)
+        paths, values = [file.path for file in files], [file.partition_values for file in files]
+        name = f"files_{table.layer}_{table.name}_{'newest' if version is None else version}"
+        self._connection.register(name, dataset_of(paths, columns_read(table, stored), values))
+        self._files[name] = paths
+        return name
+
+    def _with_remedy(self, error: Exception, statement: str) -> str:
+        """DuckDB's words in one line, with the nearest name where it has none."""
+        text = " ".join(str(error).partition("\n\nLINE ")[0].split())
+        names = [*self.table_names, *(definition.name for definition in DEFINITIONS)]
+        columns = {name for table in named_in(statement.lower(), self._tables)[1] for name in table.column_names}
+        for pattern, known in ((NAMED_IN_ERROR, names), (COLUMN_IN_ERROR, columns)):
+            missing = pattern.search(text)
+            nearest = get_close_matches(missing[1].lower(), known, 1) if missing is not None else []
+            if missing is not None and nearest:
+                text = f"there is no {missing[1]}: did you mean {nearest[0]}?"
+        words = RESERVED.intersection(re.findall(r"\w+", statement.lower()))
+        if isinstance(error, _duckdb().ParserException) and words:
+            quoted = " or ".join(f'"{word}"' for word in sorted(words))
+            text += f" (a column of this name is written in double quotes: {quoted})"
+        return printable(text)
+
+
+def _is_of_all(statement: str) -> bool:
+    """Does a statement list what there is?"""
+    return re.search(r"\bshow\b|\bdescribe\b|information_schema|duckdb_|pg_|pragma_", statement.lower()) is not None
+
+
+def _first_line(error: Exception) -> str:
+    return printable(str(error).partition("\n")[0])
+
+
+def _text(text: str) -> str:
+    """A DuckDB string literal: quotes are doubled, and nothing else has a meaning in it."""
+    return "'" + text.replace("'", "''") + "'"

@@ -1,0 +1,1 @@
+"""The verify job: the tables against a broker's own answers."""

@@ -1,0 +1,227 @@
+"""The events that a client gets and the actions that it returns: the docstring of the package has the contract."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any, Final
+
+from coordinator_core.live.assignors.client_group import TopicPartition
+from coordinator_core.live.coordinator.errors import ErrorCode
+from simulator.simulation.topics import Topics
+
+
+class Service(StrEnum):
+    """The coordinator, or the leader, that serves a request."""
+
+    GROUP = "group"
+    """The coordinator of the group `Send.key`."""
+    TRANSACTION = "transaction"
+    """The coordinator of the transactional id `Send.key`."""
+    DATA = "data"
+    """The leader of the data partition `Send.key`, a TopicPartition."""
+
+
+RETRIABLE: Final = frozenset(
+    {
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.REQUEST_TIMED_OUT,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+    }
+)
+"""Errors after which a client retries, at the coordinator that it finds then."""
+
+RETRY_BACKOFF_MS: Final = 100
+"""retry.backoff.ms of all clients."""
+
+POLL, RETRY, BUSY, POLL_EXPIRED = "poll", "retry", "busy", "poll-expired"
+"""Timers of all members: the next poll; the request again; the application's thread is free again; it was busy for
+longer than allowed."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemberConfig:
+    """The settings that all members of groups have."""
+
+    group_id: str
+    client_id: str
+    topics: tuple[str, ...]
+    poll_interval_ms: int = field(default=1000, kw_only=True)
+    max_poll_interval_ms: int = field(default=300_000, kw_only=True)
+    rack_id: str | None = field(default=None, kw_only=True)
+    """client.rack."""
+
+    def busy_for(self, duration_ms: int) -> list["SetTimer"]:
+        """The timers of a thread that is busy from now on: the heartbeat thread watches the poll interval."""
+        timers = [SetTimer(BUSY, duration_ms)]
+        if duration_ms > self.max_poll_interval_ms:
+            timers.append(SetTimer(POLL_EXPIRED, self.max_poll_interval_ms))
+        return timers
+
+
+# --- events ---
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """The process has started."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The answer to the request with this tag; `error` replaces the response if the request as a whole was refused.
+
+    REQUEST_TIMED_OUT also means an answer that never came.
+    """
+
+    tag: str
+    response: Any
+    error: ErrorCode | None = None
+    request: Any = None
+
+
+@dataclass(frozen=True, slots=True)
+class TimerFired:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Stop:
+    """Close properly: the simulation waits until the client returns `Closed`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlowPoll:
+    """The records of the last poll take `duration_ms` to process: the client's own thread is busy until then."""
+
+    duration_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class TopicsChanged:
+    """The client's metadata shows that topics were created or deleted, or have grown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subscribe:
+    topics: tuple[str, ...]
+
+
+Event = Started | Answered | TimerFired | Stop | SlowPoll | TopicsChanged | Subscribe
+
+
+# --- actions ---
+
+
+@dataclass(frozen=True, slots=True)
+class Send:
+    """A request. `api_version` is the version of its API."""
+
+    service: Service
+    key: Any
+    operation: str
+    request: Any
+    tag: str
+    api_version: int
+    timeout_ms: int | None = None
+    """After this time the client gives up the request, and treats the connection as broken. None: for requests that
+    wait for no other member, and are answered, or lost with their broker, in less time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SetTimer:
+    """`TimerFired(name)` in `delay_ms`; this replaces a running timer of that name."""
+
+    name: str
+    delay_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class CancelTimer:
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """Send a heartbeat (`Member.heartbeat`) every `interval_ms` from now on, the first in `interval_ms`; 0: no more."""
+
+    interval_ms: int
+
+
+@dataclass(frozen=True, slots=True)
+class Took:
+    """The client believes from now on that it owns these partitions, and reads from these offsets on."""
+
+    positions: Sequence[tuple[TopicPartition, int]]
+    generation: int
+
+
+@dataclass(frozen=True, slots=True)
+class Gave:
+    """It no longer believes so; each partition has the next offset that it would have read. `ended_by`: REVOKED, LOST
+    or CLOSED.
+    """
+
+    positions: Sequence[tuple[TopicPartition, int]]
+    ended_by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """The client has ended: after `Stop`, or because of an error from which clients do not recover."""
+
+    reason: str = "STOPPED"
+
+
+Action = Send | SetTimer | CancelTimer | Heartbeat | Took | Gave | Closed
+Actions = list[Action]
+
+
+@dataclass(slots=True)
+class Progress:
+    """How far a consumer is in each partition that it owns.
+
+    Each partition gets an equal share of the consumer's rate, and is read as far as there is data. If data was deleted
+    (retention), the consumer continues at the log start offset. A poison record ends a partition's progress if the
+    consumer cannot pass it. If the topic was deleted, there is no progress; if it was created again, the position is
+    out of range (OFFSET_OUT_OF_RANGE), and the consumer begins at the start of the new log.
+    """
+
+    topics: Topics
+    records_per_second: float
+    stops_at_poison: bool
+    offsets: dict[TopicPartition, int] = field(default_factory=dict)
+    """The next offset to read."""
+    since_ms: int = 0
+
+    def advance(self, now_ms: int) -> None:
+        since_ms, self.since_ms = self.since_ms, now_ms
+        elapsed_ms = now_ms - since_ms
+        if not self.offsets or elapsed_ms <= 0:
+            return
+        share = int(self.records_per_second * elapsed_ms / 1000 / len(self.offsets))
+        for at, offset in self.offsets.items():
+            if not self.topics.exists(at):
+                continue
+            position = 0 if self.topics.made_since(at.topic, since_ms) else offset
+            first = max(position, self.topics.start_offset(at, now_ms))
+            following = max(first, min(first + share, self.topics.end_offset(at, now_ms)))
+            if self.stops_at_poison and following > first:
+                poison = self.topics.next_poison_offset(at, first, following)
+                following = following if poison is None else poison
+            self.offsets[at] = following
+
+    def take(self, positions: Sequence[tuple[TopicPartition, int]], now_ms: int) -> None:
+        """Add these partitions, from these offsets on."""
+        self.advance(now_ms)
+        self.offsets.update(positions)
+
+    def give(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[tuple[TopicPartition, int]]:
+        """Remove these partitions; returns their positions. Partitions that are not owned are ignored."""
+        self.advance(now_ms)
+        return [(at, self.offsets.pop(at)) for at in partitions if at in self.offsets]
+
+    def stay_until(self, now_ms: int) -> None:
+        """Move the time without progress: the consumer's thread was busy."""
+        self.since_ms = now_ms

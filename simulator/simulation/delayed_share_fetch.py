@@ -1,0 +1,206 @@
+"""Share fetches on the broker: the partitions that a fetch may read, and its time in the purgatory (DelayedShareFetch).
+
+Theory of operation
+-------------------
+A ShareFetch reads share partitions whose **fetch lock** it has: one fetch at a time reads a share partition, so that
+two members do not receive the same records. It takes the lock of each share partition that is active, that no other
+fetch reads and that has room for records in flight (acquirablePartitions). If the log of one of these has a record, the
+fetch reads them all, acquires what it read, releases the locks, and is answered. Otherwise it releases the locks and is
+**parked** in the purgatory, and tries again each time when something may have changed:
+
+* records are appended to the log of one of its partitions (the high watermark moves, or for read_committed the last
+  stable offset);
+* another fetch releases the fetch lock of one of them;
+* records of one of them are acknowledged, released or rejected, their lock expires, or the write of such a change
+  moved the start offset;
+* a share partition has read its state and is active.
+
+After `fetch.max.wait.ms` it tries for the last time, and is answered even if it acquired nothing. It waits for the
+share partitions that it found on its arrival: one that was fenced since gives it nothing.
+
+A parked fetch outlives its member, as in Kafka: if the member dies in the meantime, the fetch still acquires records,
+and they stay acquired until their lock expires.
+
+Source: DelayedShareFetch, SharePartitionManager.processShareFetch, ShareFetchUtils.processFetchResponse.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from coordinator_core.live.assignors.client_group import TopicPartition
+from coordinator_core.live.share_partition.acquire import acquire
+from coordinator_core.live.share_partition.state import AcquiredRecords, AcquireMode, FetchedBatches, IsolationLevel
+from coordinator_core.live.share_partition.window import can_acquire_records, next_fetch_offset
+from simulator.simulation.clients.share_messages import ShareFetchRequest
+from simulator.simulation.clock import EventLoop
+from simulator.simulation.data_broker import DataBroker, Served
+from simulator.simulation.process import Process
+from simulator.simulation.topics import Topics
+
+BATCH_SIZE: Final = 500
+"""The batch size of the request is max.poll.records, too (ShareFetchRequest.batchSize)."""
+
+Acquired = dict[TopicPartition, tuple[AcquiredRecords, ...]]
+
+
+@dataclass(slots=True, eq=False)
+class DelayedShareFetch:
+    """One fetch, from its arrival to its answer."""
+
+    process: Process
+    request: ShareFetchRequest
+    is_committed: bool
+    """share.isolation.level is read_committed."""
+    share_partitions: tuple[Served, ...]
+    deadline_ms: int
+    on_done: Callable[[Acquired], None]
+    wake_ms: int = 0
+    """The time of its next try, unless an event triggers one earlier."""
+    is_parked: bool = True
+
+
+class ShareFetches:
+    def __init__(
+        self,
+        loop: EventLoop,
+        topics: Topics,
+        read_ms: int,
+        keep_up: Callable[[Served], None],
+        on_acquired: Callable[[DataBroker, Served, Process, AcquiredRecords], None],
+    ) -> None:
+        """`read_ms`: how long a broker reads the log of one partition. `keep_up`: is called because the start offset of
+        the log may have moved.
+        """
+        self._loop = loop
+        self._topics = topics
+        self._read_ms = read_ms
+        self._keep_up = keep_up
+        self._on_acquired = on_acquired
+
+    def fetch(self, broker: DataBroker, fetch: DelayedShareFetch) -> None:
+        """A fetch has arrived: answer it now, or once it can acquire records, or at its deadline."""
+        if not fetch.share_partitions or not fetch.request.max_records:
+            fetch.on_done({})
+            return
+        for served in fetch.share_partitions:
+            broker.parked.setdefault((served.group_id, served.at), {})[fetch] = None
+        self._try(broker, fetch)
+
+    def check(self, broker: DataBroker, group_id: str, at: TopicPartition) -> None:
+        """A share partition has changed: the fetches that wait for it try again."""
+        for fetch in tuple(broker.parked.get((group_id, at), ())):
+            if fetch.is_parked:
+                self._try(broker, fetch)
+
+    def check_partition(self, broker: DataBroker, at: TopicPartition) -> None:
+        """Records were appended to a partition of a topic."""
+        for group_id in [group_id for group_id, parked in broker.parked if parked == at]:
+            self.check(broker, group_id, at)
+
+    def check_all(self, broker: DataBroker) -> None:
+        """The rate of the data has changed."""
+        for group_id, at in tuple(broker.parked):
+            self.check(broker, group_id, at)
+
+    def _try(self, broker: DataBroker, fetch: DelayedShareFetch) -> None:
+        now_ms = self._loop.now_ms
+        readable: list[tuple[Served, int]] = []
+        has_records = False
+        for served in fetch.share_partitions:
+            partition = served.partition
+            if not partition.is_active or served.fetch_lock is not None:
+                continue
+            self._keep_up(served)
+            if not can_acquire_records(partition):
+                continue
+            fetch_offset = next_fetch_offset(partition)
+            readable.append((served, fetch_offset))
+            # A fetch from an offset beyond the end is answered at once, too: the log refuses it.
+            end_offset = self._topics.readable_end_offset(served.at, now_ms, is_committed=fetch.is_committed)
+            has_records = has_records or fetch_offset != end_offset
+        if has_records or now_ms >= fetch.deadline_ms:
+            self._read(broker, fetch, readable)
+        else:
+            self._wait(broker, fetch, readable)
+
+    def _wait(self, broker: DataBroker, fetch: DelayedShareFetch, readable: list[tuple[Served, int]]) -> None:
+        """Wait until records are appended to what it could read now, or until the deadline; other changes call
+        `check`."""
+        wake_ms = fetch.deadline_ms
+        for served, offset in readable:
+            wake_ms = self._topics.growth_ms(
+                served.at, offset, self._loop.now_ms, wake_ms, is_committed=fetch.is_committed
+            )
+        if wake_ms != fetch.wake_ms:
+            fetch.wake_ms = wake_ms
+            self._loop.at(wake_ms, self._wake, broker, fetch, wake_ms)
+
+    def _wake(self, broker: DataBroker, fetch: DelayedShareFetch, wake_ms: int) -> None:
+        if fetch.is_parked and fetch.wake_ms == wake_ms and not broker.is_gone:
+            self._try(broker, fetch)
+
+    def _read(self, broker: DataBroker, fetch: DelayedShareFetch, readable: list[tuple[Served, int]]) -> None:
+        fetch.is_parked = False
+        for served in fetch.share_partitions:
+            place = served.group_id, served.at
+            waiting = broker.parked[place]
+            del waiting[fetch]
+            if not waiting:
+                del broker.parked[place]
+        now_ms = self._loop.now_ms
+        fetched = []
+        for served, fetch_offset in readable:
+            served.fetch_lock = fetch
+            batches = self._topics.log_batches(
+                served.at, fetch_offset, fetch.request.max_records, now_ms, is_committed=fetch.is_committed
+            )
+            aborted = self._topics.aborted_transactions(served.at, batches) if fetch.is_committed else ()
+            fetched.append((served, FetchedBatches(fetch_offset, batches, aborted)))
+        if self._read_ms and fetched:
+            self._loop.after(self._read_ms * len(fetched), self._acquire, broker, fetch, fetched)
+        else:
+            self._acquire(broker, fetch, fetched)
+
+    def _acquire(
+        self, broker: DataBroker, fetch: DelayedShareFetch, fetched: list[tuple[Served, FetchedBatches]]
+    ) -> None:
+        """Acquire what was read, and release the fetch locks."""
+        if broker.is_gone:
+            return
+        acquired: Acquired = {}
+        left = fetch.request.max_records
+        for served, batches in fetched:
+            given = acquire(
+                served.partition,
+                fetch.request.member_id,
+                batches,
+                self._loop.now_ms,
+                batch_size=BATCH_SIZE,
+                fetch_records_max=left,
+                mode=AcquireMode.RECORD_LIMIT if fetch.request.is_record_limit else AcquireMode.BATCH_OPTIMIZED,
+                isolation=IsolationLevel.READ_COMMITTED if fetch.is_committed else IsolationLevel.READ_UNCOMMITTED,
+            )
+            served.seen_start_offset = served.partition.start_offset
+            left -= given.record_count
+            if given.records:
+                acquired[served.at] = given.records
+            for records in given.records:
+                self._on_acquired(broker, served, fetch.process, records)
+        fetch.on_done(acquired)
+        for served, _ in fetched:
+            served.fetch_lock = None
+            if (served.group_id, served.at) in broker.parked:
+                # Scheduled, as with Kafka's action queue: no fetch is tried from within another.
+                self._loop.after(0, self.check, broker, served.group_id, served.at)
+
+
+def rotated(partitions: tuple[TopicPartition, ...], session_epoch: int) -> tuple[TopicPartition, ...]:
+    """The partitions in the order in which a fetch serves them: each is first in turn.
+
+    Source: PartitionRotateStrategy.rotateRoundRobin.
+    """
+    if len(partitions) < 2 or session_epoch < 1:
+        return partitions
+    first = session_epoch % len(partitions)
+    return partitions[first:] + partitions[:first]

@@ -1,0 +1,288 @@
+"""The scenario's faults as scheduled events: their kind, time, targets and duration."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
+
+from coordinator_core.live.assignors.client_group import TopicPartition
+from coordinator_core.live.coordinator.errors import ErrorCode
+from coordinator_core.live.offsets.messages import DeletableGroupResult
+from coordinator_core.live.share.messages import (
+    AlterOffsetsPartition,
+    AlterOffsetsTopic,
+    AlterShareGroupOffsetsRequest,
+    AlterShareGroupOffsetsResponse,
+    DeleteOffsetsTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareGroupOffsetsResponse,
+)
+from coordinator_core.live.share.service import Flow, alter_offsets, delete_groups, delete_offsets
+from simulator.simulation.clients.machine import SlowPoll, Subscribe, TopicsChanged
+from simulator.simulation.cluster import DETECTION_MS
+from simulator.simulation.other_logs import topic_configs
+from simulator.simulation.process import Process
+from simulator.simulation.scenario import FaultSpec, GroupSpec, occurrences, with_config
+
+if TYPE_CHECKING:
+    from simulator.simulation.simulation import Simulation
+
+METADATA_AGE_MS: Final = 5000
+"""Clients learn of changed topics at a random time within this: metadata.max.age.ms, shorter than Kafka's default."""
+
+
+class Faults:
+    def __init__(self, stage: "Simulation") -> None:
+        self._stage = stage
+        self._loop = stage.loop
+
+    def schedule(self) -> None:
+        scenario = self._stage.scenario
+        for spec in scenario.faults:
+            for at_ms in occurrences(spec, scenario.duration_ms):
+                self._loop.at(scenario.start_ms + at_ms, STRIKES[spec.kind], self, spec)
+
+    def _record(self, spec: FaultSpec, **facts: Any) -> int:
+        until_ms = None if spec.duration_ms is None else self._loop.now_ms + spec.duration_ms
+        return self._stage.truth.record(
+            "faults", self._loop.now_ms, {"fault": spec.kind, **facts, "until_ms": until_ms}
+        )
+
+    def _targets(self, spec: FaultSpec) -> Iterator[list[Process]]:
+        for group_id in self._group_ids(spec):
+            members = self._stage.members[group_id]
+            yield members if spec.member is None else [members[spec.member]]
+
+    def _each(self, spec: FaultSpec, strike: Callable[[Process], None], **facts: Any) -> None:
+        for members in self._targets(spec):
+            for process in members:
+                process.fault = self._record(spec, group=process.group_id, client_id=process.client_id, **facts)
+                strike(process)
+
+    def _later(self, spec: FaultSpec, action: Callable[..., None], *arguments: Any) -> None:
+        if spec.duration_ms is not None:
+            self._loop.after(spec.duration_ms, action, *arguments)
+
+    # --- members ---
+
+    def _for_a_while(self, spec: FaultSpec, strike: Callable[[Process], None], mend: Callable[[Process], None]) -> None:
+        def struck(process: Process) -> None:
+            strike(process)
+            self._later(spec, mend, process)
+
+        self._each(spec, struck)
+
+    def _slow_poll(self, spec: FaultSpec) -> None:
+        assert spec.duration_ms is not None
+        event = SlowPoll(spec.duration_ms)
+        self._each(spec, lambda process: process.deliver(event))
+
+    def _subscribe(self, spec: FaultSpec) -> None:
+        assert spec.topics is not None
+        event = Subscribe(spec.topics)
+
+        def strike(process: Process) -> None:
+            self._stage.heartbeats.wake(process.group_id)
+            process.deliver(event)
+
+        self._each(spec, strike, topics=list(spec.topics))
+
+    def _rolling_deploy(self, spec: FaultSpec) -> None:
+        for members in self._targets(spec):
+            self._deploy(spec, members, 0)
+
+    def _deploy(self, spec: FaultSpec, members: list[Process], index: int) -> None:
+        """Stop a member, restart it after the fault's duration, and then go on with the next one."""
+        if index == len(members):
+            return
+        process = members[index]
+        process.fault = self._record(spec, group=process.group_id, client_id=process.client_id)
+
+        def start_again() -> None:
+            process.start()
+            self._later(spec, self._deploy, spec, members, index + 1)
+
+        process.stop(lambda: self._later(spec, start_again))
+
+    # --- data ---
+
+    def _at(self, spec: FaultSpec) -> TopicPartition:
+        assert spec.topic is not None and spec.partition is not None
+        return TopicPartition(spec.topic, spec.partition)
+
+    def _poison(self, spec: FaultSpec) -> None:
+        assert spec.offset is not None
+        self._record(spec, topic=spec.topic, partition=spec.partition, offset=spec.offset)
+        self._stage.topics.add_poison(self._at(spec), spec.offset)
+
+    def _delete_records(self, spec: FaultSpec) -> None:
+        assert spec.offset is not None
+        at = self._at(spec)
+        start_offset = self._stage.topics.delete_records(at, spec.offset, self._loop.now_ms)
+        self._record(spec, topic=at.topic, partition=at.partition, offset=start_offset)
+
+    def _producer_stall(self, spec: FaultSpec) -> None:
+        assert spec.topic is not None and spec.duration_ms is not None
+        self._record(spec, topic=spec.topic, partition=spec.partition)
+        now_ms = self._loop.now_ms
+        self._stage.topics.stall(spec.topic, spec.partition, now_ms, now_ms + spec.duration_ms)
+        self._stage.share_leaders.data_changed()
+
+    def _add_partitions(self, spec: FaultSpec) -> None:
+        assert spec.topic is not None and spec.partitions is not None
+        fault = self._record(spec, topic=spec.topic, partitions=spec.partitions)
+        before = self._stage.topics.partition_count(spec.topic, self._loop.now_ms)
+        self._stage.topics.add_partitions(spec.topic, spec.partitions, self._loop.now_ms)
+        self._stage.share_leaders.data_changed()
+        topic_id = self._stage.topics.topic_id(spec.topic)
+        self._stage.cluster.metadata.add_partitions(spec.topic, topic_id, range(before, spec.partitions))
+        self._stage.cluster.update_metadata([spec.topic])
+        self._refresh_clients(spec.topic, fault)
+
+    def _create_topic(self, spec: FaultSpec) -> None:
+        assert spec.topic is not None
+        topics = self._stage.topics
+        count = topics.create(spec.topic, self._loop.now_ms, spec.partitions)
+        topic_id = topics.topic_id(spec.topic)
+        fault = self._record(spec, topic=spec.topic, topic_id=topic_id, partitions=count)
+        self._stage.truth.topic(spec.topic, topic_id, count, self._loop.now_ms)
+        configs = topic_configs(topics.specs[spec.topic])
+        self._stage.cluster.metadata.make_topic(spec.topic, topic_id, count, configs, at_ms=self._loop.now_ms)
+        self._stage.cluster.update_metadata([spec.topic])
+        self._refresh_clients(spec.topic, fault)
+
+    def _delete_topic(self, spec: FaultSpec) -> None:
+        assert spec.topic is not None
+        topic_id = self._stage.topics.topic_id(spec.topic)
+        self._stage.topics.delete(spec.topic, self._loop.now_ms)
+        fault = self._record(spec, topic=spec.topic, topic_id=topic_id)
+        self._stage.truth.topic(spec.topic, topic_id, 0, self._loop.now_ms)
+        self._stage.cluster.metadata.remove_topic(topic_id)
+        self._stage.cluster.topic_deleted(spec.topic, topic_id)
+        self._stage.share_leaders.topic_deleted(spec.topic)
+        self._refresh_clients(spec.topic, fault)
+
+    def _refresh_clients(self, topic: str, fault: int) -> None:
+        """Clients that read a topic learn of the change when they refresh their metadata."""
+        scenario = self._stage.scenario
+        for group in scenario.groups:
+            names = {group.name, *group.group_ids()}
+            subscribed = {*group.topics}.union(*(it.topics or () for it in scenario.faults if it.group in names))
+            if topic in subscribed:
+                self._refresh_members(group, fault)
+
+    def _refresh_members(self, group: GroupSpec, fault: int) -> None:
+        for group_id in group.group_ids():
+            for process in self._stage.members[group_id]:
+                process.fault = fault
+                delay_ms = process.uuids.randrange(METADATA_AGE_MS)
+                self._loop.after(delay_ms, process.deliver, TopicsChanged())
+
+    # --- administration ---
+
+    def _group_ids(self, spec: FaultSpec) -> Iterator[str]:
+        for group in self._stage.scenario.groups:
+            yield from (group_id for group_id in group.group_ids() if spec.group in {group.name, group_id})
+
+    def _alter_config(self, spec: FaultSpec) -> None:
+        assert spec.config is not None and spec.value is not None
+        for group_id in self._group_ids(spec):
+            self._record(spec, group=group_id, config=spec.config, value=spec.value)
+            self._stage.cluster.metadata.set_group_config(group_id, spec.config, str(spec.value))
+            leaders = self._stage.share_leaders
+            leaders.configure(group_id, with_config(leaders.group(group_id), spec.config, spec.value))
+
+    def _alter_share_offsets(self, spec: FaultSpec) -> None:
+        assert spec.topic is not None and spec.partition is not None and spec.offset is not None
+        topic = AlterOffsetsTopic(spec.topic, (AlterOffsetsPartition(spec.partition, spec.offset),))
+
+        def error_of(response: AlterShareGroupOffsetsResponse) -> int:
+            codes = (one.error_code for of_topic in response.responses for one in of_topic.partitions)
+            return response.error_code or next((code for code in codes if code), 0)
+
+        facts = {"topic": spec.topic, "partition": spec.partition, "offset": spec.offset}
+        for group_id in self._group_ids(spec):
+            request = AlterShareGroupOffsetsRequest(group_id, (topic,))
+            self._administer(spec, group_id, partial(alter_offsets, request), error_of, **facts)
+
+    def _delete_share_offsets(self, spec: FaultSpec) -> None:
+        assert spec.topic is not None
+
+        def error_of(response: DeleteShareGroupOffsetsResponse) -> int:
+            return response.error_code or next((one.error_code for one in response.responses if one.error_code), 0)
+
+        for group_id in self._group_ids(spec):
+            request = DeleteShareGroupOffsetsRequest(group_id, (DeleteOffsetsTopic(spec.topic),))
+            self._administer(spec, group_id, partial(delete_offsets, request), error_of, topic=spec.topic)
+
+    def _delete_group(self, spec: FaultSpec) -> None:
+        def error_of(response: tuple[DeletableGroupResult, ...]) -> int:
+            return next((one.error_code for one in response if one.error_code), 0)
+
+        for group_id in self._group_ids(spec):
+            self._administer(spec, group_id, partial(delete_groups, (group_id,)), error_of)
+
+    def _administer(
+        self,
+        spec: FaultSpec,
+        group_id: str,
+        make_flow: Callable[[], Flow[Any]],
+        error_of: Callable[[Any], int],
+        **facts: Any,
+    ) -> None:
+        """Send an admin request; the truth gets it once it is answered, with the error."""
+
+        def done(response: Any) -> None:
+            code = ErrorCode(error_of(response))
+            self._record(spec, group=group_id, **facts, error=code.name if code else None)
+
+        self._stage.heartbeats.wake(group_id)
+        self._stage.share_leaders.administer(group_id, make_flow, done)
+
+    # --- brokers ---
+
+    def _broker_failover(self, spec: FaultSpec) -> None:
+        assert spec.broker is not None
+        fault = self._record(spec, broker=spec.broker)
+        self._stage.cluster.kill(spec.broker)
+        self._loop.after(DETECTION_MS, self._fence, spec.broker, fault)
+        self._later(spec, self._revive, spec.broker, fault)
+
+    def _fence(self, broker_id: int, fault: int) -> None:
+        if broker_id not in self._stage.cluster.alive:
+            self._stage.topics.fenced.add(broker_id)
+            self._refresh_racks(fault)
+
+    def _revive(self, broker_id: int, fault: int) -> None:
+        self._stage.cluster.revive(broker_id)
+        if broker_id in self._stage.topics.fenced:
+            self._stage.topics.fenced.discard(broker_id)
+            self._refresh_racks(fault)
+
+    def _refresh_racks(self, fault: int) -> None:
+        """Metadata has no rack for a fenced broker: to a group leader with a rack the partitions have changed."""
+        scenario = self._stage.scenario
+        for group in scenario.groups if scenario.cluster.racks else ():
+            if group.protocol == "classic" and group.racks:
+                self._refresh_members(group, fault)
+
+
+STRIKES: Final[dict[str, Callable[[Faults, FaultSpec], None]]] = {
+    "crash": lambda faults, spec: faults._for_a_while(spec, Process.crash, Process.start),
+    "stop": lambda faults, spec: faults._for_a_while(spec, Process.stop, Process.start),
+    "slow_poll": Faults._slow_poll,
+    "pause": lambda faults, spec: faults._for_a_while(spec, Process.pause, Process.resume),
+    "subscribe": Faults._subscribe,
+    "alter_config": Faults._alter_config,
+    "alter_share_offsets": Faults._alter_share_offsets,
+    "delete_share_offsets": Faults._delete_share_offsets,
+    "delete_group": Faults._delete_group,
+    "rolling_deploy": Faults._rolling_deploy,
+    "poison": Faults._poison,
+    "delete_records": Faults._delete_records,
+    "producer_stall": Faults._producer_stall,
+    "add_partitions": Faults._add_partitions,
+    "create_topic": Faults._create_topic,
+    "delete_topic": Faults._delete_topic,
+    "broker_failover": Faults._broker_failover,
+}
+"""Kind of fault -> what it does."""

@@ -1,0 +1,141 @@
+"""Groups with unchanged membership: nights that look at their open rows alone say what one audit of all says."""
+
+import os
+from collections import Counter
+from itertools import pairwise
+from random import Random
+from typing import Final
+
+import pytest
+
+from coordinator_core.inference.facts.settings import InferenceSettings
+from tests.coordinator_core.inference.group_lives import (
+    GROUP,
+    Replayed,
+    commit,
+    epoch,
+    generation,
+    joins,
+    reconciled,
+    target,
+)
+from tests.coordinator_core.inference.group_nights import Nights, assert_same, end_of
+from tests.coordinator_core.inference.group_weeks import (
+    DAY_MS,
+    PRODUCER_ID,
+    logged,
+    standing_log,
+    timed_batches,
+)
+from tests.coordinator_core.live.offsets.reference import ABORT, LogBatch, encode_batches, marker
+
+HISTORIES: Final = int(os.environ.get("HISTORIES", "80"))
+PARTS: Final = 10
+MINUTE_MS: Final = 60_000
+SETTINGS: Final = InferenceSettings(skip_offset_count=500, stalled_ms=5_000_000)
+
+
+def after_nights(batches: list[bytes], places: list[int]) -> Nights:
+    """What there is after a night of the batches before each place, and one of the rest; each said what one audit
+    says."""
+    nights = Nights(SETTINGS)
+    now: Replayed | None = None
+    for first, end in pairwise([0, *places, len(batches)]):
+        now = Replayed(now, batches[first:end])
+        nights.audit(now, end_of(batches[first:end], nights.place))
+        assert_same(nights, now, (first, end))
+    return nights
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_nights_of_groups_that_stand(part: int) -> None:
+    """Offsets go back, are deleted, stay for long, or come in transactions, days after anything else."""
+    ways: Counter[str] = Counter()
+    for seed in range(part, HISTORIES, PARTS):
+        ways += after_nights(*standing_log(Random(f"standing/{seed}"), 5)).ways
+    assert ways["unchanged"] > HISTORIES // PARTS // 2, ways
+
+
+@pytest.mark.parametrize(
+    ("reported", "kind", "method"),
+    [
+        pytest.param([(DAY_MS, 5)], "REWIND", "OFFSET_WENT_BACK", id="back"),
+        pytest.param([(DAY_MS, None)], "DELETED", "SUBSCRIBED_TOPIC", id="deleted"),
+        pytest.param([(DAY_MS, 10)], "STALLED", "REPEATED_COMMITS", id="it stays"),
+    ],
+)
+def test_an_odd_commit_of_a_group_that_is_unchanged(
+    reported: list[tuple[int, int | None]], kind: str, method: str
+) -> None:
+    """Its row tells the owner; the day counts it; nothing else is judged again, on that night or the next."""
+    base = [(0, generation(1, {"m": [0], "other": [1]})), (1_000, commit(9)), (2_000, commit(10))]
+    batches = timed_batches([*base, *((at_ms, commit(offset)) for at_ms, offset in reported), (3 * DAY_MS, commit(11))])
+    nights = after_nights(batches, [len(base), len(base) + len(reported)])
+    assert (nights.ways["never seen"], nights.ways["unchanged"]) == (1, 1), nights.ways
+    assert nights.ways["left as it was"] == 2, nights.ways
+    (row,) = nights.gold[GROUP].anomalies
+    assert (row.kind, row.method, row.owner_member_id, row.was_group_empty) == (kind, method, "m", False)
+    assert [(day.day, day.commit_count, day.commit_anomaly_count) for day in nights.gold[GROUP].days] == [
+        (0, 2, 0),
+        (DAY_MS, 1, 1),
+        (3 * DAY_MS, 1, 0),
+    ]
+
+
+def test_offsets_that_are_set_while_nobody_is_there() -> None:
+    """The first one is seen as a reset by the group's current state; when they go on, by all commits since."""
+    base = [(0, generation(1, {"m": [0]})), (1_000, commit(10)), (2_000, commit(20)), (DAY_MS, generation(2, {}))]
+    reported = [(DAY_MS + 1_000, commit(5)), (DAY_MS + 2_000, commit(7))]
+    nights = after_nights(timed_batches([*base, *reported]), [len(base), len(base) + 1])
+    assert nights.ways["unchanged"] == 1, nights.ways
+    assert nights.ways["does not stand: commits without members go on"] == 1, nights.ways
+    assert [row.kind for row in nights.gold[GROUP].anomalies] == ["EMPTY_GROUP_RESET", "EMPTY_GROUP_RESET"]
+
+
+def test_a_transaction_that_is_aborted_when_its_owner_is_gone() -> None:
+    """Who owned the partition then is in rows that have ended: the group is judged as if more were new of it."""
+    begun = tuple(one._replace(timestamp_ms=2_000) for one in commit(20))
+    batches = encode_batches(
+        [
+            *(
+                LogBatch(tuple(one._replace(timestamp_ms=at_ms) for one in records))
+                for at_ms, records in ((0, generation(1, {"m": [0]})), (1_000, commit(10)))
+            ),
+            LogBatch(begun, PRODUCER_ID, True),
+            LogBatch(tuple(one._replace(timestamp_ms=3_000) for one in generation(2, {"other": [0]}))),
+            marker(PRODUCER_ID, ABORT, 4_000),
+        ]
+    )
+    nights = after_nights(batches, [len(batches) - 1])
+    assert not nights.ways["unchanged"], nights.ways
+    assert [(row.kind, row.owner_member_id) for row in nights.gold[GROUP].anomalies] == [("ABORTED", "m")]
+
+
+def test_a_group_whose_rebalance_goes_on() -> None:
+    """Each event tells that it was not over then: a day is longer not stable, the later an offset was deleted."""
+    reported = [
+        (0, [*joins("m"), *joins("other"), *epoch(1)]),
+        (1_000, target(1, {"m": [0], "other": [1]})),
+        (2_000, reconciled("m", 1, [0])),
+    ]
+    batches = encode_batches(
+        [
+            *(logged(records, at_ms, GROUP) for at_ms, records in reported),
+            *(
+                LogBatch(tuple(one._replace(timestamp_ms=at_ms) for one in commit(offset)))
+                for at_ms, offset in ((3_000, 10), (4_000, 11), (10 * MINUTE_MS, None))
+            ),
+        ]
+    )
+    nights = after_nights(batches, [len(batches) - 1])
+    assert not nights.ways["unchanged"], nights.ways
+    assert nights.gold[GROUP].days[0].not_stable_ms == 10 * MINUTE_MS
+
+
+def test_a_group_that_was_deleted() -> None:
+    """Its offsets were left behind; when one of them is deleted days later, nobody is known to be there or not."""
+    gone = generation(1, {"m": [0]})[0]
+    reported = [(0, [gone]), (1_000, commit(10)), (2_000, commit(11)), (3_000, [gone._replace(value=None)])]
+    nights = after_nights(timed_batches([*reported, (DAY_MS, commit(None))]), [len(reported)])
+    assert not nights.ways["unchanged"], nights.ways
+    assert [row.was_group_empty for row in nights.gold[GROUP].anomalies] == [None]

@@ -1,0 +1,274 @@
+"""The client assignors "sticky" and "cooperative-sticky"."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from coordinator_core.bytes.client_protocols import (
+    StickyUserData,
+    encode_cooperative_sticky_user_data,
+    encode_sticky_user_data,
+)
+from coordinator_core.live.assignors import CLIENT_ASSIGNORS, client_sticky
+from coordinator_core.live.assignors.client_group import Assignment, Subscription, Topic, TopicPartition
+from coordinator_core.live.assignors.client_sticky import (
+    MemberData,
+    assign_cooperative_sticky,
+    assign_sticky,
+    cooperative_member_data,
+    sticky_member_data,
+)
+from coordinator_core.live.assignors.errors import AssignorError
+from tests.coordinator_core.live.assignors.client_cases import GROWING_GROUPS, GrowingGroup, fresh, shown
+from tests.coordinator_core.live.assignors.groups import assert_client_answer, client_groups
+
+Group = tuple[Mapping[str, Topic], Mapping[str, Subscription]]
+GROWING = [case for case in GROWING_GROUPS if "sticky" in case.assignor]
+
+
+def partitions(*names: str) -> tuple[TopicPartition, ...]:
+    """`t0-1` and so on."""
+    return tuple(TopicPartition(topic, int(number)) for topic, number in (name.split("-") for name in names))
+
+
+def with_owned(subscription: Subscription, owned: tuple[TopicPartition, ...], generation: int = 1) -> Subscription:
+    """A member who says, in both ways, what it has."""
+    grouped = tuple((partition.topic, (partition.partition,)) for partition in owned)
+    return replace(
+        subscription,
+        owned_partitions=owned,
+        generation_id=generation,
+        user_data=encode_sticky_user_data(StickyUserData(grouped, generation)),
+    )
+
+
+def next_generation(subscriptions: Mapping[str, Subscription], answer: Assignment) -> dict[str, Subscription]:
+    """The members after they took up an answer."""
+    return {member_id: with_owned(member, answer.get(member_id, ())) for member_id, member in subscriptions.items()}
+
+
+def owned_sets(answer: Assignment) -> dict[str, frozenset[TopicPartition]]:
+    """An answer without the order of its lists."""
+    return {member_id: frozenset(mine) for member_id, mine in answer.items()}
+
+
+@pytest.mark.parametrize("case", GROWING, ids=str)
+def test_growing_groups(case: GrowingGroup) -> None:
+    """What Kafka's assignors answered for two members, and when a third came."""
+    assign = CLIENT_ASSIGNORS[case.assignor]
+    two = assign(case.topics, fresh("A", "B", topics=case.topics))
+    assert shown(two) == case.of_two
+    assert shown(assign(case.topics, next_generation(fresh("A", "B", "C", topics=case.topics), two))) == case.of_three
+
+
+def test_what_was_withheld_comes_with_the_next_generation() -> None:
+    """C gets in a second round what A and B gave up in the first."""
+    topics = {"t0": Topic(3), "t1": Topic(3)}
+    members = fresh("A", "B", "C", topics=topics)
+    first = assign_cooperative_sticky(
+        topics, next_generation(members, assign_cooperative_sticky(topics, fresh("A", "B", topics=topics)))
+    )
+    second = assign_cooperative_sticky(topics, next_generation(members, first))
+    assert shown(first) == "A=[t0-0, t1-1] B=[t1-0, t0-1] C=[]"
+    assert shown(second) == "A=[t0-0, t1-1] B=[t1-0, t0-1] C=[t0-2, t1-2]"
+
+
+@pytest.mark.parametrize("assign", [assign_sticky, assign_cooperative_sticky])
+def test_the_later_generation_owns(assign: Callable[..., Assignment]) -> None:
+    """B claims both partitions since generation 2, A one since 1: B keeps one, and A gets what B gave up."""
+    topics = {"t": Topic(2)}
+    subscriptions = {
+        "A": with_owned(Subscription(("t",)), partitions("t-0"), 1),
+        "B": with_owned(Subscription(("t",)), partitions("t-0"), 2),
+    }
+    assert shown(assign(topics, subscriptions)) == "A=[t-1] B=[t-0]"
+    swapped = {"A": subscriptions["B"], "B": subscriptions["A"]}
+    assert shown(assign(topics, swapped)) == "A=[t-0] B=[t-1]"
+
+
+def test_what_two_of_one_generation_claim_is_nobody_s() -> None:
+    """Neither keeps it; the cooperative assignor gives it to nobody until both gave it up."""
+    topics = {"t": Topic(2)}
+    claimed = with_owned(Subscription(("t",)), partitions("t-0"))
+    both = {"A": claimed, "B": claimed}
+    assert shown(assign_sticky(topics, both)) == "A=[t-0] B=[t-1]"
+    assert shown(assign_cooperative_sticky(topics, both)) == "A=[] B=[t-1]"
+
+
+def test_a_third_claim_of_a_later_generation_wins() -> None:
+    """Where subscriptions differ, C owns what A and B of an earlier generation both claim."""
+    claimed = with_owned(Subscription(("t",)), partitions("t-0"), 1)
+    latest = with_owned(Subscription(("t",)), partitions("t-0"), 2)
+    subscriptions = {"A": claimed, "B": claimed, "C": latest, "D": Subscription(("u",))}
+    answer = assign_sticky({"t": Topic(2), "u": Topic(1)}, subscriptions)
+    assert shown(answer) == "A=[t-1] B=[] C=[t-0] D=[u-0]"
+
+
+def test_a_partition_beyond_its_topic_is_nobody_s() -> None:
+    """A topic which was recreated has fewer partitions; members do not keep the others."""
+    member = with_owned(Subscription(("t",)), (*partitions("t-0", "t-7", "gone-0"), TopicPartition("t", -1)))
+    assert shown(assign_sticky({"t": Topic(2)}, {"A": member})) == "A=[t-0, t-1]"
+
+
+@pytest.mark.parametrize("assign", [assign_sticky, assign_cooperative_sticky])
+def test_members_keep_and_get_what_is_near(assign: Callable[..., Assignment]) -> None:
+    """A gives up what is far for what is near, in the second round where partitions are withheld."""
+    topics = {"t": Topic(4, tuple(frozenset({rack}) for rack in ("r0", "r0", "r1", "r1")))}
+    members = {rack: Subscription(("t",), rack_id=rack) for rack in ("r0", "r1")}
+    owned = {"r0": partitions("t-0", "t-2"), "r1": partitions("t-1", "t-3")}
+    answer = assign(topics, {m: with_owned(member, owned[m]) for m, member in members.items()})
+    if assign is assign_cooperative_sticky:
+        assert shown(answer) == "r0=[t-0] r1=[t-3]"
+    answer = assign(topics, next_generation(members, answer))
+    assert owned_sets(answer) == {"r0": frozenset(partitions("t-0", "t-1")), "r1": frozenset(partitions("t-2", "t-3"))}
+
+
+def test_different_subscriptions_are_balanced() -> None:
+    """The example of StickyAssignor's own page, and what it answers when C0 has gone."""
+    topics = {"t0": Topic(1), "t1": Topic(2), "t2": Topic(3)}
+    members = {
+        "C0": Subscription(("t0",)),
+        "C1": Subscription(("t0", "t1")),
+        "C2": Subscription(("t0", "t1", "t2")),
+    }
+    answer = assign_sticky(topics, members)
+    assert shown(answer) == "C0=[t0-0] C1=[t1-0, t1-1] C2=[t2-0, t2-1, t2-2]"
+    del members["C0"]
+    assert shown(assign_sticky(topics, next_generation(members, answer))) == (
+        "C1=[t1-0, t1-1, t0-0] C2=[t2-0, t2-1, t2-2]"
+    )
+
+
+def test_a_member_without_subscription_counts_as_equal_if_met_first() -> None:
+    """Kafka compares with the first subscription that is not empty: members before it are given partitions too."""
+    nothing, something = Subscription(), Subscription(("t",))
+    assert shown(assign_sticky({"t": Topic(2)}, {"A": nothing, "B": something})) == "A=[t-0] B=[t-1]"
+    assert shown(assign_sticky({"t": Topic(2)}, {"A": something, "B": nothing})) == "A=[t-0, t-1] B=[]"
+
+
+def test_who_had_a_partition_before_gets_it_back() -> None:
+    """When partitions move, to the owner of an earlier generation first, even if another has as few."""
+    topics = {"t": Topic(4), "u": Topic(1)}
+    everything = partitions("t-0", "t-1", "t-2", "t-3")
+    subscriptions = {
+        "A": with_owned(Subscription(("t", "u")), everything, 5),
+        "B": with_owned(Subscription(("t",)), (), 5),
+        "C": with_owned(Subscription(("t",)), partitions("t-1"), 4),
+        "D": with_owned(Subscription(("t",)), partitions("t-1"), 3),
+    }
+    assert TopicPartition("t", 1) in assign_sticky(topics, subscriptions)["C"]
+
+
+def test_moves_which_make_it_no_more_even_are_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is then what it was before partitions moved, those of members with no part in it included."""
+    topics = {"t": Topic(4), "own": Topic(1)}
+    owned = partitions("t-0", "t-1", "t-2", "t-3")
+    subscriptions = {
+        "A": with_owned(Subscription(("t",)), owned),
+        "B": with_owned(Subscription(("t",)), ()),
+        "C": with_owned(Subscription(("own",)), ()),
+    }
+    assert shown(assign_sticky(topics, subscriptions)) == "A=[t-2, t-3] B=[t-0, t-1] C=[own-0]"
+    monkeypatch.setattr(client_sticky, "_unevenness", len)
+    assert shown(assign_sticky(topics, subscriptions)) == "A=[t-0, t-1, t-2, t-3] B=[] C=[own-0]"
+
+
+def test_kafka_s_null_pointer_is_an_error_of_its_own() -> None:
+    """An earlier owner who has all that it is now subscribed to, and nothing to share, is out of the game: Kafka's
+    assignor then asks for its partitions in vain.
+    """
+    topics = {"t": Topic(4), "own": Topic(1)}
+    subscriptions = {
+        "A": with_owned(Subscription(("t",)), partitions("t-0", "t-1", "t-2", "t-3"), 5),
+        "B": with_owned(Subscription(("t",)), (), 5),
+        "C": with_owned(Subscription(("own",)), partitions("t-0"), 4),
+    }
+    with pytest.raises(AssignorError):
+        assign_sticky(topics, subscriptions)
+
+
+@pytest.mark.parametrize("assign", [assign_sticky, assign_cooperative_sticky])
+def test_a_group_without_members(assign: Callable[..., Assignment]) -> None:
+    """Nobody answers for nobody."""
+    assert assign({"t": Topic(1)}, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("user_data", "expected"),
+    [
+        (None, MemberData()),
+        (b"", MemberData()),
+        (b"\x01\x02", MemberData(generation=-1)),
+        (encode_sticky_user_data(StickyUserData((("t", (1, 0)),), 3)), MemberData(partitions("t-1", "t-0"), 3)),
+        (encode_sticky_user_data(StickyUserData((("t", (1,)),))), MemberData(partitions("t-1"), None)),
+    ],
+)
+def test_sticky_member_data(user_data: bytes | None, expected: MemberData) -> None:
+    """All is in the user data; what cannot be read is nothing, in generation -1."""
+    owned = partitions("other-0")
+    assert sticky_member_data(Subscription(("t",), user_data, owned, generation_id=9)) == expected
+
+
+@pytest.mark.parametrize(
+    ("generation_id", "user_data", "generation"),
+    [
+        (4, encode_cooperative_sticky_user_data(3), 4),
+        (None, encode_cooperative_sticky_user_data(3), 3),
+        (None, b"", -1),
+        (None, None, None),
+    ],
+)
+def test_cooperative_member_data(generation_id: int | None, user_data: bytes | None, generation: int | None) -> None:
+    """Partitions are in the subscription, the generation there or, of old clients, in the user data."""
+    owned = partitions("t-0")
+    subscription = Subscription(("t",), user_data, owned, generation_id)
+    assert cooperative_member_data(subscription) == MemberData(owned, generation)
+
+
+@given(client_groups() | client_groups(is_same_for_all=True))
+def test_every_partition_has_one_owner(group: Group) -> None:
+    """Fresh members are given all that somebody is subscribed to, once; both assignors alike."""
+    answer = assign_sticky(*group)
+    assert_client_answer(*group, answer)
+    assert assign_cooperative_sticky(*group) == answer
+
+
+@given(client_groups(is_same_for_all=True))
+def test_same_subscriptions_make_even_sizes(group: Group) -> None:
+    """Sizes differ by one at most, racks or not."""
+    sizes = list(map(len, assign_sticky(*group).values()))
+    assert max(sizes) - min(sizes) <= 1
+
+
+def without_racks(group: Group) -> Group:
+    """The same group where nobody tells a rack."""
+    topics, subscriptions = group
+    return topics, {member_id: replace(member, rack_id=None) for member_id, member in subscriptions.items()}
+
+
+@pytest.mark.parametrize("assign", [assign_sticky, assign_cooperative_sticky])
+@given(client_groups() | client_groups(is_same_for_all=True))
+def test_nothing_moves_where_nothing_changed(assign: Callable[..., Assignment], group: Group) -> None:
+    """An answer which was taken up is given again."""
+    topics, subscriptions = without_racks(group)
+    answer = assign(topics, subscriptions)
+    again = assign(topics, next_generation(subscriptions, answer))
+    assert owned_sets(again) == owned_sets(answer)
+
+
+@given(client_groups() | client_groups(is_same_for_all=True), st.data())
+def test_cooperative_members_never_share_and_end_where_sticky_ends(group: Group, data: st.DataObject) -> None:
+    """When members come, nobody is given what another still has, and rounds later all is given out."""
+    topics, subscriptions = group
+    first = data.draw(st.lists(st.sampled_from(list(subscriptions)), min_size=1, unique=True))
+    answer = assign_cooperative_sticky(topics, {member_id: subscriptions[member_id] for member_id in first})
+    for _ in range(len(subscriptions) + 2):
+        joined = next_generation(subscriptions, answer)
+        answer = assign_cooperative_sticky(topics, joined)
+        for member_id, mine in answer.items():
+            for other, member in joined.items():
+                assert other == member_id or not set(mine) & set(member.owned_partitions)
+    assert_client_answer(topics, subscriptions, answer)

@@ -1,0 +1,110 @@
+"""The server assignor "simple" of share groups."""
+
+from dataclasses import replace
+
+import pytest
+from hypothesis import given
+
+from coordinator_core.live.assignors.errors import AssignorError, NoMemberLeft
+from coordinator_core.live.assignors.server_group import GroupSpec, MemberSpec
+from coordinator_core.live.assignors.server_simple import assign_simple
+from tests.coordinator_core.live.assignors.groups import (
+    A,
+    B,
+    owners,
+    server_groups,
+    shown,
+    sizes,
+    small_group,
+    subscribed_partitions,
+    with_assignment,
+)
+
+
+@pytest.mark.parametrize(
+    ("subscriptions", "expected"),
+    [
+        (["ab"], "a0 a1 a2 b0 b1"),
+        (["ab"] * 2, "a0 a1 b0 | a2 b1"),
+        (["ab"] * 3, "a1 b1 | a0 a2 | b0"),
+        (["ab"] * 5, "a1 | a2 | b0 | b1 | a0"),
+        (["ab"] * 6, "a1 b1 | a1 b1 | a2 | a0 a2 | a0 b0 | b0"),
+        (["ab"] * 7, "a1 b1 | a1 | a0 a2 | a2 | a0 b0 | b0 | b1"),
+        (["a", "b", "ab"], "a0 a2 | b0 | a1 b1"),
+    ],
+)
+def test_assign_simple(subscriptions: list[str], expected: str) -> None:
+    """What a broker of 4.3.1 answered."""
+    assert shown(assign_simple(small_group(*subscriptions))) == expected
+
+
+@pytest.mark.parametrize("subscriptions", [[], [""], ["", ""]])
+def test_nobody_is_subscribed(subscriptions: list[str]) -> None:
+    """Kafka answers with no member at all."""
+    assert assign_simple(small_group(*subscriptions)) == {}
+
+
+@pytest.mark.parametrize("subscriptions", [["ab", "ab"], ["ab", "a"]])
+def test_only_what_is_assignable(subscriptions: list[str]) -> None:
+    """A partition whose share state is not there yet waits, and a topic with none has no members."""
+    spec = replace(small_group(*subscriptions), assignable={A: frozenset({1})})
+    assert set(owners(assign_simple(spec))) == {(A, 1)}
+
+
+def test_a_topic_without_partitions_stays_in_the_answer() -> None:
+    """What a member had and lost leaves its topic behind, as in Kafka's record."""
+    members = {"m0": MemberSpec((A,), {A: (0, 1, 2)}), "m1": MemberSpec((A, B), {A: (0,), B: (0, 1)})}
+    answer = assign_simple(replace(small_group("a", "ab"), members={**members, "m0": MemberSpec((B,), {A: (0, 1, 2)})}))
+    assert answer["m0"][A] == ()
+    members = {"m0": MemberSpec((A,), {A: (0,), B: (0,)}), "m1": MemberSpec((A,), {A: (0, 1, 2)})}
+    assert B not in assign_simple(replace(small_group("a", "a"), members=members))["m0"]
+
+
+def test_what_nobody_is_subscribed_to_stays_where_subscriptions_differ() -> None:
+    """Kafka goes by the topics that are subscribed: the turn of one that is not never comes."""
+    members = {"m0": MemberSpec((A,), {B: (1,)}), "m1": MemberSpec(())}
+    assert assign_simple(replace(small_group("a", ""), members=members))["m0"] == {A: (0, 1, 2), B: (1,)}
+
+
+def test_kafka_s_bug_is_an_error_of_its_own() -> None:
+    """Partitions which are not assignable any more take places, and Kafka then looks for a member in vain."""
+    members = {"m0": MemberSpec((A,), {A: (0,)}), "m1": MemberSpec((A,))}
+    spec = replace(small_group("a", "a"), members=members, assignable={A: frozenset({1})})
+    with pytest.raises(NoMemberLeft):
+        assign_simple(spec)
+
+
+@pytest.mark.parametrize("subscriptions", [["ab"], ["a", "ab"]])
+def test_a_topic_must_exist(subscriptions: list[str]) -> None:
+    """Kafka throws PartitionAssignorException."""
+    with pytest.raises(AssignorError):
+        assign_simple(replace(small_group(*subscriptions), partition_counts={A: 3}))
+
+
+@given(server_groups() | server_groups(is_same_for_all=True))
+def test_every_partition_has_a_member(spec: GroupSpec) -> None:
+    """All that is subscribed has a subscriber, and nothing else has."""
+    answer = assign_simple(spec)
+    assert owners(answer).keys() == subscribed_partitions(spec)
+    for member_id, topics in answer.items():
+        assert topics.keys() <= set(spec.members[member_id].subscribed_topic_ids)
+
+
+@given(server_groups(is_same_for_all=True))
+def test_no_member_has_more_than_its_part(spec: GroupSpec) -> None:
+    """Nobody has more than the places of the partitions, divided by the members and rounded up."""
+    answer = assign_simple(spec)
+    partition_count, member_count = len(subscribed_partitions(spec)), len(spec.members)
+    sharing = -(-member_count // partition_count)
+    assert max(sizes(answer)) <= -(-sharing * partition_count // member_count)
+    assert max(owners(answer).values()) <= sharing
+
+
+@given(server_groups() | server_groups(is_same_for_all=True))
+def test_nothing_is_taken_where_nothing_changed(spec: GroupSpec) -> None:
+    """Who has its part keeps it; where a place was left open it may be filled now."""
+    answer = assign_simple(spec)
+    again = assign_simple(with_assignment(spec, answer))
+    for member_id, topics in answer.items():
+        for topic_id, partitions in topics.items():
+            assert set(partitions) <= set(again[member_id][topic_id])

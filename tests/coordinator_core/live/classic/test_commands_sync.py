@@ -1,0 +1,465 @@
+"""Tests of SyncGroup, Heartbeat, LeaveGroup and DescribeGroups of classic groups, and of what a reload leaves."""
+
+from typing import Any
+
+import pytest
+from immutables import Map
+from msgspec.structs import replace
+
+from coordinator_core.bytes.codec import make
+from coordinator_core.errors import IllegalTransition
+from coordinator_core.live.classic import commands as classic
+from coordinator_core.live.classic.commands import answer_all
+from coordinator_core.live.classic.live import (
+    COMPLETING_REBALANCE,
+    DEAD,
+    EMPTY,
+    PREPARING_REBALANCE,
+    STABLE,
+    LiveClassicGroup,
+    LiveMember,
+)
+from coordinator_core.live.classic.messages import LeaveGroupRequest, MemberIdentity
+from coordinator_core.live.classic.records import group_metadata_record
+from coordinator_core.live.classic.rules import ClassicGroupRules
+from coordinator_core.live.classic.timers import COMPLETE_INITIAL_JOIN, COMPLETE_JOIN, EXPIRE_SYNC
+from coordinator_core.live.coordinator.errors import ErrorCode, UnknownOperation
+from coordinator_core.live.coordinator.operation import Context
+from coordinator_core.live.coordinator.records import CoordinatorRecord
+from coordinator_core.live.coordinator.shard import GroupCoordinator
+from coordinator_core.replay.classic.replay import classic_group
+from coordinator_core.replay.classic.state import ClassicGroup
+from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember
+from coordinator_core.replay.dispatch import CoordinatorShard
+from coordinator_core.replay.share.state import ShareGroup
+from schemas.consumer_offsets import RecordType
+from schemas.consumer_offsets.consumer import CONSUMER_GROUP_METADATA_KEY
+from tests.coordinator_core.live.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, Clients, state_of
+from tests.coordinator_core.logs import CountingLog
+
+
+def joined(count: int = 2) -> tuple[Clients, list[str]]:
+    """A group in its sync phase; members, the leader first."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    numbers = [clients.join() for _ in range(count)]
+    clients.wait(0)
+    leader = clients.group.leader
+    members = [clients.answers[number].member_id for number in numbers]
+    return clients, sorted(members, key=lambda member_id: member_id != leader)
+
+
+def test_all_are_answered_once_the_leaders_assignment_is_written() -> None:
+    """One record holds the generation; who is missing in it is assigned nothing; the group is stable."""
+    clients, (leader, follower) = joined()
+    early = clients.sync(follower)
+    assert early not in clients.answers
+    number = clients.sync(leader, {leader: b"mine", "stranger": b"?"})
+    assert clients.answers[number].assignment == b"mine"
+    assert clients.answers[early].assignment == b""
+    assert clients.group.state == STABLE
+    value = clients.records[-1].record.value
+    assert value is not None
+    assert (value.generation, value.leader, value.protocol) == (1, leader, "range")
+    assert {member.member_id: member.assignment for member in value.members} == {leader: b"mine", follower: b""}
+    assert clients.sync(leader) in clients.answers
+    assert clients.coordinator.timers.get("sync-g") is None
+
+
+def test_who_does_not_sync_in_time_is_out() -> None:
+    """The others rebalance; their SyncGroup is answered with the news."""
+    clients, (leader, follower) = joined()
+    waiting = clients.sync(follower)
+    for _ in range(7):
+        clients.wait(9000)
+        if leader in clients.group.members:
+            clients.heartbeat(leader)
+    assert clients.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    assert leader not in clients.group.members
+    assert "sync-g" in clients.fired
+
+
+def test_a_member_that_never_syncs_goes_even_after_the_group_is_stable() -> None:
+    """The leader has assigned; the sync timer still looks for who has not come."""
+    clients, (leader, follower) = joined()
+    clients.sync(leader, {})
+    assert clients.group.state == STABLE
+    for _ in range(7):
+        clients.wait(9000)
+        for member_id in (leader, follower):
+            if member_id in clients.group.members:
+                clients.heartbeat(member_id)
+    assert set(clients.group.members) <= {leader}
+    assert clients.group.state != STABLE
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"generation_id": 9}, ErrorCode.ILLEGAL_GENERATION),
+        ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
+        ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"instance": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_a_wrong_sync_is_refused(change: dict[str, Any], code: ErrorCode) -> None:
+    """Generation, protocol and member have to be the group's."""
+    clients, (leader, _) = joined()
+    fields: dict[str, Any] = {"member_id": leader, **change}
+    assert clients.answers[clients.sync(**fields)].error_code == code
+    assert clients.group.state == COMPLETING_REBALANCE
+
+
+def test_a_sync_out_of_place_is_refused() -> None:
+    """No group, an empty one, one that rebalances, one that is dead."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    assert clients.answers[clients.sync("m", generation_id=1)].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    leader, _ = clients.stable_members(2)
+    clients.join(leader)
+    assert clients.answers[clients.sync(leader)].error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    clients.group.state = DEAD
+    assert clients.answers[clients.sync(leader)].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    clients.group.state = EMPTY
+    assert clients.answers[clients.sync(leader)].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_an_assignment_that_cannot_be_written_starts_a_rebalance() -> None:
+    """All who wait get the error; nobody is assigned anything."""
+    clients, (leader, follower) = joined()
+    early = clients.sync(follower)
+    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    number = clients.sync(leader, {leader: b"mine"})
+    assert clients.answers[number].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert clients.answers[early].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert clients.group.state == PREPARING_REBALANCE
+    assert {member.assignment for member in clients.group.members.values()} == {b""}
+
+
+def test_heartbeats_keep_a_member_alive() -> None:
+    """Without them its session ends, and the others rebalance."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    leader, follower = clients.stable_members(2)
+    clients.wait(SESSION_TIMEOUT_MS - 1)
+    assert clients.heartbeat(leader) == ErrorCode.NONE
+    assert set(clients.group.members) == {leader, follower}
+    clients.wait(1)
+    assert set(clients.group.members) == {leader}
+    assert clients.group.state == PREPARING_REBALANCE
+    assert clients.heartbeat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+def test_who_waits_is_alive() -> None:
+    """A member that has rejoined sends no heartbeats; its session does not end while it waits."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    leader, follower = clients.stable_members(2)
+    clients.join(leader)
+    for _ in range(3):
+        clients.heartbeat(follower)
+        clients.wait(SESSION_TIMEOUT_MS - 1)
+    assert set(clients.group.members) == {leader, follower}
+
+
+def test_the_last_member_gone_leaves_an_empty_generation() -> None:
+    """The next generation has nobody; that is written, with the protocol type that was."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    clients.stable_members(1)
+    clients.wait(SESSION_TIMEOUT_MS)
+    value = clients.records[-1].record.value
+    assert value is not None
+    assert (value.generation, value.protocol_type, value.protocol, value.leader) == (2, "consumer", None, None)
+    assert value.members == ()
+    assert value.current_state_timestamp == clients.now_ms
+    assert clients.group.state == EMPTY
+    assert clients.group.subscribed_topics == frozenset()
+
+
+def test_wrong_heartbeats_are_refused() -> None:
+    """By group, member, generation."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    assert clients.heartbeat("m", generation_id=1) == ErrorCode.UNKNOWN_MEMBER_ID
+    (member_id,) = clients.stable_members(1)
+    assert clients.heartbeat("m") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert clients.heartbeat(member_id, generation_id=0) == ErrorCode.ILLEGAL_GENERATION
+    clients.group.state = DEAD
+    assert clients.heartbeat(member_id) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_leaving() -> None:
+    """One by one and together, by member id, by instance id, and by an id which is only pending."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    static_number, number = clients.join(instance="i"), clients.join()
+    clients.wait(0)
+    static, dynamic = clients.answers[static_number].member_id, clients.answers[number].member_id
+    pending = clients.answers[clients.join(api_version=5)].member_id
+    codes = clients.leave((pending, None), ("", "i"), ("", "nobody"), ("", None), (static, None), (dynamic, "i"))
+    unknown = ErrorCode.UNKNOWN_MEMBER_ID
+    assert codes == [0, 0, unknown, unknown, unknown, unknown]
+    assert state_of(clients) == PREPARING_REBALANCE
+    assert set(clients.group.members) == {dynamic}
+    assert clients.leave((dynamic, None)) == [0]
+    assert state_of(clients) == EMPTY
+    assert clients.records[-1].record.value is not None
+    assert clients.coordinator.timers.get(f"heartbeat-g-{pending}") is None
+
+
+def test_nobody_leaves_a_group_that_is_not_there() -> None:
+    """The whole request is refused; a dead group answers with an error of its own."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    outcome = clients.ask("classic_leave", LeaveGroupRequest("g", (MemberIdentity("m"),)))
+    assert outcome.error is not None
+    assert outcome.error.code == ErrorCode.UNKNOWN_MEMBER_ID
+    clients.stable_members(1)
+    clients.group.state = DEAD
+    outcome = clients.ask("classic_leave", LeaveGroupRequest("g", (MemberIdentity("m"),)))
+    assert outcome.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_who_is_no_member_leaves_nothing_changed() -> None:
+    """A stable group stays stable."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    clients.stable_members(1)
+    assert clients.leave(("m", None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
+    assert clients.group.state == STABLE
+
+
+def test_who_leaves_while_it_waits_is_answered() -> None:
+    """So that a client which is still there tries again."""
+    clients = Clients()
+    number = clients.join()
+    clients.leave(("client-uuid1", None))
+    assert clients.answers[number].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    clients.wait(3000)
+    assert clients.group.state == EMPTY
+
+
+def test_describe() -> None:
+    """Metadata of members only while the group is stable; groups which are not there are dead."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    leader, _ = clients.stable_members(2)
+    (described,) = clients.ask("describe_groups", ("g",)).response
+    assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
+    assert all(member.member_metadata and member.member_assignment for member in described.members)
+    clients.join(leader)
+    (described,) = clients.ask("describe_groups", ("g",)).response
+    assert (described.group_state, described.protocol_data) == ("PreparingRebalance", "")
+    assert not any(member.member_metadata for member in described.members)
+    (absent,) = clients.ask("describe_groups", ("x",)).response
+    assert (absent.group_state, absent.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
+    (absent,) = clients.ask("describe_groups", ("x",), api_version=5).response
+    assert (absent.group_state, absent.error_code) == ("Dead", ErrorCode.NONE)
+
+
+def test_a_reload_keeps_what_is_written() -> None:
+    """Stable as at the last record; sessions restart, and pending requests get no answer."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    leader, follower = clients.stable_members(2, protocols=("range", "sticky"))
+    waiting = clients.join(leader, protocols=("range", "sticky"))
+    clients.coordinator.reload(now_ms=clients.now_ms)
+    assert waiting not in clients.answers
+    assert clients.group.state == STABLE
+    assert clients.group.members[leader].assignment == leader.encode()
+    assert [name for name, _ in clients.group.members[leader].protocols] == ["range"]
+    assert clients.heartbeat(follower) == ErrorCode.NONE
+    clients.wait(SESSION_TIMEOUT_MS)
+    assert clients.group.members == {}
+
+
+def test_a_group_that_is_too_large_when_loaded_rebalances() -> None:
+    """The limit was lowered meanwhile: those who rejoin first find room."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    first, second = clients.stable_members(2)
+    clients.coordinator.config = type(clients.coordinator.config)(group_max_size=1)
+    clients.coordinator.reload(now_ms=clients.now_ms)
+    assert clients.group.state == PREPARING_REBALANCE
+    clients.join(first)
+    assert clients.answers[clients.join(second)].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
+
+
+def test_everybody_can_be_answered_at_once() -> None:
+    """As before a conversion to another type: those in the join phase and those in the sync phase."""
+    clients = Clients()
+    joining = clients.join()
+    context = Context(clients.coordinator, clients.now_ms)
+    answer_all(context, clients.group, ErrorCode.REBALANCE_IN_PROGRESS)
+    (done,) = context.outcome(None, None).completed
+    assert (done.request_id, done.response.error_code) == (joining, ErrorCode.REBALANCE_IN_PROGRESS)
+    clients, (_, follower) = joined()
+    syncing = clients.sync(follower)
+    context = Context(clients.coordinator, clients.now_ms)
+    answer_all(context, clients.group, ErrorCode.REBALANCE_IN_PROGRESS)
+    assert [done.request_id for done in context.outcome(None, None).completed] == [syncing]
+
+
+def test_timers_of_a_group_that_is_gone_do_nothing() -> None:
+    """A group of another type may have its id by now."""
+    for is_initial in (True, False):
+        clients = Clients(group_initial_rebalance_delay_ms=0)
+        if is_initial:
+            clients.join()
+        else:
+            leader, follower = clients.stable_members(2)
+            clients.sync(follower)
+            clients.join(leader)
+        clients.coordinator.timers.schedule("sync-g", clients.now_ms + 1, EXPIRE_SYNC, ("g", 1))
+        before = len(clients.records)
+        clients.coordinator.classic_groups.clear()
+        clients.coordinator.shard = type(clients.coordinator.shard)()
+        clients.wait(REBALANCE_TIMEOUT_MS)
+        assert {key.split("-")[0] for key in clients.fired} >= {"heartbeat", "join", "sync"} or is_initial
+        assert len(clients.records) == before
+
+
+def test_a_sync_timer_of_another_generation_does_nothing() -> None:
+    """It outlived its group, and another has the id now."""
+    clients, _ = joined()
+    clients.coordinator.timers.schedule("sync-g", clients.now_ms + 1, EXPIRE_SYNC, ("g", 77))
+    clients.wait(1)
+    assert len(clients.group.members) == 2
+
+
+@pytest.mark.parametrize(("name", "arguments"), [(COMPLETE_JOIN, ()), (COMPLETE_INITIAL_JOIN, (1, 1))])
+def test_a_join_timer_of_another_group_does_nothing(name: str, arguments: tuple[int, ...]) -> None:
+    """It outlived its group, and the one which has the id now does not rebalance."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    clients.stable_members(1)
+    clients.coordinator.timers.schedule("join-g", clients.now_ms + 1, name, ("g", *arguments))
+    clients.wait(1)
+    assert (clients.group.state, clients.group.generation_id) == (STABLE, 1)
+
+
+def test_timers_of_members_that_are_gone_do_nothing() -> None:
+    """The heartbeat of a replaced static member expires without effect."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    (old,) = clients.stable_members(1, instance="i")
+    clients.wait(SESSION_TIMEOUT_MS - 1)
+    number = clients.join(instance="i")
+    clients.wait(1)
+    assert clients.fired[-1] == f"heartbeat-g-{old}"
+    assert set(clients.group.members) == {clients.answers[number].member_id}
+    assert clients.group.state == STABLE
+
+
+def test_groups_of_other_types() -> None:
+    """Members of the classic protocol in a consumer group are its module's; share groups take none."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    clients.coordinator = GroupCoordinator((classic.MODULE,), now_ms=clients.now_ms, log=CountingLog())
+    groups = clients.coordinator.shard.groups
+    consumer = ConsumerGroup("g", members=Map({"m": ConsumerMember("m")}))
+    clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": consumer})))
+    for ask in (
+        clients.join,
+        lambda: clients.sync("m", generation_id=1),
+        lambda: clients.heartbeat("m", generation_id=1),
+    ):
+        with pytest.raises(UnknownOperation):
+            ask()
+    with pytest.raises(UnknownOperation):
+        clients.leave(("m", None))
+    clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": ShareGroup("g")})))
+    assert clients.answers[clients.join()].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
+    assert clients.answers[clients.sync("m", generation_id=1)].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert clients.heartbeat("m", generation_id=1) == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+class EmptyConsumerGroupRules(ClassicGroupRules):
+    """As much of the rules of consumer groups as the end of one needs."""
+
+    def tombstones(self, context: Context, group: Any) -> tuple[CoordinatorRecord, ...]:
+        key = make(CONSUMER_GROUP_METADATA_KEY, group_id=group.group_id)
+        return (CoordinatorRecord(RecordType.CONSUMER_GROUP_METADATA, key, None),)
+
+
+def test_an_empty_group_of_another_type_gives_way() -> None:
+    """Its tombstones come first, in the same operation."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    groups = clients.coordinator.shard.groups
+    empty = ConsumerGroup("g", assignment_epoch=-1)
+    clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": empty})))
+    clients.coordinator.rules = {**clients.coordinator.rules, ConsumerGroup: EmptyConsumerGroupRules()}
+    clients.join()
+    types = [entry.record.record_type for entry in clients.records]
+    assert types == [RecordType.CONSUMER_GROUP_METADATA, RecordType.GROUP_METADATA]
+    assert clients.group.state == PREPARING_REBALANCE
+    assert isinstance(clients.coordinator.shard.groups.groups["g"], ClassicGroup)
+
+
+def test_an_empty_group_of_another_type_is_forgotten_when_a_member_asks() -> None:
+    """Kafka drops it from memory and writes nothing; after a reload it is back, unless its id was used again."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    groups = clients.coordinator.shard.groups
+    empty = ConsumerGroup("g", assignment_epoch=-1)
+    clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": empty})))
+    assert clients.answers[clients.join("m")].error_code == ErrorCode.UNKNOWN_MEMBER_ID
+    assert clients.records == []
+    assert clients.coordinator.dump() == {}
+    clients.coordinator.reload(now_ms=clients.now_ms)
+    assert clients.coordinator.group("g") == empty
+    clients.join("m")
+    clients.stable_members(1)
+    clients.coordinator.reload(now_ms=clients.now_ms)
+    assert clients.group.state == STABLE
+
+
+def test_a_dead_group_takes_nobody() -> None:
+    """The client looks for the coordinator again."""
+    clients = Clients()
+    clients.join()
+    clients.group.state = DEAD
+    assert clients.answers[clients.join()].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_who_waits_is_reported_when_the_coordinator_goes() -> None:
+    """NOT_COORDINATOR, for JoinGroup and SyncGroup alike; the groups are dead."""
+    clients, (leader, follower) = joined()
+    waiting = clients.sync(follower)
+    outcome = clients.coordinator.unload(now_ms=clients.now_ms)
+    (done,) = outcome.completed
+    assert (done.request_id, done.response.error_code) == (waiting, ErrorCode.NOT_COORDINATOR)
+    assert state_of(clients) == DEAD
+    assert clients.heartbeat(leader) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    clients.coordinator.reload(now_ms=clients.now_ms)
+    assert state_of(clients) == EMPTY
+
+
+def test_who_is_only_pending_leaves_an_empty_group_as_it_is() -> None:
+    """Nothing is to be rebalanced."""
+    clients = Clients()
+    member_id = clients.answers[clients.join(api_version=5)].member_id
+    written = len(clients.records)
+    assert clients.leave((member_id, None)) == [0]
+    assert clients.group.state == EMPTY
+    assert len(clients.records) == written
+
+
+def test_topics_that_cannot_be_read_are_not_known() -> None:
+    """Metadata which is no subscription: the group counts as subscribed to everything."""
+    group = LiveClassicGroup("g", protocol_type="consumer")
+    assert group.compute_subscribed_topics() == frozenset()
+    group.add(LiveMember("m", None, "c", "h", 1, 1, "consumer", (("range", b"\x00"),)))
+    assert group.compute_subscribed_topics() is None
+    group.protocol_name = "range"
+    assert group.compute_subscribed_topics() is None
+    assert group.is_subscribed_to("t")
+    group.remove("nobody")
+    assert set(group.members) == {"m"}
+
+
+def test_an_illegal_transition_changes_nothing() -> None:
+    """States follow each other as the table says."""
+    group = LiveClassicGroup("g")
+    with pytest.raises(IllegalTransition):
+        group.transition_to(STABLE, 5)
+    assert group.state == EMPTY
+    assert group.current_state_timestamp_ms is None
+
+
+def test_a_load_fills_the_table_of_members_in_the_order_of_the_record() -> None:
+    """Two ids whose bucket is one: the first of the record comes first, whatever their order as texts."""
+    first, second = "client-0b5e64b1-cbf1-439c-99d0-d6252c94c990", "client-0b1ece20-6b3d-4813-8990-66c4d9ce1d5b"
+    for member_ids in ((first, second), (second, first)):
+        group = LiveClassicGroup("g", generation_id=1, protocol_name="range")
+        for member_id in member_ids:
+            group.add(LiveMember(member_id, None, "c", "h", 1, 1, "consumer", (("range", b""),)))
+        value = group_metadata_record(group, {}).value
+        assert value is not None
+        loaded = LiveClassicGroup.of(classic_group("g", value, lambda anomaly: None))
+        assert [member.member_id for member in loaded.members_in_hash_order()] == list(member_ids)

@@ -1,0 +1,683 @@
+"""Tests of members of the classic protocol inside consumer groups, by named cases."""
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any
+
+import pytest
+from immutables import Map
+from msgspec.structs import replace
+
+from coordinator_core.bytes.client_protocols import Subscription, decode_assignment, encode_subscription
+from coordinator_core.live.classic.live import PREPARING_REBALANCE, STABLE
+from coordinator_core.live.classic.messages import (
+    HeartbeatRequest,
+    JoinGroupRequest,
+    JoinProtocol,
+    SyncGroupRequest,
+)
+from coordinator_core.live.consumer import timers
+from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
+from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.image import Topic, image_of
+from coordinator_core.live.coordinator.operation import Context, Outcome
+from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember, MemberState, ResolvedRegex
+from schemas.consumer_offsets import RecordType
+from tests.coordinator_core.live.coordinator.clients import (
+    GROUP,
+    REBALANCE_TIMEOUT_MS,
+    SESSION_TIMEOUT_MS,
+    Clients,
+)
+
+FOO, BAR = "Zm9vZm9vZm9vZm9vZm9vZg", "YmFyYmFyYmFyYmFyYmFyYg"
+IMAGE = image_of([Topic("foo", FOO, 4), Topic("bar", BAR, 2)])
+Owned = tuple[tuple[str, tuple[int, ...]], ...]
+
+
+class MixedClients(Clients):
+    """Clients of both protocols; targets are computed at once unless configured otherwise."""
+
+    def __init__(self, **config: Any) -> None:
+        defaults: dict[str, Any] = {"group_consumer_assignment_interval_ms": 0, "group_initial_rebalance_delay_ms": 0}
+        super().__init__(**(defaults | config))
+        self.coordinator.image = IMAGE
+
+    @property
+    def consumer_group(self) -> ConsumerGroup:
+        group = self.coordinator.group(GROUP)
+        assert isinstance(group, ConsumerGroup)
+        return group
+
+    def member(self, member_id: str) -> ConsumerMember:
+        return self.consumer_group.members[member_id]
+
+    def consume(self, member_id: str, epoch: int = 0, **fields: Any) -> Outcome:
+        """ConsumerGroupHeartbeat; a full one by default."""
+        defaults: dict[str, Any] = {
+            "rebalance_timeout_ms": REBALANCE_TIMEOUT_MS,
+            "subscribed_topic_names": ("foo",),
+            "topic_partitions": (),
+        }
+        request = ConsumerGroupHeartbeatRequest(GROUP, member_id, epoch, **(defaults | fields))
+        return self.ask("consumer_group_heartbeat", request, api_version=1)
+
+    def enter(
+        self,
+        member_id: str = "",
+        *,
+        topics: tuple[str, ...] = ("foo",),
+        owned: Owned = (),
+        protocols: Iterable[str] = ("range",),
+        api_version: int = 3,
+        **fields: Any,
+    ) -> Outcome:
+        """JoinGroup of a member which says what it owns."""
+        metadata = fields.pop("metadata", encode_subscription(Subscription(3, topics, None, owned, 1)))
+        request = JoinGroupRequest(
+            GROUP,
+            SESSION_TIMEOUT_MS,
+            fields.pop("rebalance_timeout_ms", REBALANCE_TIMEOUT_MS),
+            member_id,
+            fields.pop("protocol_type", "consumer"),
+            tuple(JoinProtocol(name, metadata) for name in protocols),
+            fields.pop("instance", None),
+        )
+        return self.ask("classic_join", request, api_version=api_version)
+
+    def entered(self, member_id: str = "", **fields: Any) -> str:
+        """JoinGroup which is answered without error; the member id."""
+        outcome = self.enter(member_id, **fields)
+        assert outcome.error is None
+        answer = self.answers[self.request_count]
+        assert answer.error_code == ErrorCode.NONE
+        joined: str = answer.member_id
+        return joined
+
+    def fetch_assignment(self, member_id: str, **fields: Any) -> dict[str, tuple[int, ...]]:
+        """SyncGroup which is answered without error; topic -> partitions."""
+        outcome = self.ask("classic_sync", self.sync_request(member_id, **fields))
+        assert outcome.error is None
+        assignment = decode_assignment(self.answers[self.request_count].assignment)
+        assert assignment is not None
+        return dict(assignment.assigned_partitions)
+
+    def sync_request(self, member_id: str, **fields: Any) -> SyncGroupRequest:
+        epoch = self.consumer_group.members[member_id].member_epoch if member_id in self.consumer_group.members else 1
+        return SyncGroupRequest(GROUP, fields.pop("generation_id", epoch), member_id, **fields)
+
+    def heartbeat(self, member_id: str, **fields: Any) -> Outcome:
+        """Heartbeat of a classic member, by default at its epoch."""
+        epoch = self.consumer_group.members[member_id].member_epoch if member_id in self.consumer_group.members else 1
+        return self.ask("classic_heartbeat", HeartbeatRequest(GROUP, fields.pop("epoch", epoch), member_id, **fields))
+
+    def deadline_ms(self, key: str) -> int | None:
+        """In how many milliseconds a timer is due, or None where there is none of this key."""
+        timer = self.coordinator.timers.get(key)
+        return None if timer is None else timer.deadline_ms - self.now_ms
+
+    def change_member(self, member_id: str, **fields: Any) -> None:
+        """Have the member in another state than requests would bring about with few words."""
+        shard = self.coordinator.shard
+        group = self.consumer_group
+        group = replace(group, members=group.members.set(member_id, replace(group.members[member_id], **fields)))
+        self.coordinator.shard = replace(shard, groups=replace(shard.groups, groups=Map({GROUP: group})))
+
+
+def mixed(**config: Any) -> tuple[MixedClients, str]:
+    """A consumer group of C, of the consumer protocol, and a classic member, which has synced. Both are stable."""
+    clients = MixedClients(**config)
+    clients.consume("C")
+    classic = clients.entered()
+    clients.consume("C", 2)
+    clients.consume("C", 2, topic_partitions=())
+    clients.entered(classic)
+    clients.fetch_assignment(classic)
+    assert clients.consumer_group.state == "Stable"
+    return clients, classic
+
+
+def refused(outcome: Outcome) -> Refused:
+    assert outcome.error is not None
+    return outcome.error
+
+
+# --- migration as a whole ---
+
+
+def test_a_classic_group_moves_over_member_by_member() -> None:
+    """Whoever still speaks the old protocol is asked to rejoin, and shares the partitions with the new ones."""
+    clients = MixedClients()
+    old = clients.stable_members(2, topics=("foo",))
+    for member in clients.group.members.values():
+        member.assignment = b""
+    assert clients.consume("C").response.member_epoch == 2
+    assert clients.consumer_group.group_epoch == clients.consumer_group.assignment_epoch == 2
+    for member_id in old:
+        assert clients.heartbeat(member_id).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+        clients.entered(member_id)
+    partition_epochs = [clients.fetch_assignment(member_id)["foo"] for member_id in old]
+    partitions = sorted([*partition_epochs[0], *partition_epochs[1], *clients.member("C").assigned[FOO]])
+    assert partitions == [0, 1, 2, 3]
+    assert all(clients.heartbeat(member_id).response.error_code == ErrorCode.NONE for member_id in old)
+    assert clients.consumer_group.state == "Stable"
+
+
+def test_a_member_gives_up_partitions_before_it_gets_the_next_epoch() -> None:
+    """Asked to rejoin, it first learns what it keeps; it gets the new epoch once it says that it owns no more."""
+    clients = MixedClients()
+    clients.consume("C")
+    classic = clients.entered()
+    assert clients.member(classic).state == MemberState.UNRELEASED_PARTITIONS
+    assert clients.heartbeat(classic).response.error_code == ErrorCode.NONE, "C still holds all"
+    clients.consume("C", 2, topic_partitions=None)
+    clients.consume("C", 2, topic_partitions=())
+    assert clients.heartbeat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    clients.entered(classic)
+    owned = (("foo", clients.fetch_assignment(classic)["foo"]),)
+    assert len(owned[0][1]) == 2
+    for _ in range(2):
+        clients.entered()
+    assert clients.heartbeat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    epoch = clients.member(classic).member_epoch
+    clients.entered(classic, owned=owned)
+    assert clients.member(classic).state == MemberState.UNREVOKED_PARTITIONS
+    assert clients.member(classic).member_epoch == epoch
+    kept = clients.fetch_assignment(classic)["foo"]
+    assert len(kept) == 1
+    assert clients.heartbeat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    clients.entered(classic, owned=(("foo", kept),))
+    assert clients.member(classic).state == MemberState.STABLE
+    assert clients.member(classic).member_epoch == clients.consumer_group.assignment_epoch == epoch + 2
+
+
+def test_the_last_consumer_that_leaves_makes_the_group_classic() -> None:
+    """The members which are left rebalance in the old way, and go on from the epoch."""
+    clients, classic = mixed()
+    epoch = clients.consumer_group.group_epoch
+    assert clients.consume("C", -1).response.member_epoch == -1
+    assert (clients.group.state, clients.group.generation_id) == (PREPARING_REBALANCE, epoch)
+    number = clients.join(classic, topics=("foo",))
+    assert clients.answers[number].generation_id == epoch + 1
+    assert clients.answers[number].leader == classic
+
+
+def test_the_session_of_the_last_consumer_makes_the_group_classic() -> None:
+    """Whatever makes it go."""
+    clients, classic = mixed(group_consumer_session_timeout_ms=SESSION_TIMEOUT_MS // 2)
+    clients.wait(SESSION_TIMEOUT_MS // 2)
+    assert clients.fired == ["session-timeout-g-C"]
+    assert set(clients.group.members) == {classic}
+
+
+def test_where_the_way_down_is_closed_the_group_stays() -> None:
+    """It is a consumer group of classic members only."""
+    clients, classic = mixed(group_consumer_migration_policy="upgrade")
+    clients.consume("C", -1)
+    assert set(clients.consumer_group.members) == {classic}
+
+
+# --- JoinGroup ---
+
+
+def test_a_member_which_joins_is_answered_with_its_epoch() -> None:
+    """Nobody leads; the protocol is the first of its list; its session and the time to sync begin."""
+    clients = MixedClients()
+    clients.consume("C")
+    clients.enter(protocols=("sticky", "range"))
+    answer = clients.answers[clients.request_count]
+    member_id = f"uuid{clients.request_count}"
+    assert (answer.member_id, answer.generation_id, answer.protocol_name) == (member_id, 3, "sticky")
+    assert (answer.protocol_type, answer.leader, answer.members) == ("consumer", "", ())
+    assert clients.deadline_ms(f"session-timeout-g-{member_id}") == SESSION_TIMEOUT_MS
+    assert clients.deadline_ms(f"sync-g-{member_id}") == REBALANCE_TIMEOUT_MS
+    member = clients.member(member_id)
+    assert member.classic_member_metadata is not None
+    assert member.classic_member_metadata.session_timeout_ms == SESSION_TIMEOUT_MS
+    assert [name for name, _ in member.classic_member_metadata.supported_protocols] == ["sticky", "range"]
+
+
+def test_a_member_whose_request_repeats_itself_writes_nothing() -> None:
+    """And keeps its epoch."""
+    clients, classic = mixed()
+    epoch = clients.member(classic).member_epoch
+    outcome = clients.enter(classic, owned=(("foo", tuple(clients.member(classic).assigned[FOO])),))
+    # The subscription in the metadata names what is owned, so the member's record is another one.
+    assert [entry.record.record_type for entry in outcome.records] == [RecordType.CONSUMER_GROUP_MEMBER_METADATA]
+    assert clients.enter(classic, owned=(("foo", tuple(clients.member(classic).assigned[FOO])),)).records == ()
+    assert clients.answers[clients.request_count].generation_id == epoch
+
+
+def test_a_member_says_where_it_is_with_its_subscription() -> None:
+    """Who says nothing of its rack is where it was."""
+    clients, classic = mixed()
+    clients.entered(classic, metadata=encode_subscription(Subscription(3, ("foo",), rack_id="r")))
+    assert clients.member(classic).rack_id == "r"
+    clients.entered(classic)
+    assert clients.member(classic).rack_id == "r"
+
+
+@pytest.mark.parametrize(
+    ("api_version", "instance", "is_reported"), [(4, None, True), (3, None, False), (4, "i", False)]
+)
+def test_from_version_4_on_a_new_dynamic_member_gets_its_id_first(
+    api_version: int, instance: str | None, is_reported: bool
+) -> None:
+    """It is no member yet, and nothing is written."""
+    clients = MixedClients()
+    clients.consume("C")
+    outcome = clients.enter(api_version=api_version, instance=instance)
+    answer = clients.answers[clients.request_count]
+    assert (answer.error_code == ErrorCode.MEMBER_ID_REQUIRED) is is_reported
+    assert answer.member_id == f"uuid{clients.request_count}"
+    assert (answer.member_id in clients.consumer_group.members) is not is_reported
+    assert (outcome.records == ()) is is_reported
+
+
+@pytest.mark.parametrize(
+    ("config", "fields", "code", "text"),
+    [
+        (
+            {"group_consumer_migration_policy": "disabled"},
+            {},
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            "Cannot join the consumer group g with the classic protocol because the group migration is disabled.",
+        ),
+        (
+            {"group_consumer_max_size": 2},
+            {},
+            ErrorCode.GROUP_MAX_SIZE_REACHED,
+            "The consumer group has reached its maximum capacity of 2 members.",
+        ),
+        (
+            {},
+            {"protocols": ("sticky",), "member_id": "M"},
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            "Member M's protocols are not supported.",
+        ),
+        (
+            {},
+            {"protocols": (), "member_id": "M"},
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            "Member M's protocols are not supported.",
+        ),
+        (
+            {},
+            {"protocol_type": "connect", "member_id": "M"},
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            "Member M's protocols are not supported.",
+        ),
+        (
+            {},
+            {"metadata": b"\x00"},
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            "Malformed embedded consumer protocol in subscription deserialization.",
+        ),
+        (
+            {},
+            {"instance": "unknown", "member_id": "M"},
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            "Instance id unknown is unknown.",
+        ),
+    ],
+    ids=[
+        "migration disabled",
+        "full",
+        "no common protocol",
+        "no protocol",
+        "protocol type",
+        "malformed",
+        "instance id",
+    ],
+)
+def test_who_may_not_join(config: dict[str, Any], fields: dict[str, Any], code: ErrorCode, text: str) -> None:
+    """The group has a classic member with protocol range and one of the consumer protocol; nothing of it changes."""
+    clients, _ = mixed()
+    clients.coordinator.config = dataclasses.replace(clients.coordinator.config, **config)
+    before = clients.consumer_group
+    error = refused(clients.enter(**fields))
+    assert (error.code, error.message) == (code, text)
+    assert clients.consumer_group is before
+
+
+def test_in_a_full_group_a_member_may_rejoin() -> None:
+    """It takes no new place."""
+    clients, classic = mixed()
+    clients.coordinator.config = dataclasses.replace(clients.coordinator.config, group_consumer_max_size=2)
+    assert clients.enter(classic).error is None
+
+
+def test_a_log_which_refuses_the_join_leaves_all_as_it_was() -> None:
+    """The member gets the error; no timer was started."""
+    clients = MixedClients()
+    clients.consume("C")
+    before = clients.consumer_group
+    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    clients.enter()
+    assert clients.answers[clients.request_count].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert clients.consumer_group is before
+    assert clients.deadline_ms(f"sync-g-uuid{clients.request_count}") is None
+
+
+# --- static members across protocols ---
+
+
+def test_a_classic_member_in_the_place_of_the_last_consumer_takes_all_it_had() -> None:
+    """The group is classic, and Stable: it reads what the other one read."""
+    clients = MixedClients()
+    clients.consume("C", instance_id="i")
+    joined = clients.entered(instance="i", topics=("foo",))
+    assert (clients.group.state, clients.group.leader) == (STABLE, joined)
+    assert clients.group.static_members == {"i": joined}
+    assignment = decode_assignment(clients.group.members[joined].assignment)
+    assert assignment is not None
+    assert assignment.assigned_partitions == (("foo", (0, 1, 2, 3)),)
+    assert clients.deadline_ms(f"heartbeat-g-{joined}") == SESSION_TIMEOUT_MS
+    assert clients.deadline_ms(f"sync-g-{joined}") is None
+
+
+def test_a_classic_member_which_reads_other_topics_makes_the_group_rebalance() -> None:
+    """Its place is taken, the targets are stale."""
+    clients = MixedClients()
+    clients.consume("C", instance_id="i")
+    joined = clients.entered(instance="i", topics=("bar",))
+    assert clients.group.state == PREPARING_REBALANCE
+    assert clients.deadline_ms("join-g") == REBALANCE_TIMEOUT_MS
+    assert clients.answers[clients.request_count].member_id == joined
+
+
+def test_the_last_consumer_may_itself_come_back_with_the_classic_protocol() -> None:
+    """Under its own id, which need not rejoin any more then."""
+    clients = MixedClients()
+    clients.consume("C", instance_id="i")
+    timers.schedule_join_if_absent(Context(clients.coordinator, clients.now_ms), GROUP, "C", REBALANCE_TIMEOUT_MS)
+    assert clients.entered("C", instance="i") == "C"
+    assert (clients.group.state, clients.group.leader) == (STABLE, "C")
+    assert clients.deadline_ms("join-g-C") is None
+
+
+def test_a_log_which_refuses_the_last_consumers_heir() -> None:
+    """The group stays a consumer group, with the member that was to be replaced."""
+    clients = MixedClients()
+    clients.consume("C", instance_id="i")
+    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    clients.enter(instance="i")
+    assert clients.answers[clients.request_count].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert set(clients.consumer_group.members) == {"C"}
+
+
+def test_other_consumers_keep_the_group_a_consumer_group() -> None:
+    """The classic member has the place and the epoch 0 of one that comes back, then the epoch of the target."""
+    clients = MixedClients()
+    clients.consume("C", instance_id="i")
+    clients.consume("D")
+    joined = clients.entered(instance="i", owned=(("foo", (0, 1, 2, 3)),))
+    assert set(clients.consumer_group.members) == {"D", joined}
+    assert clients.consumer_group.static_members == Map({"i": joined})
+    assert clients.member(joined).classic_member_metadata is not None
+
+
+def test_a_classic_member_has_no_pattern() -> None:
+    """That of the static member whose place it takes is deleted with its last user."""
+    clients = MixedClients()
+    clients.consume("D")
+    clients.consume("C", instance_id="i", subscribed_topic_names=None, subscribed_topic_regex="f.*")
+    clients.coordinator.run_tasks(clients.now_ms)
+    assert set(clients.consumer_group.resolved_regexes) == {"f.*"}
+    assert isinstance(clients.consumer_group.resolved_regexes["f.*"], ResolvedRegex)
+    joined = clients.entered(instance="i")
+    assert clients.member(joined).subscribed_topic_regex == ""
+    assert dict(clients.consumer_group.resolved_regexes) == {}
+
+
+def test_a_consumer_takes_the_place_of_a_static_classic_member_at_once() -> None:
+    """It need not wait until that one has left."""
+    clients = MixedClients()
+    clients.consume("D")
+    joined = clients.entered(instance="i")
+    assert clients.consume("C", instance_id="i").error is None
+    assert set(clients.consumer_group.members) == {"C", "D"}
+    assert joined not in clients.consumer_group.members
+    assert clients.member("C").classic_member_metadata is None
+
+
+# --- SyncGroup ---
+
+
+@pytest.mark.parametrize(
+    ("fields", "code", "text"),
+    [
+        ({"member_id": "X"}, ErrorCode.UNKNOWN_MEMBER_ID, "Member X is not a member of group g."),
+        (
+            {"group_instance_id": "i"},
+            ErrorCode.UNKNOWN_MEMBER_ID,
+            "Member with instance id i is not a member of group g.",
+        ),
+        ({"member_id": "C"}, ErrorCode.UNKNOWN_MEMBER_ID, "Member C does not use the classic protocol."),
+        (
+            {"generation_id": 77},
+            ErrorCode.ILLEGAL_GENERATION,
+            "The request generation id 77 is not equal to the member epoch 3 of member uuid2.",
+        ),
+        (
+            {"protocol_type": "connect"},
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            "The protocol type connect from member uuid2 request is not equal to the group protocol type consumer.",
+        ),
+        (
+            {"protocol_name": "sticky"},
+            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
+            "The protocol name sticky from member uuid2 request is not equal to the protocol name range returned in "
+            "the join response.",
+        ),
+    ],
+)
+def test_who_may_not_sync(fields: dict[str, Any], code: ErrorCode, text: str) -> None:
+    """Kafka's errors, in its words."""
+    clients, classic = mixed()
+    request = clients.sync_request(fields.pop("member_id", classic), **fields)
+    error = refused(clients.ask("classic_sync", request))
+    assert (error.code, error.message) == (code, text)
+
+
+def test_a_member_under_anothers_instance_id_is_fenced() -> None:
+    """By SyncGroup and by Heartbeat alike."""
+    clients, classic = mixed()
+    clients.entered(instance="i")
+    holder = clients.consumer_group.static_members["i"]
+    text = f"Static member {classic} with instance id i was fenced by member {holder}."
+    for outcome in (
+        clients.ask("classic_sync", clients.sync_request(classic, group_instance_id="i")),
+        clients.heartbeat(classic, group_instance_id="i"),
+    ):
+        error = refused(outcome)
+        assert (error.code, error.message) == (ErrorCode.FENCED_INSTANCE_ID, text)
+
+
+def test_a_member_behind_the_target_has_to_rejoin_before_it_syncs() -> None:
+    """It has its rebalance time-out for that, from the first time it is asked."""
+    clients, classic = mixed()
+    clients.consume("D")
+    error = refused(clients.ask("classic_sync", clients.sync_request(classic)))
+    assert error.code == ErrorCode.REBALANCE_IN_PROGRESS
+    text = f"A new rebalance is triggered in group g and member {classic} should rejoin to catch up."
+    assert error.message == text
+    assert clients.deadline_ms(f"join-g-{classic}") == REBALANCE_TIMEOUT_MS
+
+
+def test_a_member_which_gives_up_partitions_may_sync_behind_the_target() -> None:
+    """It has rejoined already, and learns what it keeps."""
+    clients, classic = mixed()
+    clients.consume("D")
+    clients.change_member(classic, state=MemberState.UNREVOKED_PARTITIONS)
+    assert "foo" in clients.fetch_assignment(classic, protocol_type="consumer", protocol_name="range")
+    answer = clients.answers[clients.request_count]
+    assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
+
+
+def test_sync_ends_the_time_to_sync_and_renews_the_session() -> None:
+    """The session is the member's own, not that of the broker's settings."""
+    clients = MixedClients()
+    clients.consume("C")
+    classic = clients.entered()
+    clients.wait(1000)
+    clients.fetch_assignment(classic)
+    assert clients.deadline_ms(f"sync-g-{classic}") is None
+    assert clients.deadline_ms(f"session-timeout-g-{classic}") == SESSION_TIMEOUT_MS
+
+
+def test_a_sync_waits_for_what_was_written_before() -> None:
+    """Where records are replicated, the member is answered once they are committed, or gets an error once lost."""
+    clients, classic = mixed()
+    clients.coordinator.is_deferring = True
+    for error, code in ((None, ErrorCode.NONE), (Refused(ErrorCode.NOT_COORDINATOR), ErrorCode.NOT_COORDINATOR)):
+        outcome = clients.ask("classic_sync", clients.sync_request(classic))
+        assert outcome.completed == ()
+        (parked,) = outcome.parked
+        (done,) = clients.coordinator.resume(parked, error, now_ms=clients.now_ms).completed
+        assert (done.request_id, done.response.error_code) == (clients.request_count, code)
+
+
+def test_an_assignment_whose_version_is_unknown() -> None:
+    """A converted member's first protocol need not be the one which was looked at."""
+    clients, classic = mixed()
+    metadata = clients.member(classic).classic_member_metadata
+    assert metadata is not None
+    clients.change_member(classic, classic_member_metadata=replace(metadata, supported_protocols=(("range", b""),)))
+    error = refused(clients.ask("classic_sync", clients.sync_request(classic)))
+    assert error.code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert error.message == "Malformed embedded consumer protocol in version deserialization."
+
+
+# --- Heartbeat ---
+
+
+def test_a_heartbeat_of_a_stable_member_renews_its_session() -> None:
+    """And writes nothing, nor does it ask for more."""
+    clients, classic = mixed()
+    clients.wait(1000)
+    outcome = clients.heartbeat(classic)
+    assert (outcome.response.error_code, outcome.records) == (ErrorCode.NONE, ())
+    assert clients.deadline_ms(f"session-timeout-g-{classic}") == SESSION_TIMEOUT_MS
+    assert clients.deadline_ms(f"join-g-{classic}") is None
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({}, ErrorCode.NONE),
+        ({"state": MemberState.UNREVOKED_PARTITIONS}, ErrorCode.REBALANCE_IN_PROGRESS),
+        ({"state": MemberState.UNRELEASED_PARTITIONS}, ErrorCode.REBALANCE_IN_PROGRESS),
+        ({"state": MemberState.UNRELEASED_PARTITIONS, "assigned": {}}, ErrorCode.NONE),
+        ({"member_epoch": 1}, ErrorCode.REBALANCE_IN_PROGRESS),
+    ],
+    ids=["stable", "to give up", "nothing owned by others", "owned by others", "behind"],
+)
+def test_a_member_which_can_make_a_step_is_asked_to_rejoin(change: dict[str, Any], code: ErrorCode) -> None:
+    """One which only waits for others is not. In "owned by others" the partitions are booked to it as to anybody."""
+    clients, classic = mixed()
+    clients.change_member(classic, **change)
+    assert clients.heartbeat(classic).response.error_code == code
+    expected = None if code == ErrorCode.NONE else REBALANCE_TIMEOUT_MS
+    assert clients.deadline_ms(f"join-g-{classic}") == expected
+
+
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"member_id": "X"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"member_id": "C"}, ErrorCode.UNKNOWN_MEMBER_ID),
+        ({"epoch": 77}, ErrorCode.ILLEGAL_GENERATION),
+        ({"group_instance_id": "i"}, ErrorCode.UNKNOWN_MEMBER_ID),
+    ],
+)
+def test_whose_heartbeat_is_refused(fields: dict[str, Any], code: ErrorCode) -> None:
+    """Who is none, who is of the other protocol, who is at another epoch."""
+    clients, classic = mixed()
+    assert refused(clients.heartbeat(fields.pop("member_id", classic), **fields)).code == code
+
+
+# --- time-outs ---
+
+
+def test_the_time_to_rejoin_is_not_renewed() -> None:
+    """A member which is asked again has what was left of it; then it goes, and the others rebalance."""
+    clients, classic = mixed(group_consumer_session_timeout_ms=10 * REBALANCE_TIMEOUT_MS)
+    clients.consume("D")
+    clients.heartbeat(classic)
+    for _ in range(REBALANCE_TIMEOUT_MS // 5000 - 1):
+        clients.wait(5000)
+        assert clients.heartbeat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    clients.wait(5000)
+    assert clients.fired[-1] == f"join-g-{classic}"
+    assert set(clients.consumer_group.members) == {"C", "D"}
+    assert clients.deadline_ms(f"session-timeout-g-{classic}") is None
+
+
+def test_a_member_which_does_not_sync_goes() -> None:
+    """When its rebalance time-out is over."""
+    clients = MixedClients()
+    clients.consume("C")
+    classic = clients.entered(rebalance_timeout_ms=SESSION_TIMEOUT_MS - 1)
+    clients.wait(SESSION_TIMEOUT_MS - 1)
+    assert clients.fired == [f"sync-g-{classic}"]
+    assert set(clients.consumer_group.members) == {"C"}
+
+
+def test_a_member_which_rejoins_in_time_stays() -> None:
+    """Its time to rejoin ends, and the time to sync begins."""
+    clients, classic = mixed()
+    clients.consume("D")
+    clients.heartbeat(classic)
+    clients.entered(classic)
+    assert clients.deadline_ms(f"join-g-{classic}") is None
+    assert clients.deadline_ms(f"sync-g-{classic}") == REBALANCE_TIMEOUT_MS
+
+
+def test_a_member_without_a_sign_of_life_goes() -> None:
+    """When the session is over which it asked for."""
+    clients, classic = mixed()
+    clients.wait(SESSION_TIMEOUT_MS)
+    assert clients.fired == [f"session-timeout-g-{classic}"]
+    assert set(clients.consumer_group.members) == {"C"}
+
+
+def test_a_member_which_the_log_does_not_let_go_is_tried_again() -> None:
+    """After half a second (CoordinatorTimerImpl)."""
+    clients, classic = mixed()
+    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    clients.wait(SESSION_TIMEOUT_MS)
+    assert classic in clients.consumer_group.members
+    clients.wait(500)
+    assert clients.fired == [f"session-timeout-g-{classic}"] * 2
+    assert set(clients.consumer_group.members) == {"C"}
+
+
+# --- LeaveGroup ---
+
+
+def test_members_leave_one_by_one_and_together() -> None:
+    """By member id, or by instance id without one, of either protocol; each id that is no member gets an error."""
+    clients, classic = mixed()
+    clients.consume("D")
+    static = clients.entered(instance="i")
+    unknown, fenced = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID
+    before = clients.consumer_group
+    assert clients.leave(("X", None), ("", "unknown"), (classic, "i")) == [unknown, unknown, fenced]
+    assert clients.consumer_group is before
+    assert clients.leave((static, "i"), (static, "i")) == [ErrorCode.NONE, ErrorCode.NONE]
+    assert set(clients.consumer_group.members) == {"C", "D", classic}
+    clients.entered(instance="i")
+    assert clients.leave(("", "i"), ("D", None)) == [ErrorCode.NONE, ErrorCode.NONE]
+    assert set(clients.consumer_group.members) == {"C", classic}
+    epoch = clients.consumer_group.group_epoch
+    assert clients.leave((classic, None)) == [ErrorCode.NONE]
+    assert clients.consumer_group.group_epoch == epoch + 1
+
+
+def test_the_last_consumer_may_leave_by_leave_group() -> None:
+    """The group is classic after that, as after its own way to leave."""
+    clients, classic = mixed()
+    assert clients.leave(("C", None)) == [ErrorCode.NONE]
+    assert set(clients.group.members) == {classic}
+    assert clients.group.state == PREPARING_REBALANCE

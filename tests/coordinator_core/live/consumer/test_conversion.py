@@ -1,0 +1,453 @@
+"""Tests of the conversion between classic and consumer groups, by named cases."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from immutables import Map
+from msgspec.structs import replace
+
+from coordinator_core.bytes.client_protocols import (
+    Assignment,
+    Subscription,
+    decode_assignment,
+    encode_assignment,
+    encode_subscription,
+)
+from coordinator_core.live.classic.live import (
+    PREPARING_REBALANCE,
+    STABLE,
+    LiveClassicGroup,
+    LiveMember,
+)
+from coordinator_core.live.consumer.conversion import (
+    assignment_bytes,
+    can_downgrade,
+    can_downgrade_with_replacement,
+    check_upgrade,
+    consumer_group_of,
+    downgrade,
+    downgrade_with_replacement,
+    policy_of,
+    put_back,
+    put_in_place,
+    upgrade,
+)
+from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
+from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.image import Topic, image_of
+from coordinator_core.live.coordinator.metadata_hash import metadata_hash
+from coordinator_core.live.coordinator.operation import Context, Result
+from coordinator_core.live.coordinator.records import CoordinatorRecord
+from coordinator_core.replay.classic.state import ClassicGroup
+from coordinator_core.replay.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember, MemberState
+from schemas.consumer_offsets import RecordType
+from tests.coordinator_core.live.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, START_MS, Clients
+
+FOO, BAR = "Zm9vZm9vZm9vZm9vZm9vZg", "YmFyYmFyYmFyYmFyYmFyYg"
+GONE = "Z29uZWdvbmVnb25lZ29uZQ"
+IMAGE = image_of([Topic("foo", FOO, 4), Topic("bar", BAR, 2)])
+GENERATION_ID = 7
+
+
+def subscription(*topics: str, version: int = 3, rack_id: str | None = None) -> bytes:
+    return encode_subscription(Subscription(version, topics, rack_id=rack_id))
+
+
+def assignment(user_data: bytes | None = None, **partitions: tuple[int, ...]) -> bytes:
+    return encode_assignment(Assignment(3, tuple(partitions.items()), user_data))
+
+
+def live_member(member_id: str, assigned: bytes = b"", *, metadata: bytes = b"", **fields: Any) -> LiveMember:
+    protocols = (("range", metadata or subscription("foo", "bar")), ("sticky", b"another"))
+    return LiveMember(
+        member_id,
+        fields.pop("instance", None),
+        "client",
+        "/host",
+        REBALANCE_TIMEOUT_MS,
+        SESSION_TIMEOUT_MS,
+        "consumer",
+        protocols,
+        assigned,
+        **fields,
+    )
+
+
+def live_group(*members: LiveMember, protocol_name: str | None = "range") -> LiveClassicGroup:
+    group = LiveClassicGroup("g", state=STABLE, generation_id=GENERATION_ID, protocol_name=protocol_name)
+    for member in members:
+        group.add(member)
+    return group
+
+
+def clients_of(group: LiveClassicGroup | ConsumerGroup, **config: Any) -> Clients:
+    """A coordinator which has this group and the topics foo and bar."""
+    clients = Clients(**config)
+    clients.coordinator.image = IMAGE
+    if isinstance(group, LiveClassicGroup):
+        clients.coordinator.classic_groups["g"] = group
+    else:
+        shard = clients.coordinator.shard
+        clients.coordinator.shard = replace(shard, groups=replace(shard.groups, groups=Map({"g": group})))
+    return clients
+
+
+def context_of(clients: Clients) -> Context:
+    return Context(clients.coordinator, clients.now_ms)
+
+
+def kinds(records: list[CoordinatorRecord] | tuple[CoordinatorRecord, ...]) -> list[tuple[int, bool]]:
+    """(type, whether it is a tombstone), runs of one kind once."""
+    found: list[tuple[int, bool]] = []
+    for record in records:
+        kind = (int(record.record_type), record.value is None)
+        if found[-1:] != [kind]:
+            found.append(kind)
+    return found
+
+
+# --- what is allowed ---
+
+
+@pytest.mark.parametrize(
+    ("name", "upgrade_enabled", "downgrade_enabled"),
+    [
+        ("bidirectional", True, True),
+        ("Upgrade", True, False),
+        ("DOWNGRADE", False, True),
+        ("disabled", False, False),
+        ("whatever", False, False),
+    ],
+)
+def test_the_policy_says_which_way_is_open(name: str, upgrade_enabled: bool, downgrade_enabled: bool) -> None:
+    """Letter case does not count; a name which nobody knows closes both ways."""
+    policy = policy_of(GroupCoordinatorConfig(group_consumer_migration_policy=name))
+    assert (policy.is_upgrade_enabled, policy.is_downgrade_enabled) == (upgrade_enabled, downgrade_enabled)
+
+
+@pytest.mark.parametrize(
+    ("config", "protocol_type", "why"),
+    [
+        ({"group_consumer_migration_policy": "downgrade"}, "consumer", "online upgrade is disabled."),
+        ({}, "connect", "the group does not use the consumer embedded protocol."),
+        ({"group_consumer_max_size": 1}, "consumer", "the group size exceeds the consumer group maximum size."),
+    ],
+)
+def test_a_group_which_has_to_stay_classic(config: dict[str, Any], protocol_type: str, why: str) -> None:
+    """To a member of the consumer protocol there is no such group."""
+    group = live_group(live_member("A"), live_member("B"))
+    group.protocol_type = protocol_type
+    with pytest.raises(Refused, match=why) as refused:
+        check_upgrade(GroupCoordinatorConfig(**config), group)
+    assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+def test_a_group_which_just_fits_may_become_a_consumer_group() -> None:
+    """Whether there is room for who joins is asked after that."""
+    check_upgrade(GroupCoordinatorConfig(group_consumer_max_size=2), live_group(live_member("A"), live_member("B")))
+
+
+# --- classic to consumer ---
+
+
+def test_members_keep_what_the_last_assignment_gave_them() -> None:
+    """They are stable at the generation, which goes on as the epoch; what they hold is their target too."""
+    group = live_group(
+        live_member("A", assignment(foo=(0, 1), bar=(1,)), instance="i", metadata=subscription("foo", rack_id="r")),
+        live_member("B", assignment(foo=(3, 2), gone=(0,))),
+    )
+    converted = consumer_group_of(group, IMAGE)
+    assert (converted.group_epoch, converted.assignment_epoch, converted.assignment_timestamp_ms) == (7, 7, 0)
+    assert converted.metadata_hash == metadata_hash(IMAGE, ["foo", "bar"])
+    assert converted.static_members == Map({"i": "A"})
+    assert converted.members["A"] == ConsumerMember(
+        "A",
+        member_epoch=7,
+        previous_member_epoch=7,
+        state=MemberState.STABLE,
+        instance_id="i",
+        rack_id="r",
+        client_id="client",
+        client_host="/host",
+        subscribed_topic_names=("foo",),
+        rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        classic_member_metadata=ClassicMemberMetadata(SESSION_TIMEOUT_MS, group.members["A"].protocols),
+        assigned={FOO: {0: 7, 1: 7}, BAR: {1: 7}},
+    )
+    assert converted.members["B"].assigned == {FOO: {2: 7, 3: 7}}
+    assert converted.target_assignment["B"] == {FOO: (2, 3)}
+    assert converted.owners[FOO, 3] == "B"
+
+
+def test_a_member_which_has_not_synced_yet_holds_nothing() -> None:
+    """No bytes are no assignment, and no error."""
+    converted = consumer_group_of(live_group(live_member("A")), IMAGE)
+    assert (converted.members["A"].assigned, converted.target_assignment["A"]) == ({}, {})
+
+
+def test_before_a_protocol_is_chosen_the_one_counts_which_would_be() -> None:
+    """Kafka 4.3.1 fails here. The first rebalance is under way, so everybody rejoins in any case."""
+    member = live_member("A", metadata=subscription("bar"))
+    converted = consumer_group_of(live_group(member, protocol_name=None), IMAGE)
+    assert converted.members["A"].subscribed_topic_names == ("bar",)
+
+
+def test_what_members_said_under_the_chosen_protocol_counts() -> None:
+    """Not what they prefer: only the chosen one is known after a load. Here its metadata is not a subscription."""
+    with pytest.raises(Refused, match="malformed"):
+        consumer_group_of(live_group(live_member("A"), protocol_name="sticky"), IMAGE)
+
+
+CANNOT = "Cannot upgrade classic group g to consumer group because "
+
+
+@pytest.mark.parametrize(
+    ("member", "code", "text"),
+    [
+        (
+            live_member("A", metadata=b"\x00"),
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            CANNOT + "the embedded consumer protocol is malformed.",
+        ),
+        (
+            live_member("A", b"\x00\x00\x01"),
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            CANNOT + "the embedded consumer protocol is malformed.",
+        ),
+        (
+            live_member("A", assignment(b"mine", foo=(0,)), metadata=b"\x00"),
+            ErrorCode.GROUP_ID_NOT_FOUND,
+            CANNOT + "an unsupported custom assignor is in use. Please refer to the documentation or switch to a "
+            "default assignor before re-attempting the upgrade.",
+        ),
+        (
+            live_member("A", assignment(foo=(2,))),
+            ErrorCode.UNKNOWN_SERVER_ERROR,
+            f"Cannot set the epoch of {FOO}-2 to 7 because the partition is still owned at epoch 7",
+        ),
+    ],
+    ids=["subscription", "assignment", "user data", "a partition given twice"],
+)
+def test_a_group_which_a_consumer_group_cannot_stand_for(member: LiveMember, code: ErrorCode, text: str) -> None:
+    """The conversion is refused, the group stays classic; pending members are asked to rejoin nevertheless."""
+    waiting = live_member("B", assignment(foo=(2,)), awaiting_join=11)
+    group = live_group(waiting, member)
+    clients = clients_of(group)
+    context, records = context_of(clients), list[CoordinatorRecord]()
+    with pytest.raises(Refused) as refused:
+        upgrade(context, group, records)
+    assert (refused.value.code, refused.value.message) == (code, text)
+    assert records == [] or kinds(records) == [(2, True)]
+    assert clients.group is group
+    (done,) = context.outcome(None, None).completed
+    assert (done.request_id, done.response.error_code) == (11, ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+def test_all_of_the_group_is_written_from_the_root_down() -> None:
+    """Tombstone, members, epoch, targets and their epoch, assignments; replay gives the group of the conversion."""
+    group = live_group(
+        *(live_member(f"m{number}", assignment(foo=(number,))) for number in range(4)),
+        live_member("static", assignment(bar=(0, 1)), instance="i", metadata=subscription("bar", version=1)),
+    )
+    clients = clients_of(group)
+    context, records = context_of(clients), list[CoordinatorRecord]()
+    converted = upgrade(context, group, records)
+    assert kinds(records) == [(2, True), (5, False), (3, False), (7, False), (6, False), (8, False)]
+    context.apply(Result(tuple(records)))
+    assert clients.coordinator.group("g") == converted
+    assert clients.coordinator.classic_groups == {}
+
+
+def test_sessions_of_the_members_begin_with_the_conversion() -> None:
+    """Each as long as the member asked for in its JoinGroup. Timers of the classic group stay, and find none."""
+    group = live_group(live_member("A", awaiting_sync=5))
+    clients = clients_of(group)
+    context = context_of(clients)
+    context.schedule("heartbeat-g-A", 5, "classic_expire_heartbeat", "g", "A")
+    upgrade(context, group, [])
+    timer = clients.coordinator.timers.get("session-timeout-g-A")
+    assert timer is not None
+    assert timer.deadline_ms == START_MS + SESSION_TIMEOUT_MS
+    assert clients.coordinator.timers.get("heartbeat-g-A") is not None
+    (done,) = context.outcome(None, None).completed
+    assert (done.request_id, done.response.error_code) == (5, ErrorCode.REBALANCE_IN_PROGRESS)
+
+
+# --- consumer to classic ---
+
+
+def member(member_id: str, *, is_classic: bool = True, **fields: Any) -> ConsumerMember:
+    metadata = ClassicMemberMetadata(SESSION_TIMEOUT_MS, (("range", subscription("foo")),)) if is_classic else None
+    return ConsumerMember(
+        member_id,
+        member_epoch=9,
+        previous_member_epoch=9,
+        subscribed_topic_names=("foo",),
+        rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        classic_member_metadata=fields.pop("metadata", metadata),
+        **fields,
+    )
+
+
+def consumer_group(
+    *members: ConsumerMember, targets: Mapping[str, Mapping[str, tuple[int, ...]]] | None = None
+) -> ConsumerGroup:
+    """A group at epoch 9, its members in the order in which they came."""
+    return ConsumerGroup(
+        "g",
+        group_epoch=9,
+        assignment_epoch=9,
+        members=Map({one.member_id: replace(one, place=place) for place, one in enumerate(members)}),
+        static_members=Map({one.instance_id: one.member_id for one in members if one.instance_id is not None}),
+        target_assignment=Map(targets or {}),
+        members_ever=len(members),
+        table_capacity=16,
+    )
+
+
+CONSUMER = member("C", is_classic=False)
+
+
+@pytest.mark.parametrize(
+    ("group", "leaving", "config", "expected"),
+    [
+        (consumer_group(member("A"), CONSUMER), ["C"], {}, True),
+        (consumer_group(member("A"), member("B"), CONSUMER), ["C", "A"], {}, True),
+        (consumer_group(member("A"), member("B")), ["A"], {}, True),
+        (consumer_group(member("A"), CONSUMER), ["A"], {}, False),
+        (consumer_group(member("A"), CONSUMER), ["A", "C"], {}, False),
+        (consumer_group(CONSUMER), ["C"], {}, False),
+        (consumer_group(member("A"), CONSUMER), ["C"], {"group_consumer_migration_policy": "upgrade"}, False),
+        (consumer_group(member("A"), CONSUMER), ["C"], {"group_consumer_migration_policy": "downgrade"}, True),
+        (consumer_group(member("A"), member("B"), CONSUMER), ["C"], {"group_max_size": 1}, False),
+        (consumer_group(member("A"), member("B"), CONSUMER), ["C"], {"group_max_size": 2}, True),
+    ],
+)
+def test_a_group_becomes_classic_when_only_classic_members_are_left(
+    group: ConsumerGroup, leaving: list[str], config: dict[str, Any], expected: bool
+) -> None:
+    """Whoever goes; not where nobody is left, where it is forbidden, or where too many are."""
+    clients = clients_of(group, **config)
+    assert can_downgrade(context_of(clients), group, [group.members[name] for name in leaving]) is expected
+
+
+@pytest.mark.parametrize(
+    ("group", "replaced", "config", "expected"),
+    [
+        (consumer_group(member("A"), CONSUMER), "C", {}, True),
+        (consumer_group(CONSUMER), "C", {}, True),
+        (consumer_group(member("A"), member("B")), "A", {}, False),
+        (consumer_group(CONSUMER, member("D", is_classic=False)), "C", {}, False),
+        (consumer_group(member("A"), CONSUMER), "C", {"group_consumer_migration_policy": "disabled"}, False),
+        (consumer_group(member("A"), CONSUMER), "C", {"group_max_size": 1}, False),
+    ],
+)
+def test_a_group_becomes_classic_when_the_last_consumer_gives_way(
+    group: ConsumerGroup, replaced: str, config: dict[str, Any], expected: bool
+) -> None:
+    """To a classic member, even the only one; a classic member which gives way changes nothing."""
+    clients = clients_of(group, **config)
+    assert can_downgrade_with_replacement(context_of(clients), group, group.members[replaced]) is expected
+
+
+def test_what_is_left_goes_on_with_its_targets_and_rebalances() -> None:
+    """The epoch goes on as the generation; the first one of Kafka's table leads."""
+    group = consumer_group(
+        member("A", instance_id="i"), member("B"), CONSUMER, targets={"A": {FOO: (0, 1)}, "B": {GONE: (0,)}}
+    )
+    group = replace(group, assignment_epoch=8)
+    clients = clients_of(group)
+    context = context_of(clients)
+    result = downgrade(context, group, [CONSUMER], "bye")
+    assert result.response == "bye"
+    assert kinds(result.records) == [(8, True), (7, True), (6, True), (5, True), (4, True), (3, True), (2, False)]
+    assert len(result.records) == 3 * 3 + 4
+    context.apply(result)
+    classic = clients.group
+    first = next(one.member_id for one in group.members_in_table_order() if one is not group.members["C"])
+    assert (classic.state, classic.generation_id, classic.protocol_name) == (PREPARING_REBALANCE, 9, "range")
+    assert (classic.leader, classic.static_members, classic.subscribed_topics) == (
+        first,
+        {"i": "A"},
+        frozenset({"foo"}),
+    )
+    assert decode_assignment(classic.members["A"].assignment) == Assignment(3, (("foo", (0, 1)),))
+    assert decode_assignment(classic.members["B"].assignment) == Assignment(3, ())
+    persisted = clients.coordinator.shard.groups.groups["g"]
+    assert isinstance(persisted, ClassicGroup)
+    assert {name: one.assignment for name, one in persisted.members.items()} == {
+        name: one.assignment for name, one in classic.members.items()
+    }
+    keys = {
+        key: timer.deadline_ms for key in ("heartbeat-g-A", "join-g") if (timer := clients.coordinator.timers.get(key))
+    }
+    assert keys == {"heartbeat-g-A": START_MS + SESSION_TIMEOUT_MS, "join-g": START_MS + REBALANCE_TIMEOUT_MS}
+
+
+def test_who_comes_in_the_place_of_the_last_consumer_takes_its_target() -> None:
+    """It is deleted from the consumer group, not the one it replaced; without a rebalance the group is Stable."""
+    consumer = replace(CONSUMER, instance_id="i")
+    group = consumer_group(member("A"), consumer, targets={"C": {FOO: (3,)}, "A": {FOO: (0,)}})
+    clients = clients_of(group)
+    context, records = context_of(clients), list[CoordinatorRecord]()
+    classic = downgrade_with_replacement(context, group, member("new", instance_id="i"), records)
+    put_in_place(context, classic, must_rebalance=False)
+    assert {
+        record.key.member_id for record in records if record.record_type == RecordType.CONSUMER_GROUP_MEMBER_METADATA
+    } == {
+        "A",
+        "new",
+    }
+    assert (classic.state, set(classic.members), classic.static_members) == (STABLE, {"A", "new"}, {"i": "new"})
+    assert classic.members["new"].assignment == assignment(foo=(3,))
+    assert clients.coordinator.timers.get("join-g") is None
+
+
+def test_a_log_which_refuses_leaves_the_consumer_group() -> None:
+    """What was put in place before the records is taken back."""
+    group = consumer_group(member("A"), CONSUMER)
+    clients = clients_of(group)
+    context = context_of(clients)
+    result = downgrade(context, group, [CONSUMER], None)
+    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    context.apply(result)
+    assert clients.coordinator.group("g") is group
+    assert clients.coordinator.classic_groups == {}
+
+
+def test_only_what_was_put_in_place_is_taken_back() -> None:
+    """Another group may have the id by then."""
+    group = consumer_group(member("A"), CONSUMER)
+    clients = clients_of(group)
+    context = context_of(clients)
+    downgrade(context, group, [CONSUMER], None)
+    clients.coordinator.classic_groups["g"] = another = live_group()
+    put_back(context, clients_of(live_group()).group)
+    assert clients.group is another
+
+
+@pytest.mark.parametrize(("version", "written"), [(0, 0), (1, 1), (3, 3), (9, 3)])
+def test_a_member_is_assigned_in_the_version_which_it_speaks(version: int, written: int) -> None:
+    """ConsumerProtocol's later versions are written as the latest known one."""
+    metadata = version.to_bytes(2, "big") + subscription("foo")[2:]
+    assert assignment_bytes({FOO: (0,)}, metadata, IMAGE) == written.to_bytes(2, "big") + assignment(foo=(0,))[2:]
+
+
+@pytest.mark.parametrize(
+    ("metadata", "text"),
+    [
+        (b"\x00", "Buffer underflow while parsing consumer protocol's header"),
+        (b"\xff\xff", "Unsupported assignment version: -1"),
+    ],
+)
+def test_a_member_without_a_version_keeps_the_group_from_being_classic(metadata: bytes, text: str) -> None:
+    """Its assignment could not be written."""
+    broken = member("A", metadata=ClassicMemberMetadata(SESSION_TIMEOUT_MS, (("range", metadata),)))
+    group = consumer_group(broken, CONSUMER)
+    clients = clients_of(group)
+    with pytest.raises(Refused) as refused:
+        downgrade(context_of(clients), group, [CONSUMER], None)
+    assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
+    assert refused.value.message == f"Cannot downgrade the classic group g: {text}."
+    assert clients.coordinator.group("g") is group

@@ -1,0 +1,173 @@
+"""Tests of the target assignment of a consumer group: when it is computed, by which assignor, in which order."""
+
+from collections import Counter
+
+import pytest
+from immutables import Map
+
+from coordinator_core.live.assignors.server_group import MemberSpec, SubscriptionType
+from coordinator_core.live.consumer.target import (
+    assignor_name,
+    group_spec,
+    in_assignor_order,
+    last_target,
+    subscribed_names,
+    update_target,
+)
+from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.image import Topic, image_of
+from coordinator_core.live.coordinator.modern_rules import can_update_target
+from coordinator_core.live.coordinator.operation import Context
+from coordinator_core.live.coordinator.shard import GroupCoordinator
+from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember, ResolvedRegex
+from coordinator_core.replay.consumer.subscriptions import preferred_assignor, subscription_type, subscriptions_of
+from tests.coordinator_core.logs import CountingLog
+
+A, B = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"
+IMAGE = image_of([Topic("a", A, 3), Topic("b", B, 2)])
+HOMOGENEOUS, HETEROGENEOUS = SubscriptionType.HOMOGENEOUS, SubscriptionType.HETEROGENEOUS
+
+
+def group_of(*members: ConsumerMember, **fields: object) -> ConsumerGroup:
+    static = Map({member.instance_id: member.member_id for member in members if member.instance_id is not None})
+    everybody = Map({member.member_id: member for member in members})
+    return ConsumerGroup("g", members=everybody, static_members=static, **fields)  # type: ignore[arg-type]
+
+
+def context() -> Context:
+    return Context(GroupCoordinator((), now_ms=5000, image=IMAGE, log=CountingLog()), 5000)
+
+
+@pytest.mark.parametrize(
+    ("timestamp_ms", "interval_ms", "now_ms", "expected"),
+    [(0, 1000, 1, True), (10, 0, 5, True), (10, 1000, 1009, False), (10, 1000, 1010, True), (2000, 1000, 10, False)],
+)
+def test_can_update_target(timestamp_ms: int, interval_ms: int, now_ms: int, expected: bool) -> None:
+    """After the interval; at once where no target is known or there is no interval."""
+    assert can_update_target(timestamp_ms, interval_ms, now_ms) is expected
+
+
+@pytest.mark.parametrize(
+    ("asked", "before", "after", "expected"),
+    [
+        ("", None, None, "uniform"),
+        ("range", None, None, "range"),
+        ("range range uniform", None, "uniform", "uniform"),
+        ("range range uniform", None, None, "range"),
+        ("range range uniform uniform", "range", "uniform", "uniform"),
+        ("uniform range", None, None, "uniform"),
+        ("uniform range", "range", "range", "range"),
+        ("uniform", None, "range", "range"),
+        ("range", None, "uniform", "uniform"),
+        ("range", "range", None, "uniform"),
+    ],
+)
+def test_assignor_name(asked: str, before: str | None, after: str | None, expected: str) -> None:
+    """The most wanted; among equals the first of Kafka's map of counts, where what one asks for goes and comes."""
+    members = [ConsumerMember(f"m{place}", server_assignor=name) for place, name in enumerate(asked.split())]
+    member, updated = ConsumerMember("m", server_assignor=before), ConsumerMember("m", server_assignor=after)
+    assert assignor_name(context(), group_of(*members), member, updated) == expected
+
+
+def test_the_assignor_of_a_group_described() -> None:
+    """Without a member's new wish; none where nobody asks."""
+    assert preferred_assignor(Counter()) is None
+    assert preferred_assignor(Counter({"range": 1, "uniform": 1})) == "uniform"
+    assert preferred_assignor(Counter({"range": 2, "uniform": 1})) == "range"
+
+
+def test_an_assignor_which_the_broker_does_not_have_is_an_error() -> None:
+    """It was asked for under other settings."""
+    member = ConsumerMember("m", server_assignor="mine")
+    with pytest.raises(Refused) as caught:
+        update_target(context(), group_of(member), 2, member, member, None, [])
+    assert caught.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
+def test_a_static_member_has_the_target_of_its_instance() -> None:
+    """Of the member that had the id before; a new instance has none."""
+    group = group_of(ConsumerMember("old", instance_id="i"), target_assignment=Map({"old": {A: (0,)}, "m": {B: (0,)}}))
+    assert last_target(group, ConsumerMember("new", instance_id="i")).partitions == {A: (0,)}
+    assert last_target(group, ConsumerMember("m", instance_id="j")).partitions == {}
+    assert last_target(group, ConsumerMember("m")).partitions == {B: (0,)}
+
+
+def test_the_assignor_sees_who_is_replaced_under_its_new_id() -> None:
+    """With the target of the old one."""
+    group = group_of(
+        ConsumerMember("old", instance_id="i", subscribed_topic_names=("a",)),
+        ConsumerMember("m", subscribed_topic_names=("a", "none")),
+        target_assignment=Map({"old": {A: (0, 1)}}),
+    )
+    updated = ConsumerMember("new", instance_id="i", subscribed_topic_names=("a", "b"))
+    spec = group_spec(IMAGE, group, updated, HETEROGENEOUS)
+    assert spec.members.keys() == {"new", "m"}
+    assert spec.members["new"].assigned_partitions == {A: (0, 1)}
+    assert set(spec.members["new"].subscribed_topic_ids) == {A, B}
+    assert spec.members["m"].subscribed_topic_ids == (A,)
+    assert spec.partition_counts == {A: 3, B: 2}
+
+
+def test_names_and_pattern_are_one_subscription() -> None:
+    """The larger set first."""
+    group = group_of(resolved_regexes=Map({"r": ResolvedRegex(("a", "b"), 0, 0)}))
+    assert subscribed_names(
+        group, ConsumerMember("m", subscribed_topic_names=("c", "b"), subscribed_topic_regex="r")
+    ) == [
+        "a",
+        "b",
+        "c",
+    ]
+    assert subscribed_names(group, ConsumerMember("m", subscribed_topic_regex="other")) == []
+
+
+SAME_BUCKET = ("CrxGYFM1CWTHzuJfDP97Ag", "1dTHnEF66lIzQ2k2eQwc-A")
+"""Two topic ids which share a bucket of Kafka's maps."""
+
+
+def test_the_order_of_a_target_is_that_of_the_assignor() -> None:
+    """Uniform puts a new topic before those of its bucket, range after them."""
+    partitions = dict.fromkeys(SAME_BUCKET, (0, 1))
+    spec = MemberSpec(SAME_BUCKET)
+    assert list(in_assignor_order("range", spec, partitions, 2)) == list(SAME_BUCKET)
+    assert list(in_assignor_order("uniform", spec, partitions, 2)) == list(reversed(SAME_BUCKET))
+    had = MemberSpec(SAME_BUCKET, {SAME_BUCKET[1]: (5,), SAME_BUCKET[0]: (0, 1)})
+    assert in_assignor_order("uniform", had, {SAME_BUCKET[0]: (0, 1)}, 2) == {SAME_BUCKET[0]: (0, 1)}
+
+
+@pytest.mark.parametrize(
+    ("by_name", "by_regex", "regexes", "member_count", "expected"),
+    [
+        ({}, {}, {}, 2, HOMOGENEOUS),
+        ({"a": 2, "b": 2}, {}, {}, 2, HOMOGENEOUS),
+        ({"a": 2, "b": 1}, {}, {}, 2, HETEROGENEOUS),
+        ({}, {"a": 1}, {"r": 2}, 2, HOMOGENEOUS),
+        ({}, {"a": 1}, {"r": 1}, 2, HETEROGENEOUS),
+        ({}, {"a": 1, "b": 2}, {"r": 2}, 2, HETEROGENEOUS),
+        ({"a": 2}, {"a": 1}, {"r": 2}, 2, HETEROGENEOUS),
+        ({"a": 2}, {}, {"r": 1, "q": 1}, 2, HETEROGENEOUS),
+        ({"a": 2, "b": 0}, {}, {"r": 0}, 2, HOMOGENEOUS),
+    ],
+)
+def test_subscription_type(
+    by_name: dict[str, int],
+    by_regex: dict[str, int],
+    regexes: dict[str, int],
+    member_count: int,
+    expected: SubscriptionType,
+) -> None:
+    """All name the same topics, or all use one pattern and name none."""
+    assert subscription_type(Counter(by_name), Counter(by_regex), Counter(regexes), member_count) == expected
+
+
+def test_counts_are_made_once_and_belong_to_one_state_of_the_group() -> None:
+    """A heartbeat which changes nothing finds them made."""
+    group = group_of(
+        ConsumerMember("m", subscribed_topic_names=("a",), subscribed_topic_regex="r", server_assignor="x")
+    )
+    known = subscriptions_of(group)
+    assert subscriptions_of(group) is known
+    assert (known.by_name, known.regexes, known.assignors) == ({"a": 1}, {"r": 1}, {"x": 1})
+    other = group_of(*group.members.values(), resolved_regexes=Map({"r": ResolvedRegex(("b",), 0, 0)}))
+    assert subscriptions_of(other).topic_names == {"a", "b"}
+    assert other != group

@@ -1,0 +1,259 @@
+"""Tests of what offsets, deletion and lists ask of consumer and share groups."""
+
+import pytest
+from immutables import Map
+from msgspec.structs import replace
+
+from coordinator_core.live.coordinator.errors import ErrorCode
+from coordinator_core.live.coordinator.image import Topic, image_of
+from coordinator_core.live.coordinator.operation import Context, Outcome
+from coordinator_core.live.offsets.messages import (
+    ListGroupsRequest,
+    OffsetCommitPartition,
+    OffsetCommitTopic,
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteTopic,
+    OffsetFetchRequest,
+    TxnOffsetCommitRequest,
+)
+from coordinator_core.replay.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember, ResolvedRegex
+from coordinator_core.replay.dispatch import Group
+from coordinator_core.replay.offsets.replay import ZERO_UUID
+from coordinator_core.replay.share.state import ShareGroup, ShareMember
+from schemas.consumer_offsets import RecordType
+from tests.coordinator_core.live.coordinator.clients import Clients
+
+TOPIC_ID = "B" * 22
+RETENTION_MS = 7 * 24 * 60 * 60 * 1000
+
+MEMBER = ConsumerMember(
+    "m",
+    member_epoch=5,
+    subscribed_topic_names=("t",),
+    assigned={TOPIC_ID: {0: 3}},
+    pending_revocation={"C" * 22: {0: 5}},
+)
+CONSUMER_GROUP = ConsumerGroup(
+    "g",
+    members=Map({"m": MEMBER}),
+    target_assignment=Map({"m": {TOPIC_ID: (0,)}}),
+    resolved_regexes=Map({"r.*": ResolvedRegex(("resolved",), 1, 2)}),
+)
+SHARE_GROUP = ShareGroup(
+    "g",
+    members=Map({"m": ShareMember("m", subscribed_topic_names=("t",))}),
+    target_assignment=Map({"m": {TOPIC_ID: (0,)}}),
+)
+
+
+def clients_of(group: Group) -> Clients:
+    """A coordinator that has this group, and topics t, u and v."""
+    clients = Clients()
+    coordinator = clients.coordinator
+    coordinator.shard = replace(coordinator.shard, groups=replace(coordinator.shard.groups, groups=Map({"g": group})))
+    coordinator.image = image_of([Topic("t", TOPIC_ID, 1), Topic("u", "C" * 22, 1), Topic("v", "D" * 22, 1)])
+    return clients
+
+
+def commit(clients: Clients, topic: str = "t", epoch: int = 5, member_id: str = "m", api_version: int = 9) -> int:
+    """The error of a commit, or the code of its one partition."""
+    known = clients.coordinator.image.topics.get(topic)
+    topic_id = ZERO_UUID if known is None else known.topic_id
+    return code_of(
+        clients.commit(
+            topic,
+            generation_id_or_member_epoch=epoch,
+            member_id=member_id,
+            api_version=api_version,
+            topic_id=topic_id,
+        )
+    )
+
+
+def code_of(outcome: Outcome) -> int:
+    """The error of a commit, or the code of its one partition."""
+    if outcome.error is not None:
+        return outcome.error.code
+    code: int = outcome.response.topics[0].partitions[0].error_code
+    return code
+
+
+def delete_offset(clients: Clients, topic: str) -> Outcome:
+    """OffsetDelete of partition 0."""
+    topics = (OffsetDeleteTopic(topic, (OffsetDeletePartition(0),)),)
+    return clients.ask("delete_offsets", OffsetDeleteRequest("g", topics))
+
+
+@pytest.mark.parametrize(
+    ("topic", "epoch", "code"),
+    [
+        ("t", 5, ErrorCode.NONE),
+        ("t", 6, ErrorCode.STALE_MEMBER_EPOCH),
+        ("t", 4, ErrorCode.NONE),
+        ("t", 3, ErrorCode.NONE),
+        ("t", 2, ErrorCode.STALE_MEMBER_EPOCH),
+        ("u", 4, ErrorCode.STALE_MEMBER_EPOCH),
+        ("v", 4, ErrorCode.STALE_MEMBER_EPOCH),
+        ("v", 5, ErrorCode.NONE),
+        ("unknown", 4, ErrorCode.STALE_MEMBER_EPOCH),
+    ],
+)
+def test_a_member_commits_what_it_has_had_since_its_epoch(topic: str, epoch: int, code: ErrorCode) -> None:
+    """Its present epoch commits everything, an older one what it was assigned at that epoch or before."""
+    assert commit(clients_of(CONSUMER_GROUP), topic, epoch) == code
+
+
+def test_a_topic_without_id_is_owned_by_nobody() -> None:
+    """The broker which takes the request finds the id of a name; the coordinator does not."""
+    error = clients_of(CONSUMER_GROUP).commit("t", generation_id_or_member_epoch=4, member_id="m").error
+    assert error is not None
+    assert error.message == "Partition t-0 is not assigned or pending revocation for member."
+
+
+def test_a_member_of_the_classic_protocol_knows_generations() -> None:
+    """Its epoch is its generation, and older versions of OffsetCommit are fine."""
+    member = replace(MEMBER, classic_member_metadata=ClassicMemberMetadata())
+    clients = clients_of(replace(CONSUMER_GROUP, members=Map({"m": member})))
+    assert commit(clients, api_version=8) == ErrorCode.NONE
+    outcome = clients.commit(generation_id_or_member_epoch=6, member_id="m")
+    assert outcome.error is not None
+    assert outcome.error.code == ErrorCode.ILLEGAL_GENERATION
+    assert outcome.error.message == "Received generation id 6 is newer than current member epoch 5."
+
+
+def test_others_may_commit_only_without_members() -> None:
+    """An administrator, or a stand-alone consumer; a transaction whose producer says nothing of a member always."""
+    clients = clients_of(CONSUMER_GROUP)
+    assert commit(clients, epoch=-1, member_id="") == ErrorCode.UNKNOWN_MEMBER_ID
+    assert commit(clients, api_version=8) == ErrorCode.UNSUPPORTED_VERSION
+    topics = (OffsetCommitTopic((OffsetCommitPartition(0, 9),), "t"),)
+    assert code_of(clients.ask("commit_transactional_offset", TxnOffsetCommitRequest("g", 5, 1, topics))) == 0
+    assert commit(clients_of(ConsumerGroup("g")), epoch=-1, member_id="") == ErrorCode.NONE
+
+
+def test_members_read_at_their_epoch() -> None:
+    """Who gives no member id reads as well."""
+    clients = clients_of(CONSUMER_GROUP)
+    commit(clients)
+    for member_id, epoch, code in (("m", 4, ErrorCode.STALE_MEMBER_EPOCH), ("x", 5, ErrorCode.UNKNOWN_MEMBER_ID)):
+        outcome = clients.ask("fetch_offsets", OffsetFetchRequest("g", None, False, member_id, epoch))
+        assert outcome.error is not None
+        assert outcome.error.code == code
+    for request in (OffsetFetchRequest("g", None, False, None, -1), OffsetFetchRequest("g", None, False, "m", 5)):
+        response = clients.ask("fetch_offsets", request).response
+        assert response.topics[0].partitions[0].committed_offset == 7
+
+
+def test_offsets_of_a_consumer_group() -> None:
+    """Those of topics it reads, by name or by pattern, are neither deleted nor do they expire."""
+    clients = clients_of(CONSUMER_GROUP)
+    for topic in ("t", "resolved", "u"):
+        commit(clients, topic)
+    for topic, code in (("t", 86), ("resolved", 86), ("v", 0)):
+        assert delete_offset(clients, topic).response.topics[0].partitions[0].error_code == code
+    clients.wait(2 * RETENTION_MS)
+    assert sorted(key.topic for key in clients.coordinator.shard.offsets.offsets) == ["resolved", "t"]
+    clients = clients_of(ConsumerGroup("g"))
+    clients.wait(600_000)
+    assert clients.coordinator.dump() == {}
+
+
+def test_a_consumer_group_is_deleted_from_the_leaves_up() -> None:
+    """Only without members; the records are what its replay wants, in that order."""
+    clients = clients_of(CONSUMER_GROUP)
+    (answer,) = clients.ask("delete_groups", ("g",)).response
+    assert answer.error_code == ErrorCode.NON_EMPTY_GROUP
+    rules = clients.coordinator.rules_of(CONSUMER_GROUP)
+    context = object()
+    types = [record.record_type for record in rules.tombstones(context, CONSUMER_GROUP)]  # type: ignore[arg-type]
+    assert types == [8, 7, 6, 5, 16, 4, 3]
+    clients = clients_of(ConsumerGroup("g"))
+    assert clients.ask("delete_groups", ("g",)).response[0].error_code == 0
+    assert [entry.record.record_type for entry in clients.records] == [6, 4, 3]
+    assert clients.coordinator.dump() == {}
+
+
+def test_a_share_group_has_no_offsets() -> None:
+    """Every request about them is refused, but for reading: there are none."""
+    clients = clients_of(SHARE_GROUP)
+    assert commit(clients) == ErrorCode.GROUP_ID_NOT_FOUND
+    outcome = delete_offset(clients, "t")
+    assert outcome.error is not None
+    assert outcome.error.message == "Group g is not a consumer group."
+    assert clients.ask("fetch_offsets", OffsetFetchRequest("g")).response.topics == ()
+
+
+def test_a_share_group_stays_until_it_is_deleted() -> None:
+    """It does not expire; its tombstones go from the leaves up."""
+    clients = clients_of(SHARE_GROUP)
+    (answer,) = clients.ask("delete_groups", ("g",)).response
+    assert answer.error_code == ErrorCode.NON_EMPTY_GROUP
+    rules = clients.coordinator.rules_of(SHARE_GROUP)
+    context = Context(clients.coordinator, clients.now_ms)
+    types = [record.record_type for record in rules.tombstones(context, SHARE_GROUP)]
+    assert types == [14, 13, 12, 10, 15, 11]
+    assert rules.is_subscribed_to(SHARE_GROUP, "t")
+    assert not rules.is_subscribed_to(SHARE_GROUP, "u")
+    assert not rules.is_empty(SHARE_GROUP)
+    assert rules.expiration_base(SHARE_GROUP) is None
+    clients = clients_of(ShareGroup("g"))
+    clients.wait(2 * RETENTION_MS)
+    assert clients.coordinator.group("g") is not None
+    clients.ask("delete_groups", ("g",))
+    assert [entry.record.record_type for entry in clients.records] == [
+        RecordType.SHARE_GROUP_TARGET_ASSIGNMENT_METADATA,
+        RecordType.SHARE_GROUP_STATE_PARTITION_METADATA,
+        RecordType.SHARE_GROUP_METADATA,
+    ]
+    assert clients.coordinator.dump() == {}
+
+
+@pytest.mark.parametrize(
+    ("group", "line"),
+    [(CONSUMER_GROUP, ("consumer", "Reconciling", "consumer")), (SHARE_GROUP, ("share", "Stable", "share"))],
+)
+def test_lists_have_all_types(group: ConsumerGroup | ShareGroup, line: tuple[str, str, str]) -> None:
+    """Protocol type, state and type."""
+    group = replace(group, assignment_epoch=1)
+    (listed,) = clients_of(group).ask("list_groups", ListGroupsRequest()).response
+    assert (listed.protocol_type, listed.group_state, listed.group_type) == line
+
+
+def test_too_much_metadata_is_found_before_the_partition_is_looked_at() -> None:
+    """So that a commit for a partition which is not owned fails for the whole request only where it could be stored."""
+    clients = clients_of(CONSUMER_GROUP)
+    outcome = clients.commit("v", generation_id_or_member_epoch=4, member_id="m", metadata="x" * 5000)
+    assert code_of(outcome) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    ("topic", "epoch", "text"),
+    [
+        ("unknown", 4, "Specified group generation id is not valid."),
+        ("v", 4, "Specified group generation id is not valid."),
+        ("unknown", 5, None),
+    ],
+)
+def test_a_transaction_knows_no_stale_epochs(topic: str, epoch: int, text: str | None) -> None:
+    """An older epoch has to be checked by the topic's id; a topic which is not there has none."""
+    clients = clients_of(CONSUMER_GROUP)
+    topics = (OffsetCommitTopic((OffsetCommitPartition(0, 9),), topic),)
+    request = TxnOffsetCommitRequest("g", 5, 1, topics, generation_id=epoch, member_id="m")
+    error = clients.ask("commit_transactional_offset", request).error
+    assert (None if error is None else error.message) == text
+
+
+def test_a_classic_member_of_a_topic_that_is_gone_gets_the_same_in_a_transaction() -> None:
+    """Elsewhere the text names the partition."""
+    member = replace(MEMBER, classic_member_metadata=ClassicMemberMetadata())
+    clients = clients_of(replace(CONSUMER_GROUP, members=Map({"m": member})))
+    for topic, text in (
+        ("unknown", "Specified group generation id is not valid."),
+        ("v", "Partition v-0 is not assigned or pending revocation for member."),
+    ):
+        topics = (OffsetCommitTopic((OffsetCommitPartition(0, 9),), topic),)
+        request = TxnOffsetCommitRequest("g", 5, 1, topics, generation_id=4, member_id="m")
+        error = clients.ask("commit_transactional_offset", request).error
+        assert error is not None
+        assert (error.code, error.message) == (ErrorCode.ILLEGAL_GENERATION, text)

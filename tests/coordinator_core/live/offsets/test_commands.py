@@ -1,0 +1,432 @@
+"""Tests of the commands about offsets, and of those about groups of all types."""
+
+import pytest
+
+from coordinator_core.bytes.kafka_versions import KNOWN_VERSIONS, KafkaVersion
+from coordinator_core.live.classic.live import DEAD, LiveClassicGroup
+from coordinator_core.live.classic.rules import ClassicGroupRules
+from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.operation import Context, Outcome
+from coordinator_core.live.coordinator.records import Producer
+from coordinator_core.live.coordinator.rules import CheckPartition, OffsetCommitter
+from coordinator_core.live.offsets.messages import (
+    DeletedTopic,
+    ListGroupsRequest,
+    OffsetCommitPartition,
+    OffsetCommitTopic,
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteTopic,
+    OffsetFetchRequest,
+    OffsetFetchTopic,
+    TxnOffsetCommitRequest,
+)
+from schemas.consumer_offsets import RecordType
+from tests.coordinator_core.live.coordinator.clients import SESSION_TIMEOUT_MS, START_MS, Clients
+
+TOPIC_ID, OTHER_ID = "B" * 22, "C" * 22
+PRODUCER = Producer(5, 1)
+DAY_MS = 24 * 60 * 60 * 1000
+RETENTION_MS = 7 * DAY_MS
+
+
+def code_of(outcome: Outcome) -> ErrorCode:
+    """The error of a refused request."""
+    assert outcome.error is not None
+    return outcome.error.code
+
+
+def only_partition_code(outcome: Outcome) -> int:
+    """The error code of the one partition of a commit."""
+    assert outcome.error is None
+    code: int = outcome.response.topics[0].partitions[0].error_code
+    return code
+
+
+def commit_in_transaction(clients: Clients, topic: str = "t", offset: int = 9, generation_id: int = -1) -> Outcome:
+    """TxnOffsetCommit of partition 0."""
+    topics = (OffsetCommitTopic((OffsetCommitPartition(0, offset),), topic, TOPIC_ID),)
+    request = TxnOffsetCommitRequest("g", PRODUCER.producer_id, PRODUCER.producer_epoch, topics, "tx", generation_id)
+    return clients.ask("commit_transactional_offset", request, api_version=5)
+
+
+def delete_offset(clients: Clients, topic: str = "t") -> Outcome:
+    """OffsetDelete of partition 0."""
+    topics = (OffsetDeleteTopic(topic, (OffsetDeletePartition(0),)),)
+    return clients.ask("delete_offsets", OffsetDeleteRequest("g", topics))
+
+
+def fetched(clients: Clients, *, require_stable: bool = False, topic: str = "t") -> tuple[int, str, int]:
+    """(offset, metadata, error code) of partition 0."""
+    request = OffsetFetchRequest("g", (OffsetFetchTopic(topic, (0,)),), require_stable)
+    partition = clients.ask("fetch_offsets", request).response.topics[0].partitions[0]
+    return partition.committed_offset, partition.metadata, partition.error_code
+
+
+def keys(clients: Clients) -> list[tuple[str, int]]:
+    """(topic, partition) of the committed offsets."""
+    return sorted((key.topic, key.partition) for key in clients.coordinator.shard.offsets.offsets)
+
+
+def test_a_commit_by_nobody_makes_a_simple_group() -> None:
+    """Of offsets only; the record has the time, the topic id and empty metadata for none."""
+    clients = Clients()
+    assert only_partition_code(clients.commit(topic_id=TOPIC_ID)) == 0
+    (entry,) = clients.records
+    value = entry.record.value
+    assert value is not None
+    assert (entry.record.record_type, entry.record.value_version) == (RecordType.OFFSET_COMMIT, 4)
+    assert (value.offset, value.leader_epoch, value.metadata) == (7, -1, "")
+    assert (value.commit_timestamp, value.topic_id) == (START_MS, TOPIC_ID)
+    assert clients.group.is_simple
+    assert fetched(clients) == (7, "", 0)
+
+
+def test_a_retention_time_makes_the_offset_expire() -> None:
+    """Only value version 1 can say so, and it knows no topic id."""
+    clients = Clients()
+    clients.commit(topic_id=TOPIC_ID, retention_time_ms=1000, api_version=4)
+    (entry,) = clients.records
+    assert entry.record.value is not None
+    assert entry.record.value_version == 1
+    assert entry.record.value.expire_timestamp == START_MS + 1000
+    (committed,) = clients.coordinator.shard.offsets.offsets.values()
+    assert committed.expire_timestamp_ms == START_MS + 1000
+    assert committed.topic_id is None
+
+
+def test_metadata_has_a_limit() -> None:
+    """Counted in UTF-16 units. The group is there even so."""
+    clients = Clients(offset_metadata_max_bytes=4)
+    assert only_partition_code(clients.commit(metadata="\U0001f600\U0001f600a")) == ErrorCode.OFFSET_METADATA_TOO_LARGE
+    assert clients.records == []
+    assert clients.group.is_simple
+    assert only_partition_code(clients.commit(metadata="\U0001f600\U0001f600")) == 0
+
+
+def test_a_commit_that_cannot_be_written_leaves_nothing() -> None:
+    """Neither the offset nor the group which was made for it; a group that was there stays."""
+    clients = Clients()
+    clients.log.next_error = ErrorCode.MESSAGE_TOO_LARGE
+    assert code_of(clients.commit()) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert clients.coordinator.dump() == {}
+    clients.commit()
+    clients.log.next_error = ErrorCode.MESSAGE_TOO_LARGE
+    clients.commit(offset=8)
+    assert fetched(clients) == (7, "", 0)
+    assert clients.group.is_simple
+
+
+@pytest.mark.parametrize(
+    ("api_version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
+)
+def test_a_member_of_no_group_may_not_commit(api_version: int, code: ErrorCode) -> None:
+    """Older clients know only of generations."""
+    clients = Clients()
+    outcome = clients.commit(generation_id_or_member_epoch=1, member_id="m", api_version=api_version)
+    assert code_of(outcome) == code
+    assert clients.coordinator.dump() == {}
+
+
+def test_members_commit_in_their_generation() -> None:
+    """And keep their session alive by it; everybody else is refused while there are members."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    (member_id,) = clients.stable_members(1)
+    clients.wait(SESSION_TIMEOUT_MS - 1)
+    assert only_partition_code(clients.commit(generation_id_or_member_epoch=1, member_id=member_id)) == 0
+    clients.wait(SESSION_TIMEOUT_MS - 1)
+    assert member_id in clients.group.members
+    assert code_of(clients.commit()) == ErrorCode.UNKNOWN_MEMBER_ID
+    wrong = clients.commit(generation_id_or_member_epoch=2, member_id=member_id)
+    assert code_of(wrong) == ErrorCode.ILLEGAL_GENERATION
+    assert code_of(clients.commit(generation_id_or_member_epoch=1, member_id="x")) == ErrorCode.UNKNOWN_MEMBER_ID
+    clients.wait(1)
+    assert clients.group.members == {}
+
+
+def test_no_commits_between_join_and_sync() -> None:
+    """The member does not know yet what it owns; a transaction is bound to the generation only."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    number = clients.join()
+    clients.wait(0)
+    member_id = clients.answers[number].member_id
+    outcome = clients.commit(generation_id_or_member_epoch=1, member_id=member_id)
+    assert code_of(outcome) == ErrorCode.REBALANCE_IN_PROGRESS
+    assert only_partition_code(commit_in_transaction(clients)) == 0
+
+
+def test_dead_groups_take_no_part() -> None:
+    """Every operation finds the group gone."""
+    clients = Clients()
+    clients.commit()
+    clients.group.state = DEAD
+    assert code_of(clients.commit()) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert fetched(clients) == (-1, "", 0)
+    assert code_of(delete_offset(clients)) == ErrorCode.GROUP_ID_NOT_FOUND
+    (deleted,) = clients.ask("delete_groups", ("g",)).response
+    assert deleted.error_code == ErrorCode.GROUP_ID_NOT_FOUND
+
+
+@pytest.mark.parametrize(("committed", "expected"), [(True, (9, "", 0)), (False, (7, "", 0))])
+def test_a_transaction_decides_with_its_marker(committed: bool, expected: tuple[int, str, int]) -> None:
+    """Until then a reader who wants stable offsets gets none."""
+    clients = Clients()
+    clients.commit(topic_id=TOPIC_ID)
+    assert only_partition_code(commit_in_transaction(clients)) == 0
+    entry = clients.records[-1]
+    assert entry.producer == PRODUCER
+    assert entry.record.value is not None
+    assert entry.record.value.topic_id == "A" * 22
+    assert fetched(clients) == (7, "", 0)
+    assert fetched(clients, require_stable=True) == (-1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
+    assert clients.coordinator.end_transaction(PRODUCER, committed=committed, now_ms=clients.now_ms) == 2
+    assert fetched(clients, require_stable=True) == expected
+
+
+def test_a_transaction_of_a_generation_needs_the_group() -> None:
+    """No group: no generation. Without one a simple group is made."""
+    clients = Clients()
+    assert code_of(commit_in_transaction(clients, generation_id=3)) == ErrorCode.ILLEGAL_GENERATION
+    assert only_partition_code(commit_in_transaction(clients)) == 0
+    assert clients.group.is_simple
+
+
+class StaleRules(ClassicGroupRules):
+    """Rules of a group whose members have epochs, and who commits has an old one."""
+
+    def validate_offset_commit(
+        self, context: Context, group: LiveClassicGroup, committer: OffsetCommitter
+    ) -> CheckPartition | None:
+        raise Refused(ErrorCode.STALE_MEMBER_EPOCH)
+
+
+def test_a_stale_member_epoch_is_an_illegal_generation_to_a_transaction() -> None:
+    """TxnOffsetCommit knows no member epochs."""
+    clients = Clients()
+    clients.commit()
+    clients.coordinator.rules = {LiveClassicGroup: StaleRules()}
+    assert code_of(commit_in_transaction(clients)) == ErrorCode.ILLEGAL_GENERATION
+    assert code_of(clients.commit()) == ErrorCode.STALE_MEMBER_EPOCH
+
+
+class PickyRules(ClassicGroupRules):
+    """Rules of a group that refuses one partition, readers without member id, and expiry."""
+
+    def validate_offset_commit(
+        self, context: Context, group: LiveClassicGroup, committer: OffsetCommitter
+    ) -> CheckPartition | None:
+        def check(topic: str, topic_id: str, partition: int) -> None:
+            if topic == "u":
+                raise Refused(ErrorCode.STALE_MEMBER_EPOCH)
+
+        return check
+
+    def validate_offset_fetch(self, group: LiveClassicGroup, member_id: str | None, member_epoch: int) -> None:
+        if member_id is None:
+            raise Refused(ErrorCode.UNKNOWN_MEMBER_ID)
+
+    def should_expire(self, group: LiveClassicGroup) -> bool:
+        return False
+
+
+def test_the_rules_of_the_group_decide() -> None:
+    """For commits by a look at each partition; other refusals of a transaction are passed on as they are."""
+    clients = Clients(offsets_retention_check_interval_ms=RETENTION_MS)
+    clients.commit("t")
+    clients.coordinator.rules = {LiveClassicGroup: PickyRules()}
+    assert only_partition_code(clients.commit("t", offset=8)) == 0
+    assert code_of(clients.commit("u")) == ErrorCode.STALE_MEMBER_EPOCH
+    assert code_of(clients.ask("fetch_offsets", OffsetFetchRequest("g"))) == ErrorCode.UNKNOWN_MEMBER_ID
+    (topic,) = clients.ask("fetch_offsets", OffsetFetchRequest("g", member_id="m")).response.topics
+    assert topic.partitions[0].committed_offset == 8
+    clients.wait(10 * RETENTION_MS)
+    assert keys(clients) == [("t", 0)]
+    clients.coordinator.rules = {LiveClassicGroup: ClassicGroupRules()}
+    clients.group.state = DEAD
+    assert code_of(commit_in_transaction(clients)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
+
+
+def test_a_request_is_answered_as_it_asks() -> None:
+    """Topics in the order of the request, also where one comes twice."""
+    clients = Clients()
+    clients.commit("t")
+    asked = (OffsetFetchTopic("t", (0,)), OffsetFetchTopic("s", ()), OffsetFetchTopic("t", (1, 0)))
+    topics = clients.ask("fetch_offsets", OffsetFetchRequest("g", asked)).response.topics
+    offsets = [(topic.name, [partition.committed_offset for partition in topic.partitions]) for topic in topics]
+    assert offsets == [("t", [7]), ("s", []), ("t", [-1, 7])]
+
+
+def test_fetching_all() -> None:
+    """All topics with offsets; a group that is not there has none, and that is no error."""
+    clients = Clients()
+    assert clients.ask("fetch_offsets", OffsetFetchRequest("g")).response.topics == ()
+    clients.commit("t")
+    clients.commit("u")
+    response = clients.ask("fetch_offsets", OffsetFetchRequest("g")).response
+    assert [topic.name for topic in response.topics] == ["t", "u"]
+    assert fetched(clients, topic="v") == (-1, "", 0)
+
+
+def test_offsets_which_the_group_reads_are_not_deleted() -> None:
+    """Others are, pending ones too; deleting what is not there is no error."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    assert code_of(delete_offset(clients)) == ErrorCode.GROUP_ID_NOT_FOUND
+    clients.commit("t")
+    clients.commit("u")
+    commit_in_transaction(clients, "v")
+    clients.stable_members(1, topics=("t",))
+    codes = [delete_offset(clients, topic).response.topics[0].partitions[0].error_code for topic in "tuvw"]
+    assert codes == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, 0, 0, 0]
+    assert keys(clients) == [("t", 0)]
+    assert not clients.coordinator.shard.offsets.pending
+
+
+def test_offsets_of_members_we_cannot_read_are_not_deleted() -> None:
+    """A protocol which is not the consumers' says nothing about topics."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    clients.stable_members(1, protocol_type="connect")
+    assert code_of(delete_offset(clients)) == ErrorCode.NON_EMPTY_GROUP
+
+
+def test_groups_are_deleted_with_their_offsets() -> None:
+    """Offsets first, pending ones too, then the group; groups with members stay, all in one operation."""
+    clients = Clients(group_initial_rebalance_delay_ms=0)
+    clients.commit("t")
+    commit_in_transaction(clients, "v")
+    written = len(clients.records)
+    answers = clients.ask("delete_groups", ("g", "x")).response
+    assert [(answer.group_id, answer.error_code) for answer in answers] == [
+        ("g", 0),
+        ("x", ErrorCode.GROUP_ID_NOT_FOUND),
+    ]
+    types = [entry.record.record_type for entry in clients.records[written:]]
+    assert types == [RecordType.OFFSET_COMMIT, RecordType.OFFSET_COMMIT, RecordType.GROUP_METADATA]
+    assert clients.coordinator.dump() == {}
+    clients.stable_members(1)
+    (answer,) = clients.ask("delete_groups", ("g",)).response
+    assert answer.error_code == ErrorCode.NON_EMPTY_GROUP
+
+
+def test_offsets_go_with_their_topic() -> None:
+    """By id where there is one; another topic of the same name keeps its offsets."""
+    clients = Clients()
+    clients.commit("t", topic_id=TOPIC_ID)
+    clients.commit("u")
+    clients.commit("v", topic_id=OTHER_ID)
+    commit_in_transaction(clients, "t")
+    deleted = tuple(DeletedTopic(topic, TOPIC_ID) for topic in "tuv")
+    written = len(clients.records)
+    clients.ask("on_topics_deleted", deleted)
+    assert keys(clients) == [("v", 0)]
+    assert len(clients.records) - written == 3
+    assert not clients.coordinator.shard.offsets.pending
+
+
+def test_listing() -> None:
+    """All groups, or those of a state or type, without regard to case."""
+    clients = Clients()
+    clients.commit()
+    (line,) = clients.ask("list_groups", ListGroupsRequest()).response
+    assert (line.group_id, line.protocol_type, line.group_state, line.group_type) == ("g", "", "Empty", "classic")
+    for request, count in (
+        (ListGroupsRequest(("EMPTY",)), 1),
+        (ListGroupsRequest(("stable",)), 0),
+        (ListGroupsRequest((), ("Classic",)), 1),
+        (ListGroupsRequest((), ("share",)), 0),
+    ):
+        assert len(clients.ask("list_groups", request).response) == count
+
+
+def test_offsets_of_a_simple_group_expire_since_their_commit() -> None:
+    """At the first check after the retention; the group goes with the last one."""
+    clients = Clients(offsets_retention_check_interval_ms=DAY_MS)
+    clients.commit("t")
+    clients.wait(3 * DAY_MS)
+    clients.commit("u")
+    clients.wait(4 * DAY_MS)
+    assert keys(clients) == [("u", 0)]
+    assert clients.coordinator.group("g") is not None
+    clients.wait(3 * DAY_MS)
+    assert clients.coordinator.dump() == {}
+    assert clients.fired == ["expire-group-metadata"] * 10
+
+
+def test_an_expiry_of_its_own_goes_before_retention() -> None:
+    """Whatever the broker's retention."""
+    clients = Clients(offsets_retention_check_interval_ms=1000)
+    clients.commit(retention_time_ms=1500)
+    clients.wait(1000)
+    assert keys(clients) == [("t", 0)]
+    clients.wait(1000)
+    assert keys(clients) == []
+
+
+def test_an_open_transaction_keeps_offset_and_group() -> None:
+    """On the partition, and on the group as a whole."""
+    clients = Clients(offsets_retention_check_interval_ms=DAY_MS)
+    clients.commit("t")
+    clients.commit("u")
+    commit_in_transaction(clients, "t")
+    clients.wait(RETENTION_MS)
+    assert keys(clients) == [("t", 0)]
+    clients.coordinator.end_transaction(PRODUCER, committed=False, now_ms=clients.now_ms)
+    clients.wait(DAY_MS)
+    assert clients.coordinator.dump() == {}
+
+
+def test_offsets_of_an_emptied_group_expire_since_it_is_empty() -> None:
+    """Not since the commit: who comes back within the retention goes on where it was."""
+    clients = Clients(group_initial_rebalance_delay_ms=0, offsets_retention_check_interval_ms=DAY_MS)
+    clients.commit("t")
+    clients.now_ms += RETENTION_MS - DAY_MS
+    (member_id,) = clients.stable_members(1)
+    clients.leave((member_id, None))
+    clients.wait(RETENTION_MS - DAY_MS)
+    assert keys(clients) == [("t", 0)]
+    clients.wait(DAY_MS)
+    assert clients.coordinator.dump() == {}
+
+
+@pytest.mark.parametrize(("protocol_type", "left"), [("consumer", ["t"]), ("connect", ["t", "u"])])
+def test_offsets_of_a_group_with_members(protocol_type: str, left: list[str]) -> None:
+    """Those of topics that nobody reads expire, if we can tell; in a rebalance nothing does."""
+    clients = Clients(group_initial_rebalance_delay_ms=0, offsets_retention_check_interval_ms=RETENTION_MS + 1)
+    session_timeout_ms = 10 * RETENTION_MS
+    clients.commit("t")
+    clients.commit("u")
+    members = clients.stable_members(2, protocol_type=protocol_type, session_timeout_ms=session_timeout_ms)
+    for _ in range(2):
+        for member_id in members:
+            clients.heartbeat(member_id)
+        clients.wait(RETENTION_MS + 1)
+    assert [topic for topic, _ in keys(clients)] == left
+
+
+def test_nothing_expires_in_a_rebalance() -> None:
+    """What the members will read is not known before it is over."""
+    clients = Clients(group_initial_rebalance_delay_ms=0, offsets_retention_check_interval_ms=RETENTION_MS)
+    clients.commit("u")
+    forever_ms = 10 * RETENTION_MS
+    leader, _ = clients.stable_members(2, session_timeout_ms=forever_ms, rebalance_timeout_ms=forever_ms)
+    clients.join(leader, session_timeout_ms=forever_ms, rebalance_timeout_ms=forever_ms)
+    clients.wait(RETENTION_MS)
+    assert clients.fired == ["join-g", "join-g", "expire-group-metadata"]
+    assert keys(clients) == [("u", 0)]
+
+
+@pytest.mark.parametrize(("version", "value_version", "topic_id"), [((4, 0), 3, "A" * 22), ((4, 1), 4, TOPIC_ID)])
+def test_since_4_1_a_commit_keeps_the_topic_id(version: tuple[int, int], value_version: int, topic_id: str) -> None:
+    """In version 4 of its value; version 3 has no room for it, and the offset in force has none either."""
+    clients = Clients(kafka_version=KafkaVersion(*version))
+    clients.commit(topic_id=TOPIC_ID)
+    [record] = (entry.record for entry in clients.records)
+    assert record.value is not None
+    assert (record.value_version, record.value.topic_id) == (value_version, topic_id)
+
+
+def test_a_commit_with_an_expiry_has_the_version_of_it_in_each_release() -> None:
+    """Version 1, which has neither leader epoch nor topic id."""
+    for version in KNOWN_VERSIONS:
+        clients = Clients(kafka_version=version)
+        clients.commit(topic_id=TOPIC_ID, retention_time_ms=1_000, api_version=4)
+        assert [entry.record.value_version for entry in clients.records] == [1], version

@@ -1,0 +1,498 @@
+"""Tests of one coordinator: what waits for what, what a refused write takes back, loading and unloading."""
+
+import pytest
+
+from coordinator_core.bytes.log.batch import Record, build_batch, parse_header
+from coordinator_core.live.classic.live import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
+from coordinator_core.live.classic.messages import HeartbeatResponse, JoinGroupRequest
+from coordinator_core.live.coordinator.errors import ErrorCode
+from coordinator_core.live.coordinator.shard import GroupCoordinator
+from coordinator_core.live.runtime.coordinator import RuntimeConfig
+from coordinator_core.live.runtime.loader import load
+from coordinator_core.live.runtime.machines import GroupMachine
+from coordinator_core.live.runtime.partition import PartitionLog
+from coordinator_core.live.runtime.states import CoordinatorState
+from schemas.consumer_offsets import TOPIC
+from tests.coordinator_core.live.runtime.broker import (
+    PARTITION,
+    PRODUCER,
+    SESSION_TIMEOUT_MS,
+    Broker,
+    commit_request,
+)
+
+REPLICAS = (0, 1, 2)
+
+
+def replicated(config: RuntimeConfig | None = None) -> Broker:
+    """A leader with two followers, which fetch only when asked to."""
+    return Broker(REPLICAS, min_insync_replicas=2, config=config)
+
+
+def group_coordinator(broker: Broker) -> GroupCoordinator:
+    """The live coordinator."""
+    machine = broker.coordinator.machine
+    assert isinstance(machine, GroupMachine)
+    return machine.coordinator
+
+
+def stable_member(broker: Broker) -> tuple[int, str]:
+    """(generation, member id) of the one member of a Stable group `g`."""
+    joined = broker.join()
+    broker.replicate()
+    broker.wait(0)
+    answer = broker.answers[joined].response
+    broker.sync(answer.generation_id, answer.member_id)
+    broker.replicate()
+    return answer.generation_id, answer.member_id
+
+
+# --- commits ---
+
+
+def test_a_write_is_answered_once_it_is_committed() -> None:
+    """The record is in the leader's log at once."""
+    broker = replicated()
+    number = broker.commit()
+    assert broker.log.end_offset == 1
+    assert number not in broker.answers
+    broker.replicate()
+    assert broker.answers[number].response.topics[0].partitions[0].error_code == ErrorCode.NONE
+
+
+def test_an_answer_without_records_waits_for_the_writes_before_it() -> None:
+    """It may tell of a state which is not committed: a heartbeat is not answered ahead of an earlier commit."""
+    broker = replicated()
+    generation_id, member_id = stable_member(broker)
+    first = broker.heartbeat(generation_id, member_id)
+    assert first in broker.answers
+    commit = broker.commit("other")
+    second = broker.heartbeat(generation_id, member_id)
+    assert not {commit, second} & broker.answers.keys()
+    broker.replicate()
+    assert {commit, second} <= broker.answers.keys()
+    assert list(broker.answers)[-2:] == [commit, second]
+
+
+def test_a_read_sees_what_is_committed_and_does_not_wait() -> None:
+    """An offset which is not committed is not in the answer, unless the reader waits for stable ones."""
+    broker = replicated()
+    broker.commit(offset=5)
+    broker.replicate()
+    broker.commit(offset=6)
+    read = broker.fetch_offset()
+    stable = broker.fetch_offset(require_stable=True)
+    assert broker.offset(read) == 5
+    assert stable not in broker.answers
+    broker.replicate()
+    assert broker.offset(stable) == 6
+    assert broker.offset(broker.fetch_offset()) == 6
+
+
+def test_commits_are_answered_up_to_the_high_watermark() -> None:
+    """A watermark between two writes answers the first."""
+    broker = replicated()
+    first = broker.commit(offset=1)
+    broker.log.fetch(1), broker.log.fetch(2)
+    second = broker.commit(offset=2)
+    broker.log.fetch(1), broker.log.fetch(2)
+    broker.run()
+    assert first in broker.answers
+    assert second not in broker.answers
+    assert broker.coordinator.committed_offset == 1
+    assert broker.offset(broker.fetch_offset()) == 1
+
+
+def test_a_write_which_is_not_committed_in_time_fails_but_its_record_stays() -> None:
+    """COORDINATOR_NOT_AVAILABLE after 5 s; once the followers are back the offset is there all the same."""
+    broker = replicated()
+    number = broker.commit()
+    broker.wait(4999)
+    assert number not in broker.answers
+    broker.wait(1)
+    assert broker.answers[number].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker.replicate()
+    assert broker.offset(broker.fetch_offset()) == 5
+
+
+# --- batches ---
+
+
+def test_what_is_queued_together_shares_a_batch() -> None:
+    """Adaptive linger: the flush comes after what was queued when the batch began."""
+    broker = replicated()
+    for offset in (1, 2, 3):
+        broker.submit("commit_offset", commit_request(offset=offset))
+    broker.run()
+    broker.commit(offset=4)
+    assert [parse_header(batch.data).record_count for batch in broker.log.batches()] == [3, 1]
+
+
+def test_linger_holds_a_batch_back() -> None:
+    """With 10 ms, what comes meanwhile goes along."""
+    broker = Broker(config=RuntimeConfig(append_linger_ms=10))
+    first = broker.commit(offset=1)
+    broker.wait(9)
+    second = broker.commit(offset=2)
+    assert broker.log.end_offset == 0
+    broker.wait(1)
+    assert broker.log.end_offset == 2
+    assert {first, second} <= broker.answers.keys()
+
+
+def test_a_transaction_is_written_batch_by_batch_and_decided_by_its_marker() -> None:
+    """Offsets are pending until then; the marker is answered once it is committed."""
+    broker = replicated()
+    broker.commit(offset=1)
+    broker.commit_in_transaction(offset=2)
+    broker.replicate()
+    assert broker.offset(broker.fetch_offset()) == 1
+    marker = broker.end_transaction(is_commit=True)
+    assert marker not in broker.answers
+    broker.replicate()
+    assert (broker.answers[marker].response, broker.answers[marker].error) == (None, None)
+    assert broker.offset(broker.fetch_offset()) == 2
+    headers = [parse_header(batch.data) for batch in broker.log.batches()]
+    assert [(header.is_transactional, header.is_control) for header in headers] == [
+        (False, False),
+        (True, False),
+        (True, True),
+    ]
+    assert {header.producer_id for header in headers[1:]} == {PRODUCER.producer_id}
+
+
+def test_an_aborted_transaction_leaves_the_offset_as_it_was() -> None:
+    """Its records stay in the log."""
+    broker = Broker()
+    broker.commit(offset=1)
+    broker.commit_in_transaction(offset=2)
+    broker.end_transaction(is_commit=False)
+    assert broker.offset(broker.fetch_offset()) == 1
+    assert broker.log.end_offset == 3
+
+
+# --- refused writes ---
+
+
+def test_a_refused_batch_takes_the_state_back_and_fails_all_its_operations() -> None:
+    """What came before stays; reads and later writes go on from there."""
+    broker = replicated()
+    broker.commit(offset=1)
+    broker.replicate()
+    before = group_coordinator(broker).shard
+    broker.log.shrink_isr(1)
+    broker.log.shrink_isr(2)
+    numbers = [broker.submit("commit_offset", commit_request(group, 9)) for group in ("g", "new")]
+    broker.run()
+    assert [broker.answers[number].error_code for number in numbers] == [ErrorCode.COORDINATOR_NOT_AVAILABLE] * 2
+    assert group_coordinator(broker).shard is before
+    assert "new" not in group_coordinator(broker).classic_groups
+    broker.replicate()
+    broker.log.replicate(REPLICAS)
+    number = broker.commit(offset=3)
+    broker.log.replicate(REPLICAS)
+    broker.run()
+    assert broker.answers[number].error is None
+    assert broker.offset(broker.fetch_offset()) == 3
+
+
+@pytest.mark.parametrize(
+    ("is_dethroned", "expected"),
+    [(True, ErrorCode.NOT_COORDINATOR), (False, ErrorCode.COORDINATOR_NOT_AVAILABLE)],
+    ids=["another leads", "too few in sync"],
+)
+def test_errors_of_the_log_in_a_coordinators_words(is_dethroned: bool, expected: ErrorCode) -> None:
+    """The client looks for the coordinator again, or waits."""
+    broker = replicated()
+    broker.log.shrink_isr(0 if is_dethroned else 1)
+    broker.log.shrink_isr(2)
+    assert broker.answers[broker.commit()].error_code == expected
+
+
+def test_a_marker_on_the_wrong_broker_is_answered_as_between_brokers() -> None:
+    """NOT_LEADER_OR_FOLLOWER, after which the transaction coordinator looks for the leader."""
+    broker = replicated()
+    broker.commit_in_transaction()
+    broker.log.shrink_isr(0)
+    number = broker.end_transaction(is_commit=True)
+    assert broker.answers[number].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_a_group_whose_first_record_is_lost_is_gone_with_its_members() -> None:
+    """The joins which wait are answered with the error."""
+    broker = replicated()
+    broker.log.shrink_isr(1)
+    broker.log.shrink_isr(2)
+    number = broker.join()
+    assert broker.answers[number].response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert group_coordinator(broker).group_ids() == []
+
+
+# --- classic groups between append and commit ---
+
+
+def test_a_generation_is_stable_once_its_assignment_is_committed() -> None:
+    """Until then the members wait for their assignments."""
+    broker = replicated()
+    joined = broker.join()
+    broker.replicate()
+    broker.wait(0)
+    answer = broker.answers[joined].response
+    number = broker.sync(answer.generation_id, answer.member_id)
+    group = group_coordinator(broker).classic_groups["g"]
+    assert (group.state, number in broker.answers) == (COMPLETING_REBALANCE, False)
+    broker.replicate()
+    assert group.state == STABLE
+    assert broker.answers[number].response.assignment == b"all"
+
+
+def test_a_join_while_the_assignment_is_on_its_way_leaves_a_generation_that_never_was() -> None:
+    """Its record is in the log, but the group has gone on: the sync was answered REBALANCE_IN_PROGRESS."""
+    broker = replicated()
+    joined = broker.join()
+    broker.replicate()
+    broker.wait(0)
+    answer = broker.answers[joined].response
+    number = broker.sync(answer.generation_id, answer.member_id)
+    broker.join()
+    group = group_coordinator(broker).classic_groups["g"]
+    assert group.state == PREPARING_REBALANCE
+    assert broker.answers[number].response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+    broker.replicate()
+    assert group.state == PREPARING_REBALANCE
+    assert load(broker.kind, broker.log).state.groups.groups["g"].generation_id == answer.generation_id
+
+
+def test_a_lost_assignment_starts_a_new_rebalance() -> None:
+    """The sync is answered with the error, and the next join gets the next generation."""
+    broker = replicated()
+    joined = broker.join()
+    broker.replicate()
+    broker.wait(0)
+    answer = broker.answers[joined].response
+    number = broker.sync(answer.generation_id, answer.member_id)
+    broker.wait(5000)
+    assert broker.answers[number].response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert group_coordinator(broker).classic_groups["g"].state == PREPARING_REBALANCE
+    rejoined = broker.join(member_id=answer.member_id)
+    assert broker.answers[rejoined].response.generation_id == answer.generation_id + 1
+
+
+def test_a_join_whose_write_failed_is_not_answered_again() -> None:
+    """It stays in the group, which goes on without telling: to the client the error was the answer."""
+    broker = Broker(REPLICAS, min_insync_replicas=2, initial_rebalance_delay_ms=6000)
+    first = broker.join()
+    broker.replicate()
+    broker.commit("other")
+    second = broker.join()
+    broker.wait(5000)
+    assert broker.answers[second].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    broker.replicate()
+    broker.wait(60_000)
+    broker.replicate()
+    assert broker.answers[first].response.generation_id == 1
+    assert len(broker.answers[first].response.members) == 2
+    assert broker.answers[second].response is None
+
+
+def test_an_answered_request_is_not_answered_by_the_loss_of_its_record() -> None:
+    """The sync was answered with a rejoin while its record was on its way; that the record is lost is no news to it."""
+    broker = replicated()
+    joined = broker.join()
+    broker.replicate()
+    broker.wait(0)
+    answer = broker.answers[joined].response
+    number = broker.sync(answer.generation_id, answer.member_id)
+    broker.join()
+    broker.wait(5000)
+    assert broker.answers[number].response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
+
+
+# --- timers ---
+
+
+def test_a_member_which_is_silent_is_removed_by_its_timer() -> None:
+    """The empty generation is written like any operation."""
+    broker = replicated()
+    stable_member(broker)
+    before = broker.log.end_offset
+    broker.wait(SESSION_TIMEOUT_MS)
+    broker.wait(60_000)
+    assert broker.log.end_offset > before
+    broker.replicate()
+    shard = broker.coordinator.committed.state
+    assert len(shard.groups.groups["g"].members) == 0
+
+
+# --- loading ---
+
+
+def test_while_the_log_is_loaded_clients_are_asked_for_patience() -> None:
+    """Heartbeats of classic members are fine meanwhile."""
+    log = Broker().log
+    broker = Broker(load_ms=100, log=log)
+    number = broker.commit()
+    assert broker.answers[number].error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
+    assert broker.answers[broker.heartbeat(1, "m")].response == HeartbeatResponse()
+    assert broker.answers[broker.end_transaction(is_commit=True)].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert broker.runtime.next_deadline_ms() == broker.now_ms + 100
+    broker.wait(99)
+    before = broker.coordinator.state
+    broker.wait(1)
+    assert (before, broker.coordinator.state) == (CoordinatorState.LOADING, CoordinatorState.ACTIVE)
+    assert broker.answers[broker.commit()].error is None
+
+
+def test_loading_brings_back_what_the_log_tells() -> None:
+    """Groups, offsets and open transactions; session timers restart."""
+    broker = replicated()
+    stable_member(broker)
+    broker.commit("other", 7)
+    broker.commit_in_transaction(offset=8)
+    broker.replicate()
+    state = group_coordinator(broker).shard
+    broker.log.elect(1)
+    other = Broker((1,), log=broker.log)
+    assert group_coordinator(other).shard == state
+    assert other.offset(other.fetch_offset("other")) == 7
+    other.end_transaction(is_commit=True)
+    other.log.replicate()
+    other.run()
+    assert other.offset(other.fetch_offset("g")) == 8
+    assert len(group_coordinator(other).timers) > 0
+
+
+def test_what_is_not_committed_when_loaded_is_in_the_state_but_not_read() -> None:
+    """The new leader has it in its log: it commits it, but does not tell before."""
+    broker = replicated()
+    broker.commit(offset=1)
+    broker.replicate()
+    broker.commit(offset=2)
+    broker.log.fetch(1), broker.log.fetch(2)
+    broker.log.shrink_isr(0)
+    broker.log.elect(1)
+    other = Broker((1,), log=broker.log)
+    assert other.coordinator.committed_offset == 1
+    assert other.offset(other.fetch_offset()) == 1
+    stable = other.fetch_offset(require_stable=True)
+    assert stable not in other.answers
+    other.replicate()
+    assert other.offset(stable) == 2
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [(b"\0\1\0", b"\0\1"), (b"\0\2\0\1g", b"\x7f\xff"), (b"\0\3\0\1g", b"\0\0")],
+    ids=["a key cut short", "a value of an unknown version", "a value cut short"],
+)
+def test_a_log_which_cannot_be_read_fails_the_coordinator(key: bytes, value: bytes) -> None:
+    """NOT_COORDINATOR until the broker leads in a later epoch, and the log is better then."""
+    log = PartitionLog(TOPIC, PARTITION)
+    log.append(0, build_batch([Record(0, 1, key, value)]))
+    broker = Broker(log=log)
+    assert broker.coordinator.state is CoordinatorState.FAILED
+    assert broker.coordinator.load_error is not None
+    assert broker.answers[broker.commit()].error_code == ErrorCode.NOT_COORDINATOR
+    broker.runtime.load(log, now_ms=broker.now_ms)
+    broker.run()
+    assert broker.coordinator.state is CoordinatorState.FAILED
+    log.delete_records(1)
+    log.elect(0)
+    broker.runtime.load(log, now_ms=broker.now_ms)
+    assert broker.answers[broker.commit()].error is None
+
+
+def test_a_record_of_an_unknown_type_is_passed_over() -> None:
+    """A later Kafka may have written it."""
+    log = PartitionLog(TOPIC, PARTITION)
+    log.append(0, build_batch([Record(0, 1, b"\x03\xe7rest", b"\0\0")]))
+    broker = Broker(log=log)
+    assert broker.answers[broker.commit()].error is None
+
+
+def test_a_contradictory_log_fails_the_coordinator() -> None:
+    """Kafka's replay throws there."""
+    broker = Broker()
+    stable_member(broker)
+    log = broker.log
+    # ConsumerGroupMetadata of a group id which belongs to a classic group with a member
+    log.append(0, build_batch([Record(0, 1, b"\0\3\0\1g", b"\0\0\0\0\0\1\0")]))
+    log.elect(0)
+    assert Broker(log=log).coordinator.state is CoordinatorState.FAILED
+
+
+def test_a_broker_that_is_no_leader_any_more_when_loading_ends_fails() -> None:
+    """It learns that soon enough; until then it refuses."""
+    log = PartitionLog(TOPIC, PARTITION, (0, 1))
+    broker = Broker(load_ms=10, log=log)
+    log.elect(1)
+    broker.wait(10)
+    assert broker.coordinator.state is CoordinatorState.FAILED
+
+
+# --- unloading ---
+
+
+def test_an_unloaded_coordinator_answers_everybody_who_waits() -> None:
+    """Writes which wait for a commit and parked joins alike get NOT_COORDINATOR."""
+    broker = Broker(REPLICAS, min_insync_replicas=2, initial_rebalance_delay_ms=3000)
+    joined = broker.join("waiting")
+    broker.replicate()
+    commit = broker.commit()
+    queued = broker.submit("commit_offset", commit_request(offset=2))
+    broker.log.shrink_isr(0)
+    epoch = broker.log.elect(1)
+    answers = {answer.request_id: answer for answer in broker.runtime.unload(PARTITION, epoch, now_ms=broker.now_ms)}
+    assert {answer.error_code for answer in answers.values()} == {ErrorCode.NOT_COORDINATOR}
+    assert answers.keys() == {joined, commit, queued}
+    assert broker.runtime.coordinators == {}
+    assert broker.answers[broker.commit()].error_code == ErrorCode.NOT_COORDINATOR
+    assert broker.runtime.next_deadline_ms() is None
+
+
+def test_old_news_of_another_leader_change_nothing() -> None:
+    """An epoch in which this broker leads, or an earlier one."""
+    broker = replicated()
+    assert broker.runtime.unload(PARTITION, broker.log.leader_epoch, now_ms=broker.now_ms) == []
+    assert broker.coordinator.state is CoordinatorState.ACTIVE
+    assert broker.runtime.unload(99, None, now_ms=broker.now_ms) == []
+    broker.runtime.unload(PARTITION, None, now_ms=broker.now_ms)
+    assert broker.runtime.coordinators == {}
+
+
+def test_a_leader_elected_again_goes_on() -> None:
+    """Its log is as it was, and so is its state; it gets commits again."""
+    broker = replicated()
+    number = broker.commit()
+    coordinator = broker.coordinator
+    broker.log.elect(0)
+    broker.runtime.load(broker.log, now_ms=broker.now_ms)
+    broker.replicate()
+    assert broker.coordinator is coordinator
+    assert number in broker.answers
+
+
+def test_a_log_somebody_else_wrote_to_is_loaded_again() -> None:
+    """State and log are out of step: who waits is sent away, then all goes on from what the log tells."""
+    broker = Broker()
+    broker.commit(offset=1)
+    foreign = next(iter(broker.log.batches())).data
+    broker.log.append(0, foreign)
+    number = broker.commit(offset=2)
+    assert broker.answers[number].error_code == ErrorCode.NOT_COORDINATOR
+    assert broker.coordinator.state is CoordinatorState.ACTIVE
+    assert broker.answers[broker.commit(offset=3)].error is None
+    assert broker.offset(broker.fetch_offset()) == 3
+    assert group_coordinator(broker).shard == load(broker.kind, broker.log).state
+
+
+# --- the service ---
+
+
+def test_what_needs_no_coordinator_is_answered_by_any_broker() -> None:
+    """A session time-out out of bounds is refused wherever it comes."""
+    broker = Broker()
+    request = JoinGroupRequest("g", 1, 1, "", "consumer", ())
+    broker.runtime.unload(PARTITION, None, now_ms=broker.now_ms)
+    number = broker.send("classic_join", request)
+    assert broker.answers[number].error_code == ErrorCode.INVALID_SESSION_TIMEOUT

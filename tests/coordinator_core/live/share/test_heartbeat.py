@@ -1,0 +1,417 @@
+"""Heartbeats of share groups: who may join and stay, when the epoch grows, what a member gets, who is found dead."""
+
+import pytest
+
+from coordinator_core.live.assignors.errors import AssignorError, NoMemberLeft
+from coordinator_core.live.assignors.server_group import GroupSpec, MemberSpec, SubscriptionType
+from coordinator_core.live.coordinator.errors import ErrorCode
+from coordinator_core.live.coordinator.image import Topic
+from coordinator_core.live.coordinator.member_timers import session_key
+from coordinator_core.live.share import target
+from coordinator_core.live.share.live import METADATA_REFRESH_INTERVAL_MS, ShareLive
+from tests.coordinator_core.live.coordinator.clients import GROUP
+from tests.coordinator_core.live.share.share_clients import (
+    BAR,
+    BAZ,
+    FOO,
+    ShareClients,
+    partitions_of,
+    refusal_of,
+)
+
+SESSION_TIMEOUT_MS = 45_000
+JOIN_RECORDS = [10, 11, 13, 12, 14, 15, 15]
+
+
+def two_members() -> ShareClients:
+    """A group with a and b, both subscribed to foo, settled."""
+    clients = ShareClients()
+    clients.join_share("a", "foo")
+    clients.join_share("b", "foo")
+    clients.settle()
+    clients.written()
+    return clients
+
+
+# --- joining, staying, leaving ---
+
+
+def test_the_first_member_makes_the_group() -> None:
+    """It has nothing before its partitions are initialised, and all of them at the heartbeat after that."""
+    clients = ShareClients()
+    response = clients.join_share("a", "foo")
+    assert (response.member_epoch, response.heartbeat_interval_ms, partitions_of(response)) == (2, 5000, {})
+    assert clients.written() == JOIN_RECORDS
+    response = clients.share_heartbeat("a")
+    assert (response.member_epoch, partitions_of(response)) == (3, {FOO: (0, 1, 2)})
+    assert clients.written() == [11, 13, 12, 14]
+    assert partitions_of(clients.share_heartbeat("a")) is None
+    assert clients.written() == []
+
+
+def test_a_second_member_shares() -> None:
+    """Each has its part; nobody has to give up anything before the other one gets it."""
+    clients = two_members()
+    parts = [member.assigned[FOO] for member in clients.share_group.members.values()]
+    assert sorted(number for part in parts for number in part) == [0, 1, 2]
+    assert sorted(map(len, parts)) == [1, 2]
+    assert {member.member_epoch for member in clients.share_group.members.values()} == {clients.share_group.group_epoch}
+
+
+@pytest.mark.parametrize(
+    ("member_id", "epoch", "code", "text"),
+    [
+        ("x", 1, ErrorCode.UNKNOWN_MEMBER_ID, "Member x is not a member of group g."),
+        ("x", -1, ErrorCode.UNKNOWN_MEMBER_ID, "Member x is not a member of group g."),
+        (
+            "a",
+            9,
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "The share group member has a greater member epoch (9) than the one known by the group coordinator (3). "
+            "The member must abandon all its partitions and rejoin.",
+        ),
+        (
+            "a",
+            1,
+            ErrorCode.FENCED_MEMBER_EPOCH,
+            "The share group member has a smaller member epoch (1) than the one known by the group coordinator (3), "
+            "and it does not match the previous member epoch (2). The member must abandon all its partitions and "
+            "rejoin.",
+        ),
+    ],
+)
+def test_who_is_fenced(member_id: str, epoch: int, code: ErrorCode, text: str) -> None:
+    """Strangers, and members with an epoch which they cannot have; nothing is written."""
+    clients = ShareClients()
+    clients.join_share("a", "foo")
+    clients.join_share("b", "foo")
+    clients.share_heartbeat("b")
+    clients.share_heartbeat("a")
+    clients.written()
+    assert refusal_of(clients.try_heartbeat(member_id, epoch)) == (code, text)
+    assert clients.written() == []
+
+
+def test_a_member_may_be_one_epoch_behind() -> None:
+    """The answer with its last epoch may be lost; also it may always join again."""
+    clients = two_members()
+    member = clients.share_group.members["a"]
+    assert member.previous_member_epoch < member.member_epoch
+    for epoch in (member.previous_member_epoch, 0):
+        outcome = clients.try_heartbeat("a", epoch, "foo")
+        assert outcome.error is None
+        assert partitions_of(outcome.response) == member.assigned
+    assert clients.written() == []
+
+
+def test_who_asks_for_a_group_which_is_not_there() -> None:
+    """Only a joining member makes one; a group of another type is not found."""
+    clients = ShareClients()
+    not_found = ErrorCode.GROUP_ID_NOT_FOUND
+    assert refusal_of(clients.try_heartbeat("a", 1)) == (not_found, "Share group g not found.")
+    assert refusal_of(clients.try_heartbeat("a", -1)) == (not_found, "Group g not found.")
+    clients.commit()
+    for epoch in (0, 1, -1):
+        outcome = clients.try_heartbeat("a", epoch, "foo")
+        assert refusal_of(outcome) == (not_found, "Group g is not a share group.")
+
+
+def test_a_full_group_takes_nobody_else() -> None:
+    """Who is a member stays one, and comes back after leaving."""
+    clients = ShareClients(group_share_max_size=1)
+    clients.join_share("a", "foo")
+    assert refusal_of(clients.try_heartbeat("b", 0, "foo")) == (
+        ErrorCode.GROUP_MAX_SIZE_REACHED,
+        "The share group has reached its maximum capacity of 1 members.",
+    )
+    assert clients.try_heartbeat("a", 0, "foo").error is None
+    clients.try_heartbeat("a", -1)
+    assert clients.try_heartbeat("b", 0, "foo").error is None
+
+
+def test_a_member_leaves() -> None:
+    """Its records go from the leaves up, its session ends, and the others get its part at their next heartbeat."""
+    clients = two_members()
+    response = clients.try_heartbeat("a", -1).response
+    assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("a", -1, 0)
+    assert clients.written() == [14, 13, 10, 11]
+    assert clients.coordinator.timers.get(session_key(GROUP, "a")) is None
+    assert partitions_of(clients.share_heartbeat("b")) == {FOO: (0, 1, 2)}
+    clients.try_heartbeat("b", -1)
+    assert clients.share_group.state == "Empty"
+    assert clients.share_group.metadata_hash == 0
+
+
+def test_a_session_expires() -> None:
+    """A heartbeat restarts it; the member which is silent goes, as if it had left."""
+    clients = two_members()
+    clients.wait(SESSION_TIMEOUT_MS - 1000)
+    clients.share_heartbeat("b")
+    clients.wait(1000)
+    assert clients.fired == [session_key(GROUP, "a")]
+    assert list(clients.share_group.members) == ["b"]
+    assert clients.written() == [14, 13, 10, 11]
+
+
+def test_a_session_is_as_long_as_the_groups_own_setting_says() -> None:
+    """`share.session.timeout.ms` and `share.heartbeat.interval.ms` of the group come before the broker's."""
+    clients = ShareClients()
+    clients.coordinator.group_settings[GROUP] = {"share_session_timeout_ms": 10, "share_heartbeat_interval_ms": 7}
+    assert clients.join_share("a", "foo").heartbeat_interval_ms == 7
+    clients.wait(10)
+    assert not clients.share_group.members
+
+
+def test_a_removal_which_cannot_be_written_is_tried_again() -> None:
+    """The member stays meanwhile."""
+    clients = two_members()
+    clients.wait(SESSION_TIMEOUT_MS - 10)
+    clients.share_heartbeat("b")
+    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    clients.wait(10)
+    assert set(clients.share_group.members) == {"a", "b"}
+    clients.wait(500)
+    assert set(clients.share_group.members) == {"b"}
+
+
+def test_a_load_gives_every_member_a_session() -> None:
+    """And nothing else is remembered which no record tells."""
+    clients = two_members()
+    clients.coordinator.reload(now_ms=clients.now_ms)
+    assert clients.coordinator.timers.next_deadline_ms() == clients.now_ms + SESSION_TIMEOUT_MS
+    assert clients.coordinator.live(ShareLive).refreshes == {}
+    clients.wait(SESSION_TIMEOUT_MS)
+    assert clients.share_group.state == "Empty"
+
+
+# --- subscriptions, topics, epochs ---
+
+
+def test_another_subscription_is_another_epoch() -> None:
+    """At once: what the member no longer reads is gone from its assignment in the same answer."""
+    clients = two_members()
+    epoch = clients.share_group.group_epoch
+    response = clients.share_heartbeat("a", "bar")
+    assert clients.share_group.group_epoch == epoch + 1
+    assert partitions_of(response) == {}
+    assert response.initialize_share_state is not None
+    assert response.initialize_share_state.partitions == {BAR: (0, 1)}
+    assert clients.written()[0] == 10
+
+
+def test_the_same_topics_in_another_order_are_no_change() -> None:
+    """A full request is answered in full, and nothing is written; a new rack is written, at the same epoch."""
+    clients = ShareClients()
+    clients.join_share("a", "foo", "bar")
+    clients.settle()
+    clients.written()
+    epoch = clients.share_group.group_epoch
+    assert partitions_of(clients.share_heartbeat("a", "bar", "foo")) == {FOO: (0, 1, 2), BAR: (0, 1)}
+    assert clients.written() == []
+    assert clients.try_heartbeat("a", epoch, rack_id="r").error is None
+    assert clients.written() == [10]
+    assert clients.share_group.members["a"].rack_id == "r"
+    assert clients.share_group.group_epoch == epoch
+
+
+def test_a_topic_which_grows_is_seen_at_the_next_heartbeat() -> None:
+    """Its new partitions are initialised, and only they."""
+    clients = two_members()
+    clients.take_image(clients.coordinator.image.with_topic(Topic("foo", FOO, 5)), "foo")
+    response = clients.share_heartbeat("a")
+    assert response.initialize_share_state is not None
+    assert response.initialize_share_state.partitions == {FOO: (3, 4)}
+    clients.initialized({FOO: (3, 4)})
+    clients.settle()
+    owned = [number for member in clients.share_group.members.values() for number in member.assigned[FOO]]
+    assert sorted(owned) == [0, 1, 2, 3, 4]
+
+
+def test_a_topic_of_others_is_not_looked_at() -> None:
+    """A change of a topic which the group does not read lets its hash hold, for some 25 days."""
+    clients = two_members()
+    live = clients.coordinator.live(ShareLive)
+    before = live.refreshes[GROUP]
+    clients.take_image(clients.coordinator.image.without_topic("bar"), "bar")
+    assert live.refreshes[GROUP] is before
+    assert before.deadline_ms <= clients.now_ms + METADATA_REFRESH_INTERVAL_MS
+    clients.take_image(clients.coordinator.image.without_topic("foo"), "foo")
+    assert GROUP not in live.refreshes
+
+
+def test_an_epoch_which_was_not_written_is_made_again() -> None:
+    """The log refuses: nothing changed, and the next heartbeat does the same."""
+    clients = two_members()
+    clients.take_image(clients.coordinator.image.with_topic(Topic("foo", FOO, 5)), "foo")
+    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    epoch = clients.share_group.group_epoch
+    outcome = clients.try_heartbeat("a", epoch)
+    assert refusal_of(outcome)[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
+    assert clients.share_group.group_epoch == epoch
+    clients.share_heartbeat("a")
+    assert clients.share_group.group_epoch == epoch + 1
+
+
+def test_a_deleted_topic_leaves_the_assignment() -> None:
+    """A member's topics which are gone are taken from it once the epoch grows."""
+    clients = ShareClients()
+    clients.join_share("a", "foo", "bar")
+    clients.settle()
+    clients.take_image(clients.coordinator.image.without_topic("foo"), "foo")
+    assert partitions_of(clients.share_heartbeat("a")) == {BAR: (0, 1)}
+
+
+def test_targets_are_computed_at_intervals() -> None:
+    """Meanwhile the epoch grows without the target; a heartbeat after the interval computes the last one only."""
+    clients = ShareClients(group_share_assignment_interval_ms=1000)
+    clients.join_share("a", "foo")
+    clients.share_heartbeat("a")
+    clients.join_share("b", "foo")
+    clients.join_share("c", "foo")
+    group = clients.share_group
+    assert (group.group_epoch, group.assignment_epoch) == (5, 2)
+    clients.wait(1000)
+    clients.share_heartbeat("a")
+    group = clients.share_group
+    assert (group.group_epoch, group.assignment_epoch) == (5, 5)
+    assert partitions_of(clients.share_heartbeat("b")) is not None
+
+
+def test_the_interval_ends_to_the_millisecond() -> None:
+    """It counts from the last target; the first target waits for nothing."""
+    clients = ShareClients(group_share_assignment_interval_ms=2_000_000)
+    clients.join_share("a", "foo")
+    group = clients.share_group
+    assert (group.group_epoch, group.assignment_epoch) == (2, 2)
+    for moment_ms, assignment_epoch in ((1_999_999, 2), (2_000_000, 3)):
+        clients.now_ms = group.assignment_timestamp_ms + moment_ms - 1
+        clients.share_heartbeat("a")
+        assert clients.share_group.assignment_epoch == assignment_epoch
+
+
+def test_a_member_drops_what_it_no_longer_reads_before_there_is_a_target() -> None:
+    """Within the interval its epoch stays, and only its own subscription is looked at."""
+    clients = ShareClients(group_share_assignment_interval_ms=1000)
+    clients.join_share("a", "foo", "bar")
+    clients.wait(1000)
+    epoch = clients.share_heartbeat("a").member_epoch
+    response = clients.share_heartbeat("a", "bar")
+    assert (response.member_epoch, partitions_of(response)) == (epoch, {BAR: (0, 1)})
+    assert clients.share_group.group_epoch == epoch + 1
+
+
+def test_a_topic_which_nobody_reads_any_more_brings_no_epochs() -> None:
+    """It stays initialised, and is nobody's target."""
+    clients = ShareClients()
+    clients.join_share("a", "foo", "bar")
+    clients.settle()
+    clients.share_heartbeat("a", "foo")
+    clients.settle()
+    assert set(clients.state_partitions.initialized) == {FOO, BAR}
+
+
+def test_only_targets_which_changed_are_written() -> None:
+    """Another member with another topic leaves the others alone."""
+    clients = two_members()
+    clients.join_share("c", "baz")
+    assert clients.written().count(13) == 1
+    clients.share_heartbeat("c")
+    assert clients.written().count(13) == 1
+
+
+def test_a_member_without_topics_that_exist_has_an_empty_target() -> None:
+    """It joins all the same."""
+    clients = ShareClients()
+    response = clients.join_share("a", "nothing")
+    assert (partitions_of(response), response.initialize_share_state) == ({}, None)
+    assert clients.written() == [10, 11, 13, 12, 14]
+
+
+# --- assignor ---
+
+
+def test_an_assignor_which_stumbles_is_asked_again_without_what_is_not_assignable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Kafka 4.3.1 would answer every heartbeat with NoSuchElementException; here a member gets what can be given."""
+    seen: list[GroupSpec] = []
+
+    def stumbling(spec: GroupSpec) -> dict[str, dict[str, tuple[int, ...]]]:
+        seen.append(spec)
+        if len(seen) == 1:
+            raise NoMemberLeft("once")
+        return {}
+
+    monkeypatch.setattr(target, "assign_simple", stumbling)
+    members = {"a": MemberSpec((FOO,), {FOO: (0, 2), BAR: (0,)})}
+    spec = GroupSpec(members, {FOO: 3}, SubscriptionType.HOMOGENEOUS, {FOO: frozenset({0, 1})})
+    assert target._assign(spec) == {}
+    assert seen[1].members["a"].assigned_partitions == {FOO: (0,), BAR: ()}
+
+
+def test_an_assignor_which_fails_fails_the_heartbeat(monkeypatch: pytest.MonkeyPatch) -> None:
+    """UNKNOWN_SERVER_ERROR, and nothing is written."""
+
+    def failing(spec: GroupSpec) -> dict[str, dict[str, tuple[int, ...]]]:
+        raise AssignorError("no luck")
+
+    clients = two_members()
+    monkeypatch.setattr(target, "assign_simple", failing)
+    epoch = clients.share_group.group_epoch
+    code, text = refusal_of(clients.try_heartbeat("a", epoch, "bar"))
+    assert code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert text == f"Failed to compute a new target assignment for epoch {epoch + 1}: no luck"
+    assert clients.written() == []
+    assert clients.share_group.group_epoch == epoch
+
+
+def test_members_of_different_subscriptions_get_each_their_own() -> None:
+    """Topic by topic, among those who read it."""
+    clients = ShareClients()
+    clients.join_share("a", "foo")
+    clients.join_share("b", "foo", "bar")
+    clients.join_share("c", "baz")
+    clients.settle()
+    members = clients.share_group.members
+    assert members["b"].assigned[BAR] == (0, 1)
+    assert members["c"].assigned == {BAZ: (0,)}
+    assert sorted(members["a"].assigned[FOO] + members["b"].assigned[FOO]) == [0, 1, 2]
+
+
+# --- describing ---
+
+
+def test_describe() -> None:
+    """Members with their assignment by topic name; what is gone is left out; other groups are not found."""
+    clients = ShareClients()
+    clients.join_share("a", "foo", "bar")
+    clients.settle()
+    described, missing = clients.ask("share_group_describe", (GROUP, "x")).response
+    assert (described.group_state, described.assignor_name, described.group_epoch) == ("Stable", "simple", 3)
+    (member,) = described.members
+    assert {topic.topic_name: topic.partitions for topic in member.assignment.topic_partitions} == {
+        "foo": (0, 1, 2),
+        "bar": (0, 1),
+    }
+    assert (missing.error_code, missing.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group x not found.")
+    clients.take_image(clients.coordinator.image.without_topic("foo"), "foo")
+    (member,) = clients.ask("share_group_describe", (GROUP,)).response[0].members
+    assert [topic.topic_name for topic in member.assignment.topic_partitions] == ["bar"]
+
+
+def test_partitions_beyond_the_hash_table_are_no_news() -> None:
+    """Sets of numbers from 16 on have another order in a record than in the state; the member gets no second answer."""
+    clients = ShareClients()
+    clients.take_image(clients.coordinator.image.with_topic(Topic("foo", FOO, 20)), "foo")
+    clients.join_share("a", "foo", "bar")
+    clients.join_share("b", "foo")
+    clients.settle()
+    clients.join_share("c", "baz")
+    clients.settle()
+    epoch = clients.share_group.group_epoch
+    clients.take_image(clients.coordinator.image.with_topic(Topic("baz", BAZ, 2)), "baz")
+    clients.share_heartbeat("c")
+    assert clients.share_group.group_epoch == epoch + 1
+    assert max(clients.share_group.members["b"].assigned[FOO]) >= 16
+    assert partitions_of(clients.share_heartbeat("b")) is None
+    assert clients.share_group.members["b"].member_epoch == epoch + 1

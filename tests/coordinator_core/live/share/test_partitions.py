@@ -1,0 +1,333 @@
+"""State of a group's share partitions: initialising, initialised, being deleted; altered and deleted offsets."""
+
+from collections.abc import Mapping
+
+import pytest
+
+from coordinator_core.bytes.kafka_versions import KafkaVersion
+from coordinator_core.live.coordinator.errors import ErrorCode
+from coordinator_core.live.coordinator.image import Topic, image_of
+from coordinator_core.live.coordinator.operation import Outcome
+from coordinator_core.live.offsets.messages import DeletedTopic
+from coordinator_core.live.share.live import ShareLive
+from coordinator_core.live.share.messages import (
+    AlterOffsetsPartition,
+    AlterOffsetsTopic,
+    AlterShareGroupOffsetsRequest,
+    CompleteOffsetDeletion,
+    DeleteOffsetsTopic,
+    DeleteShareGroupOffsetsRequest,
+    DeleteShareState,
+    InitializeShareState,
+    ShareStatePartitions,
+)
+from tests.coordinator_core.live.coordinator.clients import GROUP
+from tests.coordinator_core.live.share.share_clients import BAR, BAZ, FOO, STATE_RECORD, ShareClients, refusal_of
+
+RETRY_INTERVAL_MS = 30_000
+ALL_OF_FOO = {FOO: ("foo", (0, 1, 2))}
+
+
+def initializing() -> ShareClients:
+    """A group with member a, whose topic foo is being initialised."""
+    clients = ShareClients()
+    clients.try_heartbeat("a", 0, "foo")
+    clients.written()
+    return clients
+
+
+def empty(*topics: str) -> ShareClients:
+    """A group without members; the topics are initialised."""
+    clients = ShareClients()
+    clients.join_share("a", *topics)
+    clients.try_heartbeat("a", -1)
+    clients.written()
+    return clients
+
+
+def columns(clients: ShareClients) -> tuple[dict[str, object], dict[str, object], dict[str, str]]:
+    """The state: initialising, initialised, being deleted."""
+    state_partitions = clients.state_partitions
+    return dict(state_partitions.initializing), dict(state_partitions.initialized), dict(state_partitions.deleting)
+
+
+def alter(clients: ShareClients, topic: str, offsets: Mapping[int, int]) -> Outcome:
+    partitions = tuple(AlterOffsetsPartition(number, offset) for number, offset in offsets.items())
+    request = AlterShareGroupOffsetsRequest(GROUP, (AlterOffsetsTopic(topic, partitions),))
+    return clients.ask("alter_share_group_offsets", request)
+
+
+def delete(clients: ShareClients, *topics: str) -> Outcome:
+    names = tuple(DeleteOffsetsTopic(topic) for topic in topics)
+    return clients.ask("initiate_delete_share_group_offsets", DeleteShareGroupOffsetsRequest(GROUP, names))
+
+
+def answer_wanted(outcome: Outcome) -> InitializeShareState:
+    """What a heartbeat lets be initialised."""
+    assert outcome.error is None
+    wanted = outcome.response.initialize_share_state
+    assert isinstance(wanted, InitializeShareState)
+    return wanted
+
+
+# --- initialisation ---
+
+
+def test_partitions_are_initialised() -> None:
+    """They go from one column to the other, also some of a topic at a time."""
+    clients = initializing()
+    assert columns(clients) == (ALL_OF_FOO, {}, {})
+    clients.initialized({FOO: (1,)})
+    assert columns(clients) == ({FOO: ("foo", (0, 2))}, {FOO: ("foo", (1,))}, {})
+    clients.initialized({FOO: (0, 2)})
+    assert columns(clients) == ({}, ALL_OF_FOO, {})
+    assert clients.written() == [STATE_RECORD] * 2
+
+
+def test_partitions_which_could_not_be_initialised_are_tried_again() -> None:
+    """They leave the state, so that the next heartbeat finds them new."""
+    clients = initializing()
+    clients.ask("uninitialize_share_group_state", ShareStatePartitions(GROUP, {FOO: (0,), BAR: (0,)}))
+    assert columns(clients) == ({FOO: ("foo", (1, 2))}, {}, {})
+    clients.ask("uninitialize_share_group_state", ShareStatePartitions(GROUP, {FOO: (1, 2)}))
+    assert columns(clients) == ({}, {}, {})
+    wanted = clients.share_heartbeat("a").initialize_share_state
+    assert wanted is not None
+    assert (wanted.partitions, wanted.state_epoch) == ({FOO: (0, 1, 2)}, 2)
+    assert wanted.start_offsets == {FOO: -1}
+
+
+@pytest.mark.parametrize(("version", "start_offset"), [((4, 3), -1), ((4, 4), 0)], ids=["4.3", "4.4"])
+def test_since_4_4_new_partitions_of_a_known_topic_begin_at_0(version: tuple[int, int], start_offset: int) -> None:
+    """So that nothing is lost that was written before the group noticed them; those of a new topic begin at -1."""
+    clients = ShareClients(kafka_version=KafkaVersion(*version))
+    first = answer_wanted(clients.try_heartbeat("a", 0, "foo"))
+    clients.initialized({FOO: (0, 1, 2)})
+    clients.coordinator.image = image_of([Topic("foo", FOO, 5)])
+    second = answer_wanted(clients.try_heartbeat("a", clients.share_group.members["a"].member_epoch))
+    assert (first.start_offsets, second.start_offsets) == ({FOO: -1}, {FOO: start_offset})
+    assert second.partitions == {FOO: (3, 4)}
+
+
+@pytest.mark.parametrize("partitions", [{}, {BAR: (0,)}])
+def test_nothing_to_take_back_writes_nothing(partitions: dict[str, tuple[int, ...]]) -> None:
+    """Where nothing is named, or nothing is being initialised."""
+    clients = ShareClients()
+    clients.join_share("a", "foo")
+    clients.written()
+    clients.ask("uninitialize_share_group_state", ShareStatePartitions(GROUP, partitions))
+    clients.initialized({})
+    assert clients.written() == []
+
+
+def test_an_initialisation_is_tried_again_after_a_while() -> None:
+    """Whole, since it may have been lost; the retry is a new beginning."""
+    clients = initializing()
+    begun_ms = clients.now_ms
+    clients.wait(RETRY_INTERVAL_MS - 4)
+    for _ in range(3):
+        assert clients.share_heartbeat("a").initialize_share_state is None
+    assert clients.now_ms == begun_ms + RETRY_INTERVAL_MS - 1
+    wanted = clients.share_heartbeat("a").initialize_share_state
+    assert wanted is not None
+    assert wanted.partitions == {FOO: (0, 1, 2)}
+    assert clients.share_heartbeat("a").initialize_share_state is None
+
+
+def test_the_retry_interval_counts_from_the_last_picture_or_load() -> None:
+    """No record has the time, so a load restarts it; and so does any other change of the state."""
+    clients = initializing()
+    clients.wait(RETRY_INTERVAL_MS - 10)
+    clients.share_heartbeat("a")
+    clients.coordinator.reload(now_ms=clients.now_ms)
+    clients.wait(RETRY_INTERVAL_MS - 10)
+    assert clients.share_heartbeat("a").initialize_share_state is None
+    clients.initialized({FOO: (0,)})
+    clients.wait(RETRY_INTERVAL_MS - 10)
+    assert clients.share_heartbeat("a").initialize_share_state is None
+    clients.wait(10)
+    assert clients.share_heartbeat("a").initialize_share_state is not None
+
+
+def test_a_picture_which_the_log_refused_has_no_time() -> None:
+    """The retry interval counts from the last state that was written."""
+    clients = initializing()
+    clients.wait(RETRY_INTERVAL_MS - 10)
+    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
+    assert clients.initialized({FOO: (0,)}).error is not None
+    clients.wait(10)
+    assert clients.share_heartbeat("a").initialize_share_state is not None
+
+
+def test_as_many_partitions_as_the_topic_has_are_enough() -> None:
+    """Kafka counts and does not compare: after a topic was recreated with fewer partitions nothing is initialised."""
+    clients = initializing()
+    clients.initialized({FOO: (0, 1, 2)})
+    clients.take_image(clients.coordinator.image.with_topic(Topic("foo", FOO, 2)), "foo")
+    assert clients.share_heartbeat("a").initialize_share_state is None
+
+
+def test_a_group_which_is_gone_is_not_made_by_a_late_initialisation() -> None:
+    """Kafka fails on its own there; the answer is the same."""
+    clients = ShareClients()
+    assert refusal_of(clients.initialized({FOO: (0,)}))[0] == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert clients.coordinator.dump() == {}
+
+
+def test_a_topic_which_is_gone_when_it_is_initialised_has_no_name() -> None:
+    """Kafka writes a placeholder."""
+    clients = initializing()
+    clients.take_image(clients.coordinator.image.without_topic("foo"), "foo")
+    clients.initialized({FOO: (0,)})
+    assert columns(clients)[1] == {FOO: ("<UNKNOWN>", (0,))}
+
+
+def test_initialised_partitions_of_a_group() -> None:
+    """For DescribeShareGroupOffsets; an unknown group has none."""
+    clients = empty("foo", "bar")
+    assert clients.ask("initialized_share_group_partitions", GROUP).response == {FOO: (0, 1, 2), BAR: (0, 1)}
+    assert clients.ask("initialized_share_group_partitions", "x").response == {}
+
+
+# --- deletion ---
+
+
+def test_the_state_of_a_group_is_deleted_before_the_group() -> None:
+    """Everything is being deleted from then on, what was being initialised as well."""
+    clients = empty("foo")
+    alter(clients, "bar", {0: 5})
+    (wanted,) = clients.ask("share_partition_delete_requests", (GROUP, "x")).response
+    assert wanted == DeleteShareState(GROUP, {FOO: (0, 1, 2), BAR: (0,)})
+    assert columns(clients) == ({}, {}, {FOO: "foo", BAR: "bar"})
+    clients.written()
+    (answer,) = clients.ask("delete_groups", (GROUP,)).response
+    assert answer.error_code == ErrorCode.NONE
+    assert clients.written() == [12, 15, 11]
+    assert clients.coordinator.dump() == {}
+    live = clients.coordinator.live(ShareLive)
+    assert (live.refreshes, live.state_partitions_notes, live.derived) == ({}, {}, {})
+
+
+def test_a_deletion_is_tried_again_as_far_as_topics_are_there() -> None:
+    """All partitions of a topic then, since nobody knows any more which had a state."""
+    clients = empty("foo", "bar")
+    clients.ask("share_partition_delete_requests", (GROUP,))
+    clients.take_image(clients.coordinator.image.without_topic("bar"), "bar")
+    (wanted,) = clients.ask("share_partition_delete_requests", (GROUP,)).response
+    assert wanted.partitions == {FOO: (0, 1, 2)}
+    assert columns(clients) == ({}, {}, {FOO: "foo"})
+
+
+def test_a_group_with_members_keeps_its_state() -> None:
+    """NON_EMPTY_GROUP, and nothing is written; groups of other types have none."""
+    clients = initializing()
+    (wanted,) = clients.ask("share_partition_delete_requests", (GROUP,)).response
+    assert wanted == DeleteShareState(GROUP, error_code=ErrorCode.NON_EMPTY_GROUP)
+    assert clients.written() == []
+    others = ShareClients()
+    others.commit()
+    assert others.ask("share_partition_delete_requests", (GROUP,)).response == ()
+
+
+def test_a_topic_is_wanted_back_while_it_is_being_deleted() -> None:
+    """A heartbeat initialises it, and it is no longer to be deleted."""
+    clients = empty("foo", "bar")
+    clients.ask("share_partition_delete_requests", (GROUP,))
+    response = clients.join_share("b", "foo")
+    assert response.initialize_share_state is not None
+    assert columns(clients) == ({}, ALL_OF_FOO, {BAR: "bar"})
+
+
+def test_topics_which_are_gone_leave_every_column() -> None:
+    """Of all groups; a group which has nothing to do with them writes nothing."""
+    clients = empty("foo", "bar")
+    alter(clients, "baz", {0: 1})
+    clients.written()
+    for topic, topic_id, count in (("x", "X" * 22, 0), ("foo", FOO, 1), ("baz", BAZ, 1)):
+        clients.ask("maybe_cleanup_share_group_state", (DeletedTopic(topic, topic_id),))
+        assert clients.written() == [STATE_RECORD] * count
+    assert columns(clients) == ({}, {BAR: ("bar", (0, 1))}, {})
+    delete(clients, "bar")
+    clients.ask("maybe_cleanup_share_group_state", (DeletedTopic("bar", BAR),))
+    assert columns(clients) == ({}, {}, {})
+
+
+# --- offsets ---
+
+
+def test_offsets_are_altered_by_reinitializing() -> None:
+    """Partitions which are not there are refused one by one; the epoch is the group's."""
+    clients = empty("foo")
+    altered = alter(clients, "foo", {1: 50, 3: 60}).response
+    assert altered.start_offsets == {FOO: {1: 50}}
+    assert altered.state_epoch == clients.share_group.group_epoch
+    (topic,) = altered.response.responses
+    assert (topic.topic_name, topic.topic_id) == ("foo", FOO)
+    codes = [(partition.partition_index, partition.error_code) for partition in topic.partitions]
+    assert codes == [(1, ErrorCode.NONE), (3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
+    assert columns(clients) == ({FOO: ("foo", (1,))}, ALL_OF_FOO, {})
+
+
+def test_altering_makes_a_group() -> None:
+    """Without members, at epoch 1; not where no topic is there."""
+    clients = ShareClients()
+    altered = alter(clients, "nothing", {0: 1}).response
+    assert altered.response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert clients.coordinator.dump() == {}
+    assert alter(clients, "bar", {0: 1}).response.state_epoch == 1
+    assert clients.share_group.state == "Empty"
+    assert clients.written() == [STATE_RECORD]
+
+
+def test_who_may_alter_and_delete_offsets() -> None:
+    """Only groups without members; not those of another type."""
+    clients = initializing()
+    assert refusal_of(alter(clients, "foo", {0: 1})) == (ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
+    deletion = delete(clients, "foo").response
+    assert (deletion.error_code, deletion.error_message) == (ErrorCode.NON_EMPTY_GROUP, "The group is not empty.")
+    others = ShareClients()
+    others.commit()
+    text = "Group g is not a share group."
+    assert refusal_of(alter(others, "foo", {0: 1})) == (ErrorCode.GROUP_ID_NOT_FOUND, text)
+    assert delete(others, "foo").response.error_message == text
+    assert delete(ShareClients(), "foo").response.error_message == "Group g not found."
+
+
+def test_offsets_are_deleted_in_two_parts() -> None:
+    """Initialised topics are being deleted until the share coordinator has done it."""
+    clients = empty("foo", "bar")
+    deletion = delete(clients, "foo", "baz", "nothing").response
+    assert deletion.partitions == {FOO: (0, 1, 2)}
+    assert deletion.topic_names == {FOO: "foo"}
+    assert [(topic.topic_name, topic.error_message) for topic in deletion.topics] == [
+        ("baz", "There is no offset information to delete."),
+        ("nothing", "This server does not host this topic-partition."),
+    ]
+    assert columns(clients) == ({}, {BAR: ("bar", (0, 1))}, {FOO: "foo"})
+    completion = CompleteOffsetDeletion(GROUP, {FOO: "foo"}, deletion.topics)
+    response = clients.ask("complete_delete_share_group_offsets", completion).response
+    assert [(topic.topic_name, topic.error_code) for topic in response.responses] == [
+        ("foo", 0),
+        ("baz", 3),
+        ("nothing", 3),
+    ]
+    assert columns(clients) == ({}, {BAR: ("bar", (0, 1))}, {})
+
+
+def test_a_deletion_of_offsets_may_be_repeated() -> None:
+    """A topic which is being deleted is asked for again, whole."""
+    clients = empty("foo")
+    delete(clients, "foo")
+    assert delete(clients, "foo").response.partitions == {FOO: (0, 1, 2)}
+
+
+def test_a_group_without_a_picture_has_nothing_to_delete() -> None:
+    """No record, no topic in the answer, as in Kafka."""
+    clients = ShareClients()
+    clients.join_share("a", "nothing")
+    clients.try_heartbeat("a", -1)
+    clients.written()
+    deletion = delete(clients, "foo").response
+    assert (deletion.partitions, deletion.topics, clients.written()) == ({}, (), [])
+    completion = CompleteOffsetDeletion(GROUP, {FOO: "foo"})
+    assert clients.ask("complete_delete_share_group_offsets", completion).response.responses == ()

@@ -1,0 +1,217 @@
+"""The tables of transitions: what they allow, and that the rest raises and changes nothing."""
+
+import pytest
+
+from coordinator_core.live.share_partition.errors import IllegalTransition, NotInitialized
+from coordinator_core.live.share_partition.in_flight import NO_MEMBER, InFlightState, LockTimers
+from coordinator_core.live.share_partition.initialize import (
+    begin_initialization,
+    complete_initialization,
+    fail_initialization,
+    fence,
+)
+from coordinator_core.live.share_partition.state import ReadState, SharePartition, SharePartitionConfig
+from coordinator_core.live.share_partition.states import (
+    ACKNOWLEDGED_STATE,
+    TERMINAL,
+    VALID_PREVIOUS,
+    AcknowledgeType,
+    RecordState,
+    SharePartitionState,
+    check_transition,
+)
+
+AVAILABLE, ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED = RecordState
+LEGAL = {
+    (AVAILABLE, ACQUIRED),
+    (ACQUIRED, AVAILABLE),
+    (ACQUIRED, ACKNOWLEDGED),
+    (ACQUIRED, ARCHIVING),
+    (ACQUIRED, ARCHIVED),
+    (ARCHIVING, ARCHIVED),
+}
+
+
+@pytest.mark.parametrize("previous", RecordState)
+@pytest.mark.parametrize("following", RecordState)
+def test_transition_is_legal_only_as_kafka_has_it(previous: RecordState, following: RecordState) -> None:
+    """Six transitions are legal and nineteen are not."""
+    if (previous, following) in LEGAL:
+        check_transition(previous, following)
+    else:
+        with pytest.raises(IllegalTransition, match=f"{previous.name} -> {following.name}"):
+            check_transition(previous, following)
+
+
+def test_final_states_lead_nowhere() -> None:
+    """No state follows ACKNOWLEDGED or ARCHIVED, and every other has one that follows."""
+    leaving = {previous for previous_states in VALID_PREVIOUS.values() for previous in previous_states}
+    assert leaving == set(RecordState) - TERMINAL
+
+
+def test_every_acknowledgement_but_renewal_asks_for_a_state_which_may_follow_acquired() -> None:
+    """The types map into the table, and RENEW alone asks for no state."""
+    assert set(ACKNOWLEDGED_STATE) == set(AcknowledgeType) - {AcknowledgeType.RENEW}
+    assert all(ACQUIRED in VALID_PREVIOUS[state] for state in ACKNOWLEDGED_STATE.values())
+
+
+def picture(state: InFlightState) -> tuple[object, ...]:
+    return state.state, state.delivery_count, state.member_id, state.rollback, state.lock, state.is_archived_silently
+
+
+@pytest.mark.parametrize("before", [ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED])
+def test_only_available_records_are_acquired(before: RecordState) -> None:
+    """Acquiring anything else raises and changes nothing."""
+    state = InFlightState(before, 1, "m")
+    unchanged = picture(state)
+    with pytest.raises(IllegalTransition):
+        state.acquire("other")
+    assert picture(state) == unchanged
+
+
+@pytest.mark.parametrize("before", [AVAILABLE, ACKNOWLEDGED, ARCHIVED])
+@pytest.mark.parametrize("asked", [AVAILABLE, ACKNOWLEDGED, ARCHIVED])
+def test_only_acquired_records_are_given_up(before: RecordState, asked: RecordState) -> None:
+    """Giving up anything else raises and changes nothing, also where the change would be under way."""
+    state = InFlightState(before, 1, NO_MEMBER)
+    unchanged = picture(state)
+    for change in (state.transition_to, state.start_transition):
+        with pytest.raises(IllegalTransition):
+            change(asked, 5)
+        assert picture(state) == unchanged
+
+
+@pytest.mark.parametrize("asked", [AVAILABLE, ACKNOWLEDGED, ARCHIVED])
+def test_no_change_begins_while_another_is_under_way(asked: RecordState) -> None:
+    """Neither acquiring nor giving up is possible until the write has its result."""
+    state = InFlightState(ACQUIRED, 1, "m")
+    state.start_transition(asked, 5)
+    unchanged = picture(state)
+    with pytest.raises(IllegalTransition):
+        state.acquire("other")
+    with pytest.raises(IllegalTransition):
+        state.transition_to(ACKNOWLEDGED, 5)
+    assert picture(state) == unchanged
+    assert state.is_under_way
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_nothing_ends_which_is_not_under_way(is_committed: bool) -> None:
+    """Commit and roll-back need a change which is under way."""
+    state = InFlightState(ACQUIRED, 1, "m")
+    unchanged = picture(state)
+    with pytest.raises(IllegalTransition):
+        if is_committed:
+            state.commit(LockTimers())
+        else:
+            state.roll_back(5, LockTimers())
+    assert picture(state) == unchanged
+
+
+@pytest.mark.parametrize("before", sorted(TERMINAL))
+def test_final_records_are_not_archived(before: RecordState) -> None:
+    """Archiving in memory takes records out of delivery; what is final is out already."""
+    state = InFlightState(before, 1, NO_MEMBER)
+    unchanged = picture(state)
+    with pytest.raises(IllegalTransition):
+        state.archive(LockTimers())
+    assert picture(state) == unchanged
+
+
+@pytest.mark.parametrize(
+    ("count", "asked", "following"),
+    [
+        pytest.param(4, AVAILABLE, AVAILABLE, id="one delivery is left"),
+        pytest.param(5, AVAILABLE, ARCHIVED, id="none is left"),
+        pytest.param(6, AVAILABLE, ARCHIVED, id="the limit was lowered"),
+        pytest.param(5, ACKNOWLEDGED, ACKNOWLEDGED, id="accepted at the last"),
+        pytest.param(1, ARCHIVED, ARCHIVED, id="rejected at the first"),
+    ],
+)
+def test_delivery_limit_archives_what_is_given_back(count: int, asked: RecordState, following: RecordState) -> None:
+    """Only AVAILABLE turns into ARCHIVED at the limit, and the count stays."""
+    state = InFlightState(ACQUIRED, count, "m")
+    assert state.transition_to(asked, 5) is following
+    assert (state.state, state.delivery_count, state.member_id) == (following, count, NO_MEMBER)
+
+
+def test_roll_back_gives_the_records_back_to_their_member() -> None:
+    """State and member are as before, the lock goes on."""
+    timers = LockTimers()
+    state = InFlightState(ACQUIRED, 2, "m", timers.start("m", 0, 0, 100))
+    unchanged = picture(state)
+    state.start_transition(ACKNOWLEDGED, 5)
+    state.roll_back(5, timers)
+    assert picture(state) == unchanged
+    assert len(timers) == 1
+
+
+@pytest.mark.parametrize(("count", "following"), [(4, AVAILABLE), (5, ARCHIVED)])
+def test_roll_back_after_the_lock_ran_out_gives_the_records_to_nobody(count: int, following: RecordState) -> None:
+    """There is no holder to go back to: the records are available, or archived at the delivery limit."""
+    timers = LockTimers()
+    state = InFlightState(ACQUIRED, count, "m", timers.start("m", 0, 0, 100))
+    state.start_transition(ACKNOWLEDGED, 5)
+    assert timers.pop_due(100) is state.lock
+    state.roll_back(5, timers)
+    assert (state.state, state.member_id, state.lock, state.is_under_way) == (following, NO_MEMBER, None, False)
+
+
+@pytest.mark.parametrize("is_committed", [True, False])
+def test_what_was_archived_meanwhile_stays_archived(is_committed: bool) -> None:
+    """The log dropped a record while its release was under way: neither result brings it back."""
+    timers = LockTimers()
+    state = InFlightState(ACQUIRED, 1, "m", timers.start("m", 0, 0, 100))
+    state.start_transition(AVAILABLE, 5)
+    state.archive(timers)
+    if is_committed:
+        state.commit(timers)
+    else:
+        state.roll_back(5, timers)
+    assert (state.state, state.member_id, state.lock) == (ARCHIVED, NO_MEMBER, None)
+    assert state.is_settled
+    assert len(timers) == 0
+
+
+def make(*commands: str) -> SharePartition:
+    partition = SharePartition(SharePartitionConfig())
+    for command in commands:
+        STEPS[command](partition)
+    return partition
+
+
+STEPS = {
+    "begin": begin_initialization,
+    "start": lambda partition: complete_initialization(partition, ReadState(0, 0)),
+    "fail": fail_initialization,
+    "fence": fence,
+}
+STATES = {
+    SharePartitionState.EMPTY: (),
+    SharePartitionState.INITIALIZING: ("begin",),
+    SharePartitionState.ACTIVE: ("begin", "start"),
+    SharePartitionState.FAILED: ("begin", "fail"),
+    SharePartitionState.FENCED: ("begin", "start", "fence"),
+}
+
+
+@pytest.mark.parametrize("state", SharePartitionState)
+@pytest.mark.parametrize(
+    ("command", "allowed"),
+    [
+        ("begin", {SharePartitionState.EMPTY, SharePartitionState.ACTIVE}),
+        ("start", {SharePartitionState.INITIALIZING}),
+        ("fail", {SharePartitionState.INITIALIZING}),
+        ("fence", set(SharePartitionState)),
+    ],
+)
+def test_start_up_happens_once(state: SharePartitionState, command: str, allowed: set[SharePartitionState]) -> None:
+    """Each command of the start-up is possible in its states, raises in the others, and changes nothing there."""
+    partition = make(*STATES[state])
+    assert partition.partition_state is state
+    if state in allowed:
+        STEPS[command](partition)
+    else:
+        with pytest.raises(NotInitialized):
+            STEPS[command](partition)
+        assert partition.partition_state is state

@@ -1,0 +1,188 @@
+"""What offsets, deletion, lists and descriptions ask of a streams group."""
+
+import pytest
+from msgspec.structs import replace
+
+from coordinator_core.live.coordinator.errors import ErrorCode
+from coordinator_core.live.coordinator.image import Topic, image_of
+from coordinator_core.live.offsets.messages import (
+    ListGroupsRequest,
+    OffsetDeletePartition,
+    OffsetDeleteRequest,
+    OffsetDeleteTopic,
+    OffsetFetchRequest,
+)
+from coordinator_core.live.streams.messages import RequestSubtopology, RequestTopology, TaskIds, TopicInfo
+from tests.coordinator_core.live.coordinator.clients import GROUP
+from tests.coordinator_core.live.streams.streams_clients import (
+    TOPIC_ID,
+    StreamsClients,
+    commit,
+    error_of,
+    put,
+    two_members,
+)
+
+LOG_ID = "A" * 21 + "g"
+
+
+def committing() -> StreamsClients:
+    """a is at epoch 4 or so with two tasks since epoch 2, and has given up two."""
+    clients = two_members()
+    clients.owning("a", 0, 1, 2, 3)
+    clients.owning("a", *clients.tasks("a"))
+    return clients
+
+
+@pytest.mark.parametrize(
+    ("past", "topic", "is_own", "text"),
+    [
+        (0, "in", True, None),
+        (0, "in", False, None),
+        (1, "in", True, None),
+        (1, "in", False, "is not assigned or pending revocation for member."),
+        (1, "other", True, "Topic other is not in the topology."),
+        (2, "in", True, "is older than assignment epoch 2 for task 0-"),
+        (-1, "in", True, "is newer than current member epoch"),
+    ],
+)
+def test_offset_commits_of_members(past: int, topic: str, is_own: bool, text: str | None) -> None:
+    """At its epoch a member commits anything; at an older one for tasks which it has had since."""
+    clients = committing()
+    own = clients.tasks("a")
+    partition = own[0] if is_own else next(number for number in range(4) if number not in own)
+    epoch = clients.streams.members["a"].member_epoch - past
+    outcome = clients.ask("commit_offset", commit(epoch, topic=topic, partition=partition))
+    if text is None:
+        assert outcome.error is None
+    else:
+        code, message = error_of(outcome)
+        assert code == ErrorCode.STALE_MEMBER_EPOCH
+        assert text in message
+
+
+def test_offset_commits_of_others() -> None:
+    """Nobody commits but the members, unless there are none; old versions know no member epochs."""
+    clients = committing()
+    assert error_of(clients.ask("commit_offset", commit(-1, "")))[0] == ErrorCode.UNKNOWN_MEMBER_ID
+    old = clients.ask("commit_offset", commit(4), api_version=8)
+    assert error_of(old)[0] == ErrorCode.UNSUPPORTED_VERSION
+    for member_id in ("a", "b"):
+        clients.heartbeat(member_id, -1)
+    assert clients.ask("commit_offset", commit(-1, "")).error is None
+
+
+def test_offsets_are_read_at_the_members_epoch() -> None:
+    """Or by nobody in particular."""
+    clients = committing()
+    epoch = clients.streams.members["a"].member_epoch
+    assert clients.ask("fetch_offsets", OffsetFetchRequest(GROUP)).error is None
+    assert clients.ask("fetch_offsets", OffsetFetchRequest(GROUP, member_id="a", member_epoch=epoch)).error is None
+    stale = clients.ask("fetch_offsets", OffsetFetchRequest(GROUP, member_id="a", member_epoch=epoch - 1))
+    assert error_of(stale)[0] == ErrorCode.STALE_MEMBER_EPOCH
+    unknown = clients.ask("fetch_offsets", OffsetFetchRequest(GROUP, member_id="x", member_epoch=epoch))
+    assert error_of(unknown)[0] == ErrorCode.UNKNOWN_MEMBER_ID
+
+
+def test_deletion_of_offsets_and_groups() -> None:
+    """What the topology reads stays as long as there are members, and so does the group."""
+    clients = committing()
+    delete = OffsetDeleteRequest(GROUP, (OffsetDeleteTopic("in", (OffsetDeletePartition(0),)),))
+
+    def delete_code() -> int:
+        return int(clients.ask("delete_offsets", delete).response.topics[0].partitions[0].error_code)
+
+    assert delete_code() == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
+    assert clients.ask("delete_groups", (GROUP,)).response[0].error_code == ErrorCode.NON_EMPTY_GROUP
+    for member_id in ("a", "b"):
+        clients.heartbeat(member_id, -1)
+    assert delete_code() == ErrorCode.NONE
+    assert clients.ask("delete_groups", (GROUP,)).response[0].error_code == ErrorCode.NONE
+    assert clients.coordinator.group(GROUP) is None
+
+
+@pytest.mark.parametrize(("wanted", "is_listed"), [("not_ready", True), ("NOT_READY ", True), ("NotReady", False)])
+def test_lists_know_a_group_that_is_not_ready_by_another_name(wanted: str, is_listed: bool) -> None:
+    """Kafka filters by `not_ready`, and prints NotReady."""
+    clients = StreamsClients()
+    clients.coordinator.image = image_of([])
+    clients.enter("a")
+    outcome = clients.ask("list_groups", ListGroupsRequest(states_filter=(wanted,), types_filter=("streams",)))
+    assert [line.group_state for line in outcome.response] == (["NotReady"] if is_listed else [])
+
+
+def test_describing() -> None:
+    """Topology, epochs, members with what they have and are to have; others are not found."""
+    clients = committing()
+    described, unknown = clients.ask("streams_group_describe", (GROUP, "x")).response
+    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Reconciling", 3, 3)
+    assert described.topology.subtopologies[0].source_topics == ("in",)
+    tasks = {
+        member.member_id: (member.assignment.active_tasks, member.target_assignment.active_tasks)
+        for member in described.members
+    }
+    target = clients.streams.target_assignment
+    assert tasks == {
+        "a": ((TaskIds("0", target["a"].active["0"]),),) * 2,
+        "b": ((), (TaskIds("0", target["b"].active["0"]),)),
+    }
+    assert (unknown.error_code, unknown.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group x not found.")
+
+
+def test_internal_topics_are_described_with_their_partitions() -> None:
+    """Once they are there."""
+    changelog = TopicInfo("log", replication_factor=2)
+    topology = RequestTopology(0, (RequestSubtopology("0", ("in",), state_changelog_topics=(changelog,)),))
+    clients = StreamsClients()
+    clients.enter("a", topology=topology)
+    counts = []
+    for count in (1, 4):
+        image = image_of([Topic("in", TOPIC_ID, 4), Topic("log", LOG_ID, count)])
+        clients.coordinator.update_metadata(image, ["log"], now_ms=clients.now_ms)
+        clients.heartbeat("a")
+        (described,) = clients.ask("streams_group_describe", (GROUP,)).response
+        counts.append(described.topology.subtopologies[0].state_changelog_topics[0].partitions)
+    assert counts == [0, 4]
+
+
+def test_a_group_without_topology() -> None:
+    """Compaction or a cut log may leave one: nothing is read, an older epoch cannot be looked at, no task assigned."""
+    clients = committing()
+    put(clients, replace(clients.streams, topology=None))
+    epoch = clients.streams.members["a"].member_epoch
+    code, text = error_of(clients.ask("commit_offset", commit(epoch - 1)))
+    assert (code, text) == (ErrorCode.STALE_MEMBER_EPOCH, "Topology is not available for offset commit validation.")
+    delete = OffsetDeleteRequest(GROUP, (OffsetDeleteTopic("in", (OffsetDeletePartition(0),)),))
+    answer = clients.ask("delete_offsets", delete).response
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
+    assert error_of(clients.heartbeat("a"))[0] == ErrorCode.UNKNOWN_SERVER_ERROR
+    (described,) = clients.ask("streams_group_describe", (GROUP,)).response
+    assert (described.group_state, described.topology) == ("NotReady", None)
+
+
+def test_offsets_of_tasks_which_are_being_given_up() -> None:
+    """They count as the member's until it has given them up."""
+    clients = two_members()
+    clients.owning("a", 0, 1, 2, 3)
+    clients.owning("b")
+    member = clients.streams.members["a"]
+    put(clients, replace(clients.streams, members=clients.streams.members.set("a", replace(member, member_epoch=3))))
+    given_up = next(iter(member.active_pending_revocation["0"]))
+    assert clients.ask("commit_offset", commit(2, partition=given_up)).error is None
+    assert error_of(clients.ask("commit_offset", commit(1, partition=given_up)))[0] == ErrorCode.STALE_MEMBER_EPOCH
+
+
+def test_empty_groups_expire_with_their_offsets() -> None:
+    """A group with members stays, and so do the offsets of what it reads; an empty one goes once it has none."""
+    clients = StreamsClients(offsets_retention_minutes=1, offsets_retention_check_interval_ms=30_000)
+    clients.enter("a")
+    clients.ask("commit_offset", commit(2))
+    clients.ask("commit_offset", commit(2, topic="other"))
+    clients.wait(30_000)
+    clients.heartbeat("a")
+    clients.wait(30_000)
+    clients.heartbeat("a")
+    assert [key.topic for key in clients.coordinator.shard.offsets.offsets] == ["in"]
+    clients.heartbeat("a", -1)
+    clients.wait(30_000)
+    assert clients.coordinator.group(GROUP) is None
