@@ -12,10 +12,9 @@ from typing import Any, Final
 
 from coordinator_core.bytes.codec import decode
 from coordinator_core.errors import DecodeError
-from coordinator_core.live.assignors.server_group import SubscriptionType
 from coordinator_core.replay.classic.state import ClassicGroup
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember, MemberState
-from coordinator_core.replay.consumer.subscriptions import subscription_type, subscriptions_of
+from coordinator_core.replay.consumer.subscriptions import SubscriptionType, subscription_type, subscriptions_of
 from coordinator_core.replay.dispatch import CoordinatorShard, Group
 from coordinator_core.replay.offsets.state import CommittedOffset, OffsetKey
 from coordinator_core.replay.share.state import ShareGroup, ShareGroupStatePartitions, ShareMember

@@ -1,7 +1,7 @@
 """Durations on the command line."""
 
+from coordinator_core.text import duration_of
 from jobs.errors import SettingsError
-from simulator.simulation.values import duration_of
 
 
 def parse_duration(name: str, text: str) -> int:

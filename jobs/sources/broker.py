@@ -27,12 +27,12 @@ from kafka.protocol.metadata import FindCoordinatorRequest, MetadataRequest
 from coordinator_core.bytes.codec import uuid_text
 from coordinator_core.bytes.log_partitions import LogPartition
 from coordinator_core.limits import BATCH_BYTES_MAX
-from coordinator_core.live.coordinator.errors import ErrorCode
 from jobs.errors import BrokerError, JobError
 from jobs.settings import BrokerAddress
 from jobs.sources.client_properties import load_client_properties
 from jobs.sources.connections import ConnectionManager
 from jobs.sources.diagnosis import Diagnosis, Reached, diagnose, split_server
+from schemas.error_codes import ErrorCode
 
 TIMEOUT_MS: Final = 30_000
 """request.timeout.ms of Kafka's clients."""

@@ -11,7 +11,6 @@ from typing import Any, Final
 
 from coordinator_core.bytes.log.compression import Codec
 from coordinator_core.live.assignors.client_group import TopicPartition
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.operation import Client
 from coordinator_core.live.coordinator.records import Producer
 from coordinator_core.live.coordinator.timers import Timer
@@ -47,6 +46,7 @@ from coordinator_core.live.share_state.config import ShareCoordinatorConfig
 from coordinator_core.live.streams.messages import CreatableTopic as StreamsTopic
 from coordinator_core.replay.lookup import group_partition
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.error_codes import ErrorCode
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.transaction_state import TOPIC as TRANSACTIONS_TOPIC
 from schemas.transaction_state import TransactionStatus

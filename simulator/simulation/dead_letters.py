@@ -15,10 +15,11 @@ from typing import Any, Final
 
 from coordinator_core.bytes.log.batch import Record, build_batch
 from coordinator_core.live.assignors.client_group import TopicPartition
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.runtime.partition import PartitionLog
-from coordinator_core.live.share_partition.dead_letters import DeadLetterOrigin, headers_of
+from coordinator_core.live.share_partition.dead_letters import headers_of
 from coordinator_core.live.share_partition.state import DeadLetterCopy
+from schemas.dead_letters import DeadLetterOrigin
+from schemas.error_codes import ErrorCode
 from simulator.simulation.clock import EventLoop
 from simulator.simulation.cluster import INTERNAL_MS, Cluster
 from simulator.simulation.topics import Topics

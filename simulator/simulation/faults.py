@@ -5,7 +5,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from coordinator_core.live.assignors.client_group import TopicPartition
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.offsets.messages import DeletableGroupResult
 from coordinator_core.live.share.messages import (
     AlterOffsetsPartition,
@@ -17,6 +16,7 @@ from coordinator_core.live.share.messages import (
     DeleteShareGroupOffsetsResponse,
 )
 from coordinator_core.live.share.service import Flow, alter_offsets, delete_groups, delete_offsets
+from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import SlowPoll, Subscribe, TopicsChanged
 from simulator.simulation.cluster import DETECTION_MS
 from simulator.simulation.other_logs import topic_configs

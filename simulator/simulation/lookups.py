@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.find_coordinator.broker import Coordinator, CoordinatorType, FindCoordinatorRequest
 from coordinator_core.live.find_coordinator.client import (
     Answered,
@@ -25,6 +24,7 @@ from coordinator_core.live.find_coordinator.client import (
     Unanswered,
     step,
 )
+from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import Service
 from simulator.simulation.clock import EventLoop
 

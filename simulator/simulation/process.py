@@ -8,7 +8,7 @@ from dataclasses import InitVar, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from coordinator_core.live.coordinator.errors import ErrorCode
+from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import (
     Action,
     Answered,

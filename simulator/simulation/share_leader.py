@@ -11,7 +11,6 @@ from itertools import count
 from typing import Any, Final
 
 from coordinator_core.live.assignors.client_group import TopicPartition
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.operation import Outcome
 from coordinator_core.live.find_coordinator.broker import CoordinatorType, FindCoordinatorRequest
 from coordinator_core.live.find_coordinator.client import NodeLoad, least_loaded_node
@@ -38,6 +37,7 @@ from coordinator_core.live.share_state.persister import Lookup, Persister
 from coordinator_core.live.share_state.persister import Send as PersisterSend
 from coordinator_core.replay.lookup import SharePartitionKey, share_partition_partition
 from coordinator_core.replay.share_state.combine import StateBatch
+from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import RETRY_BACKOFF_MS, Send
 from simulator.simulation.clients.share_messages import (
     CLOSE_EPOCH,

@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_core.live.assignors.client_group import TopicPartition
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.records import Producer
 from coordinator_core.live.offsets.messages import TxnOffsetCommitRequest
 from coordinator_core.live.share_partition.state import LogBatch
+from schemas.error_codes import ErrorCode
 from schemas.transaction_state import TransactionStatus
 from simulator.simulation.clients.producer import EndTxnRequest, InitProducerIdRequest, ProducerResponse
 from simulator.simulation.clock import EventLoop

@@ -12,12 +12,11 @@ from typing import Any, Final
 from coordinator_core.bytes.kafka_versions import KafkaVersion, kafka_version
 from coordinator_core.errors import UnknownKafkaVersion
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig, config_of
+from coordinator_core.text import UNIT_MS, duration_of
 from simulator.simulation.scenario_place import Place, near, shown
 
 Reader = Callable[[Any, Place], Any]
 
-UNIT_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-DURATION: Final = re.compile(r"([0-9]{1,12})(ms|s|m|h|d)", re.ASCII)
 
 LOCK_DURATION_MS: Final = (1000, 3_600_000)
 """group.share.min.record.lock.duration.ms may be 1 s, and group.share.max.record.lock.duration.ms 1 h."""
@@ -158,12 +157,6 @@ def flag(value: Any, place: Place) -> bool:
     if not isinstance(value, bool):
         raise place.error("must be true or false")
     return value
-
-
-def duration_of(text: str) -> int | None:
-    """`250ms`, `45s`, `5m`, `2h` or `1d` in milliseconds; None for any other text."""
-    match = DURATION.fullmatch(text)
-    return int(match[1]) * UNIT_MS[match[2]] if match else None
 
 
 def duration(value: Any, place: Place) -> int:

@@ -14,8 +14,8 @@ from typing import Any, Final, Self
 
 from coordinator_core.bytes.client_protocols import decode_assignment
 from coordinator_core.replay.lookup import SharePartitionKey
+from coordinator_core.text import DURATION, UNIT_MS
 from jobs.laboratory.simulate import Written, simulate
-from simulator.simulation.values import DURATION, UNIT_MS
 from tests.conformance.dump import DumpBatch, parse_dump
 from tests.conformance.truth import CONSUMER_OFFSETS, OPEN_ROWS, SHARE_GROUP_STATE, Facts, Snapshot, TopicLife, Truth
 from tests.live.broker import BrokerTopic, LiveBroker

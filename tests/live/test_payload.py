@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.bytes.log.batch import build_batch, build_marker
-from coordinator_core.live.share_partition.dead_letters import DeadLetterOrigin
 from jobs.errors import SourceError
 from jobs.queries.answers.dead_letters import CopyState, read_dead_letters
 from jobs.queries.answers.payload import Presence, RecordRange, read_payloads
 from jobs.settings import BrokerAddress
 from jobs.sources.broker import Broker
+from schemas.dead_letters import DeadLetterOrigin
 from tests.jobs.queries.answers.test_payload import AT_MS, DEAD_LETTERS, ORDERS, dead_letter, record, segment
 from tests.live.broker import BrokerTopic, LiveBroker
 from tests.live.kafka_home import KafkaHome

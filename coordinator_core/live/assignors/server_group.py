@@ -6,21 +6,12 @@ which in the broker is the order of hash maps (see `java.hash_map`).
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
 from coordinator_core.live.assignors.errors import AssignorError
+from coordinator_core.replay.consumer.subscriptions import SubscriptionType
 
 GroupAssignment = dict[str, dict[str, tuple[int, ...]]]
 """Member id -> topic id -> partitions, ascending. A topic without partitions is possible, as in Kafka's result."""
-
-
-class SubscriptionType(StrEnum):
-    """Whether the members' subscriptions are equal."""
-
-    HOMOGENEOUS = "HOMOGENEOUS"
-    """All members are subscribed to the same topics."""
-    HETEROGENEOUS = "HETEROGENEOUS"
-    """Some member has another subscription."""
 
 
 @dataclass(frozen=True, slots=True)

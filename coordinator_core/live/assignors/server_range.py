@@ -10,7 +10,8 @@ differ: it infers the type only when a member changes, not when a pattern is res
 
 from collections import Counter
 
-from coordinator_core.live.assignors.server_group import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
+from coordinator_core.live.assignors.server_group import GroupAssignment, GroupSpec, MemberSpec
+from coordinator_core.replay.consumer.subscriptions import SubscriptionType
 from coordinator_core.replay.java.hash_codes import string_order
 
 

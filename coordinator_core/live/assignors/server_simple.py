@@ -14,7 +14,8 @@ from math import ceil
 from typing import Generic, TypeVar
 
 from coordinator_core.live.assignors.errors import NoMemberLeft
-from coordinator_core.live.assignors.server_group import GroupAssignment, GroupSpec, SubscriptionType, group_assignment
+from coordinator_core.live.assignors.server_group import GroupAssignment, GroupSpec, group_assignment
+from coordinator_core.replay.consumer.subscriptions import SubscriptionType
 from coordinator_core.replay.java.hash_codes import (
     HashCode,
     TopicIdPartition,

@@ -10,13 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from coordinator_core.live.assignors.errors import AssignorError
-from coordinator_core.live.assignors.server_group import (
-    GroupAssignment,
-    GroupSpec,
-    SubscriptionType,
-    group_assignment,
-    working_copy,
-)
+from coordinator_core.live.assignors.server_group import GroupAssignment, GroupSpec, group_assignment, working_copy
+from coordinator_core.replay.consumer.subscriptions import SubscriptionType
 from coordinator_core.replay.java.hash_codes import uuid_hash_code, uuid_order
 from coordinator_core.replay.java.hash_map import capacity_of_copy, in_hash_order
 

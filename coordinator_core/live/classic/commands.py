@@ -50,12 +50,13 @@ from coordinator_core.live.classic.timers import (
     schedule_heartbeat,
     sync_key,
 )
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.group_module import GroupModule
 from coordinator_core.live.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.replay.consumer.state import ConsumerGroup
 from coordinator_core.replay.share.state import ShareGroup
 from coordinator_core.replay.streams.state import StreamsGroup
+from schemas.error_codes import ErrorCode
 
 UNKNOWN_MEMBER_ID: Final = ""
 """The member id in requests of a member that has none yet."""

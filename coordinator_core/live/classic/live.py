@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from coordinator_core.errors import IllegalTransition
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.state_dump import (
     CONSUMER_PROTOCOL_TYPE,
     Json,
@@ -22,6 +22,7 @@ from coordinator_core.live.state_dump import (
 from coordinator_core.replay.classic.state import ClassicGroup, ClassicGroupState
 from coordinator_core.replay.java.hash_codes import string_hash_code
 from coordinator_core.replay.java.hash_map import TABLE_SIZE_DEFAULT, grown, in_bucket_order
+from schemas.error_codes import ErrorCode
 
 EMPTY: Final = ClassicGroupState.EMPTY
 PREPARING_REBALANCE: Final = ClassicGroupState.PREPARING_REBALANCE

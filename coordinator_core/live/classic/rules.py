@@ -10,7 +10,7 @@ from coordinator_core.live.classic.live import (
 )
 from coordinator_core.live.classic.records import group_metadata_tombstone
 from coordinator_core.live.classic.timers import schedule_heartbeat
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.operation import Context
 from coordinator_core.live.coordinator.records import CoordinatorRecord
 from coordinator_core.live.coordinator.rules import (
@@ -21,6 +21,7 @@ from coordinator_core.live.coordinator.rules import (
     OffsetCommitter,
     commit_timestamp,
 )
+from schemas.error_codes import ErrorCode
 
 
 class ClassicGroupRules(GroupRules):

@@ -55,7 +55,7 @@ from coordinator_core.live.consumer.reconciliation import reconcile
 from coordinator_core.live.consumer.regexes import update_regexes
 from coordinator_core.live.consumer.target import last_target, update_target
 from coordinator_core.live.consumer.update import is_metadata_expired, member_changed, update_metadata
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.modern_messages import TopicPartitions
 from coordinator_core.live.coordinator.modern_rules import member_of, static_member_of
@@ -65,6 +65,7 @@ from coordinator_core.live.state_dump import CONSUMER_PROTOCOL_TYPE
 from coordinator_core.replay.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember, MemberState
 from coordinator_core.replay.consumer.subscriptions import subscriptions_of
 from coordinator_core.replay.java.hash_codes import string_order
+from schemas.error_codes import ErrorCode
 
 NO_EPOCH: Final = -1
 """JoinGroup has no member epoch, so none is checked."""

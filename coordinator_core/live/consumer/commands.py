@@ -46,7 +46,7 @@ from coordinator_core.live.consumer.update import (
     update_metadata,
     watch_metadata,
 )
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.group_module import GroupModule
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.member_timers import start_timers, timers_of
@@ -73,6 +73,7 @@ from coordinator_core.replay.member_epochs import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
 )
 from coordinator_core.replay.modern import fresh_group
+from schemas.error_codes import ErrorCode
 
 T = TypeVar("T")
 

@@ -39,7 +39,7 @@ from coordinator_core.live.classic.timers import schedule_heartbeat
 from coordinator_core.live.consumer import records as consumer_records
 from coordinator_core.live.consumer.timers import schedule_session
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.metadata_hash import metadata_hash
 from coordinator_core.live.coordinator.operation import Context, Result
@@ -50,6 +50,7 @@ from coordinator_core.replay.java.hash_codes import string_order
 from coordinator_core.replay.java.ordered import map_of, set_of
 from coordinator_core.replay.java.timeline import grown_timeline_capacity
 from coordinator_core.replay.record_families import CONSUMER
+from schemas.error_codes import ErrorCode
 
 ASSIGNMENT_VERSION_MAX: Final = 3
 """ConsumerProtocolAssignment: a member that asks for a later version gets this one."""

@@ -21,7 +21,7 @@ from msgspec.structs import replace
 from coordinator_core.live.consumer.records import current_assignment_record
 from coordinator_core.live.consumer.target import Target
 from coordinator_core.live.consumer.timers import TYPE_NAME
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.member_timers import follow_revocation
 from coordinator_core.live.coordinator.modern_messages import TopicPartitions
@@ -30,6 +30,7 @@ from coordinator_core.live.coordinator.records import CoordinatorRecord
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember, MemberState
 from coordinator_core.replay.java.hash_codes import uuid_hash_code
 from coordinator_core.replay.java.hash_map import HashMap, capacity_of_map_copy, in_hash_order
+from schemas.error_codes import ErrorCode
 
 PartitionEpochs = Mapping[str, Mapping[int, int]]
 """Topic id -> partition -> epoch in which it was assigned, in the order of Kafka's map of topics."""

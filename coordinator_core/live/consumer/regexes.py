@@ -13,13 +13,14 @@ from typing import Final
 from coordinator_core.live.consumer.patterns import InvalidPattern, compile_pattern
 from coordinator_core.live.consumer.records import group_metadata_record, regex_record, regex_tombstone
 from coordinator_core.live.consumer.update import MetadataWatch, believe_metadata
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.metadata_hash import metadata_hash
 from coordinator_core.live.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.live.coordinator.records import CoordinatorRecord
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember, ResolvedRegex
 from coordinator_core.replay.consumer.subscriptions import count_resolved, subscriptions_of
+from schemas.error_codes import ErrorCode
 
 RESOLVE_REGEXES: Final = "consumer_resolve_regexes"
 

@@ -7,13 +7,13 @@ from collections.abc import Iterator
 from typing import Final
 
 from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.modern_messages import HeartbeatResponse, Problem, empty_ids, first_text
 from coordinator_core.replay.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
 )
+from schemas.error_codes import ErrorCode
 
 MEMBER_ID_REQUIRED_FROM_VERSION: Final = 1
 """Members generate their own ids from this version on (KIP-1082)."""

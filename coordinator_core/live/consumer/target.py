@@ -12,19 +12,25 @@ from typing import Final
 from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since
 from coordinator_core.live.assignors import CONSUMER_GROUP_ASSIGNORS
 from coordinator_core.live.assignors.errors import AssignorError
-from coordinator_core.live.assignors.server_group import GroupSpec, MemberSpec, SubscriptionType
+from coordinator_core.live.assignors.server_group import GroupSpec, MemberSpec
 from coordinator_core.live.consumer.records import target_record
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.modern_rules import can_update_target
 from coordinator_core.live.coordinator.operation import Context
 from coordinator_core.live.coordinator.records import CoordinatorRecord, target_epoch_record
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember
-from coordinator_core.replay.consumer.subscriptions import asked_order, preferred_assignor, subscriptions_of
+from coordinator_core.replay.consumer.subscriptions import (
+    SubscriptionType,
+    asked_order,
+    preferred_assignor,
+    subscriptions_of,
+)
 from coordinator_core.replay.java.hash_codes import string_hash_code, uuid_hash_code
 from coordinator_core.replay.java.hash_map import LOAD_FACTOR, HashMap, HashSet, capacity_of_copy, capacity_of_map_copy
 from coordinator_core.replay.java.ordered import partitions_of_record
 from coordinator_core.replay.record_families import CONSUMER
+from schemas.error_codes import ErrorCode
 
 Partitions = Mapping[str, tuple[int, ...]]
 """Topic id -> partitions, ascending."""

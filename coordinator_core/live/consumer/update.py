@@ -4,14 +4,18 @@ epoch."""
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordinator_core.live.assignors.server_group import SubscriptionType
 from coordinator_core.live.consumer.records import group_metadata_record, member_metadata_record
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.metadata_hash import metadata_hash
 from coordinator_core.live.coordinator.operation import Context
 from coordinator_core.live.coordinator.records import CoordinatorRecord, tombstone
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember
-from coordinator_core.replay.consumer.subscriptions import count_resolved, subscription_type, subscriptions_of
+from coordinator_core.replay.consumer.subscriptions import (
+    SubscriptionType,
+    count_resolved,
+    subscription_type,
+    subscriptions_of,
+)
 from schemas.consumer_offsets import RecordType
 
 METADATA_REFRESH_INTERVAL_MS: Final = 2**31 - 1

@@ -4,13 +4,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 from coordinator_core.bytes.kafka_versions import Since
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.modern_messages import DescribedAssignment, DescribedTopicPartitions
 from coordinator_core.live.coordinator.operation import Context
 from coordinator_core.live.coordinator.records import CoordinatorRecord, target_epoch_record
 from coordinator_core.live.coordinator.rules import GroupRules, ListedGroup, OffsetCommitter
 from coordinator_core.replay.record_families import RecordFamily
+from schemas.error_codes import ErrorCode
 
 M_co = TypeVar("M_co", covariant=True)
 

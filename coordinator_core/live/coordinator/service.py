@@ -18,11 +18,11 @@ from coordinator_core.live.classic.messages import (
 from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.live.consumer.request_validation import refused_heartbeat as refused_consumer_heartbeat
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.share.messages import ShareGroupHeartbeatRequest
 from coordinator_core.live.share.request_validation import refused_heartbeat as refused_share_heartbeat
 from coordinator_core.live.streams.messages import StreamsGroupHeartbeatRequest
 from coordinator_core.live.streams.request_validation import refused_heartbeat as refused_streams_heartbeat
+from schemas.error_codes import ErrorCode
 
 CLASSIC_RESPONSES: Final[dict[type, Any]] = {
     SyncGroupRequest: SyncGroupResponse,

@@ -13,7 +13,7 @@ from coordinator_core.bytes.kafka_versions import KafkaVersion
 from coordinator_core.errors import ContradictoryRecord
 from coordinator_core.live.classic.live import LiveClassicGroup
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused, UnknownOperation, answer_for_append_error
+from coordinator_core.live.coordinator.errors import Refused, UnknownOperation, answer_for_append_error
 from coordinator_core.live.coordinator.group_module import GroupModule
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.log import Log
@@ -36,6 +36,7 @@ from coordinator_core.replay.anomalies import Anomaly
 from coordinator_core.replay.classic.state import ClassicGroup
 from coordinator_core.replay.dispatch import CoordinatorShard, Group, replay_end_transaction_marker, replay_record
 from schemas.consumer_offsets import RecordType
+from schemas.error_codes import ErrorCode
 
 K = TypeVar("K")
 T = TypeVar("T")

@@ -9,7 +9,6 @@ from typing import Final, NamedTuple
 
 from coordinator_core.bytes.codec import uuid_text
 from coordinator_core.errors import CoreError, LookupKeyError
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.find_coordinator.internal_topics import InternalTopicsConfig, creatable_topic
 from coordinator_core.replay.lookup import (
     INT32_MAX,
@@ -20,6 +19,7 @@ from coordinator_core.replay.lookup import (
     transactional_id_partition,
 )
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.error_codes import ErrorCode
 from schemas.share_group_state import TOPIC as SHARE_STATE_TOPIC
 from schemas.transaction_state import TOPIC as TRANSACTION_TOPIC
 

@@ -17,8 +17,8 @@ from enum import StrEnum
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.errors import IllegalEvent
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.find_coordinator.broker import Coordinator, FindCoordinatorRequest, Node
+from schemas.error_codes import ErrorCode
 
 RETRY_BACKOFF_MS: Final = 100
 """`retry.backoff.ms` of a consumer by default."""

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from coordinator_core.bytes.kafka_versions import Since
 from coordinator_core.live.classic.live import LiveClassicGroup
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.group_module import GroupModule
 from coordinator_core.live.coordinator.operation import Context, Result
 from coordinator_core.live.coordinator.records import NO_PRODUCER, CoordinatorRecord, Producer
@@ -41,6 +41,7 @@ from coordinator_core.live.offsets.messages import (
 from coordinator_core.live.offsets.records import offset_commit_record, offset_commit_tombstone
 from coordinator_core.replay.offsets.replay import ZERO_UUID
 from coordinator_core.replay.offsets.state import CommittedOffset, OffsetKey, OffsetsState
+from schemas.error_codes import ErrorCode
 
 EXPIRE_GROUP_METADATA: Final = "expire_group_metadata"
 EXPIRE_GROUP_METADATA_KEY: Final = "expire-group-metadata"

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from coordinator_core.bytes.log.compression import Codec
 from coordinator_core.errors import CoreError
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused, answer_for_append_error
+from coordinator_core.live.coordinator.errors import Refused, answer_for_append_error
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.operation import Completed, Outcome
 from coordinator_core.live.runtime.batching import Batcher, PendingBatch
@@ -21,6 +21,7 @@ from coordinator_core.live.runtime.machines import MachineKind, StateMachine
 from coordinator_core.live.runtime.messages import NO_REQUEST, Answer, EndTransaction, Request
 from coordinator_core.live.runtime.partition import PartitionLog
 from coordinator_core.live.runtime.states import REFUSAL, CoordinatorState, check_transition
+from schemas.error_codes import ErrorCode
 
 WRITE_TIMEOUT_MS: Final = 5000
 """`offsets.commit.timeout.ms`, and the share coordinator's `share.coordinator.write.timeout.ms`."""

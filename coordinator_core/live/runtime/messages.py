@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Any, Final
 
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.operation import Client
 from coordinator_core.live.coordinator.records import Producer
+from schemas.error_codes import ErrorCode
 
 NO_REQUEST: Final = -1
 """No request waits for the answer."""

@@ -9,8 +9,9 @@ from typing import Final
 
 from coordinator_core.bytes.log.batch import parse_header
 from coordinator_core.errors import NoSuchReplica
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.runtime.replica import EpochStart, Replica, StoredBatch
+from schemas.error_codes import ErrorCode
 
 MESSAGE_BYTES_MAX: Final = 1_048_588
 """`max.message.bytes` by default: 1 MiB and the overhead of a log entry."""

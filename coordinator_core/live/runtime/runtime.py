@@ -5,12 +5,13 @@ from collections.abc import Iterable
 from functools import partial
 from typing import Final
 
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.runtime.coordinator import PartitionCoordinator, RuntimeConfig, UpdateMetadata
 from coordinator_core.live.runtime.machines import MachineKind
 from coordinator_core.live.runtime.messages import Answer, EndTransaction, Request
 from coordinator_core.live.runtime.partition import PartitionLog
+from schemas.error_codes import ErrorCode
 
 DEADLINES_KEPT_MAX: Final = 64
 """How many obsolete deadlines are kept, beyond the number of partitions, before a clean-up."""

@@ -5,7 +5,7 @@ from enum import StrEnum
 from typing import Final
 
 from coordinator_core.errors import IllegalTransition
-from coordinator_core.live.coordinator.errors import ErrorCode
+from schemas.error_codes import ErrorCode
 
 
 class CoordinatorState(StrEnum):

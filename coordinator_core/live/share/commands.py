@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.group_module import GroupModule
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.member_timers import timers_of
@@ -26,6 +26,7 @@ from coordinator_core.live.share.partitions import (
 )
 from coordinator_core.live.share.rules import ShareGroupRules
 from coordinator_core.replay.share.state import ShareGroup, ShareMember
+from schemas.error_codes import ErrorCode
 
 ASSIGNOR_NAME: Final = "simple"
 """The only assignor of share groups; `group.share.assignors` may name another one, which is unknown here."""

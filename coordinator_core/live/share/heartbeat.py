@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.member_timers import cancel_member, schedule_session, start_timers
 from coordinator_core.live.coordinator.metadata_hash import metadata_hash
 from coordinator_core.live.coordinator.modern_messages import Assignment, TopicPartitions
@@ -31,6 +31,7 @@ from coordinator_core.replay.modern import fresh_group
 from coordinator_core.replay.record_families import SHARE
 from coordinator_core.replay.share.replay import counts_after, put_member, without_member
 from coordinator_core.replay.share.state import ShareGroup, ShareMember
+from schemas.error_codes import ErrorCode
 
 TYPE_NAME: Final = "share"
 STABLE_STATE: Final = 0

@@ -4,7 +4,7 @@ The share coordinator has the offsets. These commands return what to send to it,
 partitions; `share.service` combines both. Source: GroupMetadataManager, GroupCoordinatorShard.
 """
 
-from coordinator_core.live.coordinator.errors import DEFAULT_MESSAGE, ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import DEFAULT_MESSAGE, Refused
 from coordinator_core.live.coordinator.image import Topic
 from coordinator_core.live.coordinator.modern_rules import group_of
 from coordinator_core.live.coordinator.operation import Context, Result
@@ -27,6 +27,7 @@ from coordinator_core.live.share.messages import (
 from coordinator_core.live.share.partitions import add_initializing, named, state_partitions_of, written
 from coordinator_core.replay.java.ordered import map_of, set_of
 from coordinator_core.replay.share.state import ShareGroup, ShareGroupStatePartitions
+from schemas.error_codes import ErrorCode
 
 UNKNOWN_PARTITION = DEFAULT_MESSAGE[ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
 NOTHING_TO_DELETE = "There is no offset information to delete."

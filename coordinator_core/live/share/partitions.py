@@ -18,7 +18,7 @@ GroupMetadataManager.
 from collections.abc import Iterable
 
 from coordinator_core.bytes.kafka_versions import Since
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic
 from coordinator_core.live.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.live.coordinator.records import CoordinatorRecord
@@ -40,6 +40,7 @@ from coordinator_core.live.share.messages import (
 from coordinator_core.live.share.records import state_partitions_record
 from coordinator_core.replay.java.ordered import computed, copy_of, map_of, partitions_of_record
 from coordinator_core.replay.share.state import ShareGroup, ShareGroupStatePartitions, ShareMember
+from schemas.error_codes import ErrorCode
 
 UNKNOWN_TOPIC_NAME = "<UNKNOWN>"
 """In place of the name of a topic that no longer exists."""

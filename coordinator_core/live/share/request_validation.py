@@ -1,9 +1,9 @@
 """Checks of a share group's request before it reaches a coordinator partition (GroupCoordinatorService)."""
 
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.modern_messages import empty_ids, first_text
 from coordinator_core.live.share.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from coordinator_core.replay.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
+from schemas.error_codes import ErrorCode
 
 
 def refused_heartbeat(request: ShareGroupHeartbeatRequest) -> ShareGroupHeartbeatResponse | None:

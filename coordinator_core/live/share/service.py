@@ -19,7 +19,7 @@ from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
-from coordinator_core.live.coordinator.errors import DEFAULT_MESSAGE, ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import DEFAULT_MESSAGE, Refused
 from coordinator_core.live.coordinator.operation import Outcome
 from coordinator_core.live.offsets.messages import DeletableGroupResult
 from coordinator_core.live.share.messages import (
@@ -41,6 +41,7 @@ from coordinator_core.live.share.messages import (
 from coordinator_core.live.share_state.messages import DeletePartition, InitializePartition, PartitionResult
 from coordinator_core.live.share_state.persister import Persister
 from coordinator_core.replay.lookup import SharePartitionKey
+from schemas.error_codes import ErrorCode
 
 R = TypeVar("R")
 

@@ -8,19 +8,21 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from coordinator_core.live.assignors.errors import AssignorError, NoMemberLeft
-from coordinator_core.live.assignors.server_group import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
+from coordinator_core.live.assignors.server_group import GroupAssignment, GroupSpec, MemberSpec
 from coordinator_core.live.assignors.server_simple import assign_simple
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.modern_rules import can_update_target
 from coordinator_core.live.coordinator.operation import Context
 from coordinator_core.live.coordinator.records import CoordinatorRecord, target_epoch_record
 from coordinator_core.live.share import records as share_records
+from coordinator_core.replay.consumer.subscriptions import SubscriptionType
 from coordinator_core.replay.java.hash_codes import string_hash_code
 from coordinator_core.replay.java.hash_map import in_hash_order
 from coordinator_core.replay.java.ordered import map_of, names_in_set_order, partitions_of_record
 from coordinator_core.replay.record_families import SHARE
 from coordinator_core.replay.share.state import ShareGroup, ShareMember
+from schemas.error_codes import ErrorCode
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,6 @@ from coordinator_core.live.share_partition.in_flight import (
 from coordinator_core.live.share_partition.state import (
     AcknowledgementBatch,
     Change,
-    DeadLetterCause,
     PersisterError,
     SharePartition,
     WriteCause,
@@ -33,6 +32,7 @@ from coordinator_core.live.share_partition.state import (
 from coordinator_core.live.share_partition.states import ACKNOWLEDGED_STATE, TERMINAL, AcknowledgeType, RecordState
 from coordinator_core.live.share_partition.window import advance_start_offset
 from coordinator_core.replay.share_state.combine import StateBatch
+from schemas.dead_letters import DeadLetterCause
 
 RENEW = AcknowledgeType.RENEW
 REJECT = AcknowledgeType.REJECT

@@ -14,36 +14,22 @@ Source: SharePartition.initiateDLQAndArchive, maybeResumeDlqArchiving of Kafka 4
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
 
 from coordinator_core.live.share_partition.errors import UnknownWrite
 from coordinator_core.live.share_partition.in_flight import ARCHIVED, InFlightBatch, InFlightState
-from coordinator_core.live.share_partition.state import (
-    Change,
-    DeadLetterCause,
-    DeadLetterCopy,
-    SharePartition,
-    WriteCause,
-    WriteState,
-)
+from coordinator_core.live.share_partition.state import Change, DeadLetterCopy, SharePartition, WriteCause, WriteState
 from coordinator_core.live.share_partition.states import TERMINAL, RecordState
 from coordinator_core.replay.share_state.combine import StateBatch
-
-HEADER_TOPIC: Final = "__dlq.errors.topic"
-HEADER_PARTITION: Final = "__dlq.errors.partition"
-HEADER_OFFSET: Final = "__dlq.errors.offset"
-HEADER_GROUP: Final = "__dlq.errors.group"
-HEADER_DELIVERY_COUNT: Final = "__dlq.errors.delivery.count"
-HEADER_MESSAGE: Final = "__dlq.errors.message"
-
-
-class DeadLetterOrigin(NamedTuple):
-    """The original of a dead letter."""
-
-    group_id: str
-    topic: str
-    partition: int
-    offset: int
+from schemas.dead_letters import (
+    HEADER_DELIVERY_COUNT,
+    HEADER_GROUP,
+    HEADER_MESSAGE,
+    HEADER_OFFSET,
+    HEADER_PARTITION,
+    HEADER_TOPIC,
+    DeadLetterCause,
+    DeadLetterOrigin,
+)
 
 
 def headers_of(origin: DeadLetterOrigin, copy: DeadLetterCopy) -> tuple[tuple[str, bytes], ...]:

@@ -14,6 +14,7 @@ from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KafkaVersion,
 from coordinator_core.live.share_partition.in_flight import CachedState, InFlightState, LockTimers
 from coordinator_core.live.share_partition.states import SharePartitionState
 from coordinator_core.replay.share_state.combine import StateBatch, StateBatches
+from schemas.dead_letters import DeadLetterCause
 
 IN_FLIGHT_RECORDS_MAX_DEFAULT: Final = 2000
 """share.partition.max.record.locks, Kafka's default."""
@@ -197,13 +198,6 @@ class WriteCause(StrEnum):
     LOCK_TIMEOUT = "LOCK_TIMEOUT"
     DEAD_LETTER = "DEAD_LETTER"
     """The copy to the dead letter topic has ended. No request waits for the result, and a failure changes nothing."""
-
-
-class DeadLetterCause(StrEnum):
-    """Why records are copied to the dead letter topic (ShareGroupDLQManager)."""
-
-    REJECTED = "Offset rejected by client."
-    DELIVERY_LIMIT = "Offset delivery count exceeded the threshold."
 
 
 @dataclass(frozen=True, slots=True)

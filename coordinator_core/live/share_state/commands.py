@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.bytes.kafka_versions import KafkaVersion, Since
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.share_state.config import ShareCoordinatorConfig
 from coordinator_core.live.share_state.messages import (
@@ -39,6 +39,7 @@ from coordinator_core.replay.share_state.state import (
     ShareSnapshot,
     ShareUpdate,
 )
+from schemas.error_codes import ErrorCode
 
 
 class View(NamedTuple):

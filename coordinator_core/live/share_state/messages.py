@@ -6,9 +6,9 @@ All five requests have the same form, group -> topics -> partitions, and so have
 
 from dataclasses import dataclass
 
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.replay.share_state.combine import StateBatches
 from coordinator_core.replay.share_state.state import UNKNOWN_COUNT
+from schemas.error_codes import ErrorCode
 
 NO_CHECK = -1
 """A leader or state epoch in a request that asks for no check."""

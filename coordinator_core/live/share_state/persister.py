@@ -23,7 +23,7 @@ from heapq import heappop, heappush
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.errors import UnknownRequest
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.share_partition.acknowledge import complete_write
 from coordinator_core.live.share_partition.errors import InvalidReadState
 from coordinator_core.live.share_partition.initialize import (
@@ -46,6 +46,7 @@ from coordinator_core.live.share_state.messages import (
     WritePartition,
 )
 from coordinator_core.replay.lookup import SharePartitionKey
+from schemas.error_codes import ErrorCode
 
 BACKOFF_MS: Final = 1000
 """REQUEST_BACKOFF_MS."""

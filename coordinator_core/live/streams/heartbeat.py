@@ -22,7 +22,7 @@ from msgspec.structs import replace
 
 from coordinator_core.bytes.kafka_versions import Since
 from coordinator_core.live.classic.live import EMPTY, LiveClassicGroup
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.member_timers import follow_revocation, schedule_session
 from coordinator_core.live.coordinator.modern_rules import (
     check_not_full,
@@ -77,6 +77,7 @@ from coordinator_core.replay.streams.state import (
     Tasks,
     Topology,
 )
+from schemas.error_codes import ErrorCode
 
 RACK_AWARE_TAGS: Final = "rack.aware.assignment.tags"
 """Name of the assignment config with the tags by which standby tasks are distributed."""

@@ -5,7 +5,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from coordinator_core.bytes.kafka_versions import Since
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.member_timers import cancel_member
 from coordinator_core.live.coordinator.modern_rules import group_of, last_epoch, member_of, static_member_of
 from coordinator_core.live.coordinator.operation import Context, Result
@@ -16,6 +16,7 @@ from coordinator_core.live.streams.records import current_assignment_record, gro
 from coordinator_core.replay.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.replay.record_families import STREAMS
 from coordinator_core.replay.streams.state import StreamsGroup, StreamsMember
+from schemas.error_codes import ErrorCode
 
 LAG_FROM_VERSION: Final = 1
 """StreamsGroupHeartbeat: from this version on it has an acceptable recovery lag that is used, and

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.replay.streams.state import (
     STABLE_MEMBER,
     UNKNOWN_STATE,
@@ -30,6 +30,7 @@ from coordinator_core.replay.streams.state import (
     TaskProcesses,
     Tasks,
 )
+from schemas.error_codes import ErrorCode
 
 TRANSITIONS: Final[Mapping[int, frozenset[int]]] = {
     STABLE_MEMBER: frozenset({STABLE_MEMBER, UNREVOKED_TASKS, UNRELEASED_TASKS}),

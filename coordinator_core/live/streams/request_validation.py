@@ -6,10 +6,10 @@ Problems are checked in Kafka's order; the first one is reported.
 from collections.abc import Iterator
 
 from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KafkaVersion, Since
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.modern_messages import Problem, empty_ids, first_text
 from coordinator_core.live.streams.messages import StreamsGroupHeartbeatRequest, StreamsGroupHeartbeatResponse
 from coordinator_core.replay.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_STATIC_MEMBER_EPOCH
+from schemas.error_codes import ErrorCode
 
 
 def refused_heartbeat(

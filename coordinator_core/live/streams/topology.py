@@ -15,12 +15,13 @@ from typing import Final
 from msgspec.structs import replace
 
 from coordinator_core.errors import CoreError
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.streams.messages import CreatableTopic, CreatableTopicConfig, Status, StatusCode
 from coordinator_core.replay.java.hash_codes import string_hash_code, string_order
 from coordinator_core.replay.java.hash_map import HashMap, in_hash_order
 from coordinator_core.replay.streams.state import CopartitionGroup, InternalTopic, Subtopology, Topology
+from schemas.error_codes import ErrorCode
 
 TOPICS_SHOWN_MAX: Final = 3
 """How many names a status lists; for the others it has only their number."""

@@ -6,12 +6,21 @@ until a record changes it: a heartbeat that changes nothing computes nothing.
 
 from collections import Counter
 from collections.abc import Iterable
+from enum import StrEnum
 from functools import cached_property
 
-from coordinator_core.live.assignors.server_group import SubscriptionType
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember, ResolvedRegex
 from coordinator_core.replay.java.hash_codes import string_hash_code
 from coordinator_core.replay.java.timeline import timeline_capacity_after, timeline_order
+
+
+class SubscriptionType(StrEnum):
+    """Whether the members' subscriptions are equal."""
+
+    HOMOGENEOUS = "HOMOGENEOUS"
+    """All members are subscribed to the same topics."""
+    HETEROGENEOUS = "HETEROGENEOUS"
+    """Some member has another subscription."""
 
 
 class Subscriptions:

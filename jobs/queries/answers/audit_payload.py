@@ -16,7 +16,6 @@ import pyarrow.compute as pc
 
 from coordinator_core.confidence import CERTAIN
 from coordinator_core.inference.facts.configs import DEAD_LETTER_TOPIC
-from coordinator_core.live.share_partition.dead_letters import DeadLetterOrigin
 from jobs.bronze.identity import refuse_folders_of_other_clusters, refuse_other_cluster
 from jobs.cli_enums import Listing
 from jobs.console.output import Value, time_text, write_answers
@@ -30,6 +29,7 @@ from jobs.queries.as_of.as_of import SilverAt
 from jobs.queries.as_of.in_log import require_in_log
 from jobs.settings import BrokerAddress
 from jobs.sources.broker import TIMEOUT_MS, Broker
+from schemas.dead_letters import DeadLetterOrigin
 from schemas.tables.gold import ARCHIVED_RECORDS
 from schemas.tables.silver import CONFIGS, SHARE_BATCH_TRANSITIONS
 

@@ -14,20 +14,20 @@ from typing import Final
 from coordinator_core.bytes.log.batch import Record
 from coordinator_core.bytes.log.records import iter_records
 from coordinator_core.errors import DecodeError
-from coordinator_core.live.share_partition.dead_letters import (
+from jobs.errors import SourceError
+from jobs.sources.broker import Broker
+from jobs.sources.broker_log import list_broker_logs, read_ranges
+from jobs.sources.segments import SegmentRead, find_partitions, read_segment
+from schemas.dead_letters import (
     HEADER_DELIVERY_COUNT,
     HEADER_GROUP,
     HEADER_MESSAGE,
     HEADER_OFFSET,
     HEADER_PARTITION,
     HEADER_TOPIC,
+    DeadLetterCause,
     DeadLetterOrigin,
 )
-from coordinator_core.live.share_partition.state import DeadLetterCause
-from jobs.errors import SourceError
-from jobs.sources.broker import Broker
-from jobs.sources.broker_log import list_broker_logs, read_ranges
-from jobs.sources.segments import SegmentRead, find_partitions, read_segment
 
 CAUSE_OF_MESSAGE: Final[Mapping[str, str]] = {cause.value: cause.name for cause in DeadLetterCause}
 """The message in a copy, and the `likely_cause` that it confirms."""

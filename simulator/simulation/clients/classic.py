@@ -34,7 +34,7 @@ from coordinator_core.live.classic.messages import (
     SyncGroupRequestAssignment,
 )
 from coordinator_core.live.classic.timers import heartbeat_key
-from coordinator_core.live.coordinator.errors import ErrorCode
+from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import (
     BUSY,
     POLL,

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from coordinator_core.live.assignors.client_group import TopicPartition
-from coordinator_core.live.coordinator.errors import ErrorCode
+from schemas.error_codes import ErrorCode
 from simulator.simulation.topics import Topics
 
 

@@ -12,9 +12,9 @@ from enum import StrEnum
 from typing import Any, ClassVar, Final
 
 from coordinator_core.live.assignors.client_group import TopicPartition
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.member_timers import session_key
 from coordinator_core.replay.member_epochs import JOIN_GROUP_MEMBER_EPOCH
+from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import (
     RETRIABLE,
     RETRY,

@@ -6,7 +6,6 @@ from typing import Final
 
 from coordinator_core.bytes.client_protocols import TopicPartitions
 from coordinator_core.live.assignors.client_group import TopicPartition
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.offsets.messages import (
     OffsetCommitPartition,
     OffsetCommitRequest,
@@ -14,6 +13,7 @@ from coordinator_core.live.offsets.messages import (
     OffsetCommitTopic,
     OffsetFetchTopic,
 )
+from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import Actions, Answered, MemberConfig, Progress, Send, Service
 from simulator.simulation.clients.producer import Commit, TransactionalProducer
 from simulator.simulation.topics import Topics

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.offsets.messages import OffsetCommitTopic, TxnOffsetCommitRequest
+from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import (
     RETRIABLE,
     RETRY_BACKOFF_MS,

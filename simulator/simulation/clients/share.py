@@ -27,11 +27,11 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final
 
 from coordinator_core.live.assignors.client_group import TopicPartition
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.share.messages import ShareGroupHeartbeatRequest, ShareGroupHeartbeatResponse
 from coordinator_core.live.share_partition.state import AcknowledgementBatch, AcquiredRecords
 from coordinator_core.live.share_partition.states import AcknowledgeType
 from coordinator_core.replay.member_epochs import JOIN_GROUP_MEMBER_EPOCH, LEAVE_GROUP_MEMBER_EPOCH
+from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import (
     BUSY,
     POLL,

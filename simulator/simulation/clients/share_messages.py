@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from coordinator_core.live.assignors.client_group import TopicPartition
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.share_partition.state import AcknowledgementBatch, AcquiredRecords
+from schemas.error_codes import ErrorCode
 
 OPEN_EPOCH: Final = 0
 CLOSE_EPOCH: Final = -1

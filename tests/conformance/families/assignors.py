@@ -17,12 +17,8 @@ from typing import Any, Final
 from coordinator_core.live.assignors import CLIENT_ASSIGNORS, CONSUMER_GROUP_ASSIGNORS, SHARE_GROUP_ASSIGNORS
 from coordinator_core.live.assignors.client_group import Assignment, ClientAssignor, Subscription, Topic, TopicPartition
 from coordinator_core.live.assignors.errors import AssignorError, NoMemberLeft
-from coordinator_core.live.assignors.server_group import (
-    GroupSpec,
-    MemberSpec,
-    ServerAssignor,
-    SubscriptionType,
-)
+from coordinator_core.live.assignors.server_group import GroupSpec, MemberSpec, ServerAssignor
+from coordinator_core.replay.consumer.subscriptions import SubscriptionType
 from coordinator_core.replay.java.ordered import partitions_of_record
 
 SERVER_ASSIGNORS: Final = {**CONSUMER_GROUP_ASSIGNORS, **SHARE_GROUP_ASSIGNORS}

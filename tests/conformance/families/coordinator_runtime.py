@@ -19,7 +19,7 @@ from coordinator_core.bytes.log.batch import Record, parse_header
 from coordinator_core.bytes.log.compression import Codec
 from coordinator_core.bytes.log.records import iter_records
 from coordinator_core.errors import CoreError
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused, answer_for_append_error
+from coordinator_core.live.coordinator.errors import Refused, answer_for_append_error
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.operation import Outcome
 from coordinator_core.live.coordinator.records import NO_PRODUCER, Producer
@@ -31,6 +31,7 @@ from coordinator_core.live.runtime.messages import Answer, EndTransaction, Reque
 from coordinator_core.live.runtime.partition import PartitionLog
 from coordinator_core.live.runtime.runtime import CoordinatorRuntime
 from coordinator_core.live.runtime.states import CoordinatorState
+from schemas.error_codes import ErrorCode
 
 Json = dict[str, Any]
 PARTITION = 7

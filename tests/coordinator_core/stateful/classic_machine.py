@@ -26,8 +26,8 @@ from coordinator_core.live.classic.live import (
 )
 from coordinator_core.live.classic.messages import JoinGroupResponse, LeaveGroupRequest, MemberIdentity
 from coordinator_core.live.classic.timers import heartbeat_key, join_key, sync_key
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.replay.classic.state import ClassicGroup
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP, REBALANCE_TIMEOUT_MS, Clients
 from tests.coordinator_core.stateful.group_machine import GroupMachine
 

@@ -23,13 +23,13 @@ from hypothesis.stateful import initialize, invariant, precondition, rule
 
 from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.live.consumer.target import subscribed_names
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.image import Topic
 from coordinator_core.live.coordinator.member_timers import rebalance_key, session_key
 from coordinator_core.live.coordinator.metadata_hash import metadata_hash
 from coordinator_core.live.coordinator.modern_messages import TopicPartitions
 from coordinator_core.replay.consumer.state import ConsumerGroup, MemberState
 from coordinator_core.replay.consumer.subscriptions import subscriptions_of
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP, Clients
 from tests.coordinator_core.stateful.group_machine import GroupMachine
 

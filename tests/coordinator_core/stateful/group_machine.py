@@ -23,11 +23,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
 from coordinator_core.bytes.codec import decode_key, decode_value
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.records import AppendedRecord, encode_record
 from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.replay.dispatch import CoordinatorShard, replay_record
 from schemas.consumer_offsets import TOPIC
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.group_records import no_anomaly
 from tests.coordinator_core.live.coordinator.clients import GROUP, Clients
 

@@ -16,7 +16,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.share_partition.acknowledge import complete_write
 from coordinator_core.live.share_partition.initialize import begin_initialization, complete_initialization
@@ -34,6 +34,7 @@ from coordinator_core.live.share_state.messages import ReadResult as ReadAnswer
 from coordinator_core.live.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
 from coordinator_core.replay.lookup import SharePartitionKey
 from coordinator_core.replay.share_state.state import SharePartition as PersistedState
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.share_partition.machine import SharePartitionMachine
 from tests.coordinator_core.logs import MemoryLog
 

@@ -18,13 +18,13 @@ from typing import Any
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant, precondition, rule
 
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.image import Topic
 from coordinator_core.live.coordinator.member_timers import session_key
 from coordinator_core.live.coordinator.metadata_hash import metadata_hash
 from coordinator_core.live.offsets.messages import DeletedTopic
 from coordinator_core.live.share.messages import ShareGroupHeartbeatRequest, ShareStatePartitions
 from coordinator_core.replay.share.state import ShareGroup, ShareGroupStatePartitions
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP, Clients
 from tests.coordinator_core.stateful.group_machine import GroupMachine
 

@@ -11,7 +11,8 @@ from coordinator_core.bytes.kafka_versions import kafka_version
 from coordinator_core.bytes.log.batch import Record
 from coordinator_core.bytes.log.records import iter_records
 from coordinator_core.live.assignors.client_group import TopicPartition
-from coordinator_core.live.share_partition.state import DeadLetterCause, DeadLetterCopy
+from coordinator_core.live.share_partition.state import DeadLetterCopy
+from schemas.dead_letters import DeadLetterCause
 from simulator.simulation.dead_letters import BATCH_RECORDS_MAX, EXHAUSTED, DeadLetterSender
 from simulator.simulation.errors import ScenarioError
 from simulator.simulation.scenario_file import as_release, parse_scenario

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.find_coordinator.broker import NO_NODE, Coordinator, FindCoordinatorRequest, Node
+from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import Service
 from simulator.simulation.clock import EventLoop
 from simulator.simulation.cluster import TOPIC_CREATION_MS

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from hypothesis import strategies as st
 
 from coordinator_core.live.assignors.client_group import Assignment, Subscription, Topic, TopicPartition
-from coordinator_core.live.assignors.server_group import GroupAssignment, GroupSpec, MemberSpec, SubscriptionType
+from coordinator_core.live.assignors.server_group import GroupAssignment, GroupSpec, MemberSpec
+from coordinator_core.replay.consumer.subscriptions import SubscriptionType
 from coordinator_core.replay.java.ordered import partitions_of_record
 from tests.strategies import uuids
 

@@ -1,6 +1,7 @@
 """What server assignors are given."""
 
-from coordinator_core.live.assignors.server_group import MemberSpec, SubscriptionType
+from coordinator_core.live.assignors.server_group import MemberSpec
+from coordinator_core.replay.consumer.subscriptions import SubscriptionType
 from tests.coordinator_core.live.assignors.groups import A, B, subscription_type_of
 
 

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 
 from coordinator_core.live.assignors.errors import AssignorError
-from coordinator_core.live.assignors.server_group import GroupSpec, SubscriptionType
+from coordinator_core.live.assignors.server_group import GroupSpec
 from coordinator_core.live.assignors.server_range import assign_range
+from coordinator_core.replay.consumer.subscriptions import SubscriptionType
 from tests.coordinator_core.live.assignors.groups import (
     A,
     owners,

@@ -3,7 +3,7 @@
 import pytest
 
 from coordinator_core.live.classic.live import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
-from coordinator_core.live.coordinator.errors import ErrorCode
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import (
     REBALANCE_TIMEOUT_MS,
     SESSION_TIMEOUT_MS,

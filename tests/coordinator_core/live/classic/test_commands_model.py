@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 
 from coordinator_core.live.classic.live import EMPTY, PREPARING_REBALANCE, STABLE, LiveClassicGroup
 from coordinator_core.live.classic.messages import LeaveGroupRequest, MemberIdentity
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.state_dump import dump_shard
 from coordinator_core.replay.dispatch import CoordinatorShard, replay_record
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.group_records import no_anomaly
 from tests.coordinator_core.live.coordinator.clients import REBALANCE_TIMEOUT_MS, Clients
 from tests.coordinator_core.logs import CountingLog

@@ -23,7 +23,7 @@ from coordinator_core.live.classic.messages import LeaveGroupRequest, MemberIden
 from coordinator_core.live.classic.records import group_metadata_record
 from coordinator_core.live.classic.rules import ClassicGroupRules
 from coordinator_core.live.classic.timers import COMPLETE_INITIAL_JOIN, COMPLETE_JOIN, EXPIRE_SYNC
-from coordinator_core.live.coordinator.errors import ErrorCode, UnknownOperation
+from coordinator_core.live.coordinator.errors import UnknownOperation
 from coordinator_core.live.coordinator.operation import Context
 from coordinator_core.live.coordinator.records import CoordinatorRecord
 from coordinator_core.live.coordinator.shard import GroupCoordinator
@@ -34,6 +34,7 @@ from coordinator_core.replay.dispatch import CoordinatorShard
 from coordinator_core.replay.share.state import ShareGroup
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.consumer import CONSUMER_GROUP_METADATA_KEY
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, Clients, state_of
 from tests.coordinator_core.logs import CountingLog
 

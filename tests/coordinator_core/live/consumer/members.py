@@ -5,7 +5,6 @@ from typing import Any
 
 from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.modern_messages import HeartbeatResponse, TopicPartitions
 from coordinator_core.live.coordinator.modules import MODULES
@@ -13,6 +12,7 @@ from coordinator_core.live.coordinator.records import AppendedRecord
 from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember
 from schemas.consumer_offsets import RecordType
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import FailingLog
 
 START_MS = 1_000_000

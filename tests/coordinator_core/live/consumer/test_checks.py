@@ -7,9 +7,9 @@ import pytest
 
 from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.modern_messages import TopicPartitions
 from coordinator_core.live.coordinator.service import refusal
+from schemas.error_codes import ErrorCode
 
 CONFIG = GroupCoordinatorConfig()
 JOIN = ConsumerGroupHeartbeatRequest(

@@ -18,11 +18,12 @@ from coordinator_core.live.classic.messages import (
 )
 from coordinator_core.live.consumer import timers
 from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.operation import Context, Outcome
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember, MemberState, ResolvedRegex
 from schemas.consumer_offsets import RecordType
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import (
     GROUP,
     REBALANCE_TIMEOUT_MS,

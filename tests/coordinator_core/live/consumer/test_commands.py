@@ -6,10 +6,10 @@ from msgspec.structs import replace
 from coordinator_core.live.classic.live import LiveClassicGroup
 from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.live.consumer.update import METADATA_REFRESH_INTERVAL_MS, MetadataWatch
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.modern_messages import HeartbeatResponse, TopicPartitions
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerGroupState, MemberState
 from coordinator_core.replay.share.state import ShareGroup
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.consumer.members import (
     CURRENT,
     GROUP,

@@ -34,7 +34,7 @@ from coordinator_core.live.consumer.conversion import (
     upgrade,
 )
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.metadata_hash import metadata_hash
 from coordinator_core.live.coordinator.operation import Context, Result
@@ -42,6 +42,7 @@ from coordinator_core.live.coordinator.records import CoordinatorRecord
 from coordinator_core.replay.classic.state import ClassicGroup
 from coordinator_core.replay.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember, MemberState
 from schemas.consumer_offsets import RecordType
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, START_MS, Clients
 
 FOO, BAR = "Zm9vZm9vZm9vZm9vZm9vZg", "YmFyYmFyYmFyYmFyYmFyYg"

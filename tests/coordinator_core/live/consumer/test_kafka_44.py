@@ -6,11 +6,11 @@ import pytest
 from immutables import Map
 
 from coordinator_core.bytes.kafka_versions import KafkaVersion
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.offsets.messages import OffsetCommitPartition, OffsetCommitTopic, TxnOffsetCommitRequest
 from coordinator_core.replay.modern import without_former_instance_id
 from coordinator_core.replay.offsets.replay import ZERO_UUID
 from schemas.consumer_offsets import RecordType
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.consumer.members import Members
 from tests.coordinator_core.live.consumer.test_classic_members import mixed, refused
 from tests.coordinator_core.live.coordinator.clients import Clients

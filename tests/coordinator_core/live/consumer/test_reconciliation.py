@@ -8,7 +8,7 @@ from immutables import Map
 
 from coordinator_core.live.consumer.reconciliation import reconcile
 from coordinator_core.live.consumer.target import Target
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.modern_messages import TopicPartitions
 from coordinator_core.live.coordinator.operation import Context
@@ -21,6 +21,7 @@ from coordinator_core.replay.consumer.state import (
     MemberState,
     ResolvedRegex,
 )
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.consumer.members import A, B, C
 from tests.coordinator_core.logs import CountingLog
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.metadata_hash import metadata_hash
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.consumer.members import (
     CURRENT,
     GROUP,

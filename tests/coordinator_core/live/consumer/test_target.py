@@ -5,7 +5,7 @@ from collections import Counter
 import pytest
 from immutables import Map
 
-from coordinator_core.live.assignors.server_group import MemberSpec, SubscriptionType
+from coordinator_core.live.assignors.server_group import MemberSpec
 from coordinator_core.live.consumer.target import (
     assignor_name,
     group_spec,
@@ -14,13 +14,19 @@ from coordinator_core.live.consumer.target import (
     subscribed_names,
     update_target,
 )
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.modern_rules import can_update_target
 from coordinator_core.live.coordinator.operation import Context
 from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember, ResolvedRegex
-from coordinator_core.replay.consumer.subscriptions import preferred_assignor, subscription_type, subscriptions_of
+from coordinator_core.replay.consumer.subscriptions import (
+    SubscriptionType,
+    preferred_assignor,
+    subscription_type,
+    subscriptions_of,
+)
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.logs import CountingLog
 
 A, B = "AAAAAAAAAAAAAAAAAAAAAQ", "AAAAAAAAAAAAAAAAAAAAAg"

@@ -15,13 +15,14 @@ from coordinator_core.live.classic.messages import (
     SyncGroupRequestAssignment,
 )
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.modules import MODULES
 from coordinator_core.live.coordinator.operation import Outcome
 from coordinator_core.live.coordinator.records import AppendedRecord, CoordinatorRecord, Producer
 from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.live.offsets.messages import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
 from coordinator_core.replay.classic.state import ClassicGroupState
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.logs import CountingLog
 
 GROUP = "g"

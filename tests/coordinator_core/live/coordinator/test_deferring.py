@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import pytest
 
 from coordinator_core.bytes.codec import make
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.group_module import GroupModule
 from coordinator_core.live.coordinator.operation import Context, Outcome, Result
 from coordinator_core.live.coordinator.records import CoordinatorRecord, Producer
@@ -13,6 +13,7 @@ from coordinator_core.live.coordinator.shard import GroupCoordinator
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE, MEMBER_METADATA
 from schemas.consumer_offsets.consumer import CONSUMER_GROUP_METADATA_KEY, CONSUMER_GROUP_METADATA_VALUE
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.logs import CountingLog
 
 NOW_MS = 1000

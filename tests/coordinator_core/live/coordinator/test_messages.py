@@ -9,11 +9,12 @@ from coordinator_core.bytes.codec import make
 from coordinator_core.errors import UnknownSetting
 from coordinator_core.live.classic.messages import JoinGroupRequest, JoinGroupResponse, JoinProtocol
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig, config_of
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused, answer_for_append_error
+from coordinator_core.live.coordinator.errors import Refused, answer_for_append_error
 from coordinator_core.live.coordinator.image import MetadataImage, Topic, image_of
 from coordinator_core.live.coordinator.records import CoordinatorRecord, encode_record
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE
+from schemas.error_codes import ErrorCode
 from tests.message_json import InvalidMessage, camel_case, json_of, message_of
 
 JOIN: dict[str, Any] = {

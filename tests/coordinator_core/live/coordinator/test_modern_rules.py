@@ -4,7 +4,6 @@ import pytest
 from immutables import Map
 from msgspec.structs import replace
 
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.operation import Context, Outcome
 from coordinator_core.live.offsets.messages import (
@@ -22,6 +21,7 @@ from coordinator_core.replay.dispatch import Group
 from coordinator_core.replay.offsets.replay import ZERO_UUID
 from coordinator_core.replay.share.state import ShareGroup, ShareMember
 from schemas.consumer_offsets import RecordType
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import Clients
 
 TOPIC_ID = "B" * 22

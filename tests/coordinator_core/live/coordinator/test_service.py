@@ -11,9 +11,9 @@ from coordinator_core.live.classic.messages import (
     SyncGroupRequest,
 )
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.service import refusal
 from coordinator_core.live.offsets.messages import OffsetCommitRequest
+from schemas.error_codes import ErrorCode
 
 CONFIG = GroupCoordinatorConfig()
 

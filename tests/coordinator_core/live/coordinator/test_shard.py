@@ -7,7 +7,7 @@ import pytest
 from coordinator_core.bytes.codec import make
 from coordinator_core.errors import ContradictoryRecord
 from coordinator_core.live.classic.live import LiveClassicGroup
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused, UnknownOperation
+from coordinator_core.live.coordinator.errors import Refused, UnknownOperation
 from coordinator_core.live.coordinator.group_module import GroupModule
 from coordinator_core.live.coordinator.image import MetadataImage, Topic
 from coordinator_core.live.coordinator.operation import NOTHING, Context, Result
@@ -16,6 +16,7 @@ from coordinator_core.live.coordinator.shard import GroupCoordinator
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE
 from schemas.consumer_offsets.consumer import CONSUMER_GROUP_METADATA_KEY, CONSUMER_GROUP_METADATA_VALUE
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.logs import CountingLog
 
 

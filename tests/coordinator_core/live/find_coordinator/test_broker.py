@@ -5,7 +5,6 @@ from typing import NamedTuple
 import pytest
 
 from coordinator_core.errors import CoreError, NoInternalTopic
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.find_coordinator.broker import (
     NO_NODE,
     ClusterView,
@@ -17,6 +16,7 @@ from coordinator_core.live.find_coordinator.broker import (
 )
 from coordinator_core.live.find_coordinator.internal_topics import InternalTopicsConfig, TopicCreation, creatable_topic
 from coordinator_core.replay.lookup import SharePartitionKey
+from schemas.error_codes import ErrorCode
 
 NODES = {0: Node(0, "b0", 9092), 1: Node(1, "b1", 9092)}
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

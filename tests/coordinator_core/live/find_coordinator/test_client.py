@@ -6,7 +6,6 @@ from typing import NamedTuple
 import pytest
 
 from coordinator_core.errors import IllegalEvent
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.find_coordinator.broker import NO_NODE, Coordinator, Node
 from coordinator_core.live.find_coordinator.client import (
     Answered,
@@ -25,6 +24,7 @@ from coordinator_core.live.find_coordinator.client import (
     least_loaded_node,
     step,
 )
+from schemas.error_codes import ErrorCode
 
 NODES = (NodeLoad(1, 2), NodeLoad(2, 1), NodeLoad(3, 3))
 HALF = 0.5

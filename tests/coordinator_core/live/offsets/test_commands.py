@@ -5,7 +5,7 @@ import pytest
 from coordinator_core.bytes.kafka_versions import KNOWN_VERSIONS, KafkaVersion
 from coordinator_core.live.classic.live import DEAD, LiveClassicGroup
 from coordinator_core.live.classic.rules import ClassicGroupRules
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.operation import Context, Outcome
 from coordinator_core.live.coordinator.records import Producer
 from coordinator_core.live.coordinator.rules import CheckPartition, OffsetCommitter
@@ -22,6 +22,7 @@ from coordinator_core.live.offsets.messages import (
     TxnOffsetCommitRequest,
 )
 from schemas.consumer_offsets import RecordType
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import SESSION_TIMEOUT_MS, START_MS, Clients
 
 TOPIC_ID, OTHER_ID = "B" * 22, "C" * 22

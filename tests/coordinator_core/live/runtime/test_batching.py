@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 from coordinator_core.bytes.log.batch import BatchHeader, Record, build_batch, parse_header
 from coordinator_core.bytes.log.compression import Codec
 from coordinator_core.bytes.log.records import iter_records
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.records import NO_PRODUCER, Producer
 from coordinator_core.live.runtime.batching import Batcher, PendingBatch, record_size
+from schemas.error_codes import ErrorCode
 
 PRODUCER = Producer(9, 1)
 NOW_MS = 1_700_000_000_000

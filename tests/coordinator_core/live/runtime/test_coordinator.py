@@ -5,7 +5,6 @@ import pytest
 from coordinator_core.bytes.log.batch import Record, build_batch, parse_header
 from coordinator_core.live.classic.live import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
 from coordinator_core.live.classic.messages import HeartbeatResponse, JoinGroupRequest
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.live.runtime.coordinator import RuntimeConfig
 from coordinator_core.live.runtime.loader import load
@@ -13,6 +12,7 @@ from coordinator_core.live.runtime.machines import GroupMachine
 from coordinator_core.live.runtime.partition import PartitionLog
 from coordinator_core.live.runtime.states import CoordinatorState
 from schemas.consumer_offsets import TOPIC
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.runtime.broker import (
     PARTITION,
     PRODUCER,

@@ -6,9 +6,10 @@ import pytest
 
 from coordinator_core.bytes.log.batch import Record, build_batch, parse_header, verify_crc
 from coordinator_core.errors import NoSuchReplica
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.runtime.partition import PartitionLog
 from coordinator_core.live.runtime.replica import EpochStart, Replica, StoredBatch
+from schemas.error_codes import ErrorCode
 
 
 def batch(count: int = 1, key: bytes = b"k") -> bytes:

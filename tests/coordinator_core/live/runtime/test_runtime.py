@@ -6,7 +6,6 @@ import pytest
 
 from coordinator_core.bytes.codec import make
 from coordinator_core.live.classic.messages import HeartbeatRequest, JoinGroupRequest, JoinProtocol, SyncGroupRequest
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.group_module import GroupModule
 from coordinator_core.live.coordinator.image import MetadataImage, Topic
 from coordinator_core.live.coordinator.modules import MODULES
@@ -22,6 +21,7 @@ from coordinator_core.live.runtime.runtime import DEADLINES_KEPT_MAX, Coordinato
 from coordinator_core.live.runtime.states import CoordinatorState
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.runtime.broker import (
     PARTITION,
     PRODUCER,

@@ -6,7 +6,6 @@ import pytest
 
 from coordinator_core.bytes.log.batch import Record, build_batch, build_marker
 from coordinator_core.bytes.log.records import iter_records
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.image import MetadataImage, Topic, image_of
 from coordinator_core.live.coordinator.records import Producer
 from coordinator_core.live.runtime.loader import load
@@ -32,6 +31,7 @@ from coordinator_core.live.share_state.messages import (
 )
 from coordinator_core.replay.lookup import SharePartitionKey
 from coordinator_core.replay.share_state.combine import StateBatch
+from schemas.error_codes import ErrorCode
 from schemas.share_group_state import TOPIC
 
 PARTITION = 11

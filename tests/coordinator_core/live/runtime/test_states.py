@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from coordinator_core.errors import IllegalTransition
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.runtime.states import REFUSAL, CoordinatorState, check_transition
+from schemas.error_codes import ErrorCode
 
 LEGAL = {
     ("INITIAL", "LOADING"),

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from typing import Any
 
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.image import MetadataImage, Topic, image_of
 from coordinator_core.live.coordinator.operation import Outcome
 from coordinator_core.live.share.messages import (
@@ -13,6 +12,7 @@ from coordinator_core.live.share.messages import (
 )
 from coordinator_core.replay.share.state import ShareGroup, ShareGroupStatePartitions
 from schemas.consumer_offsets import RecordType
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP, Clients
 
 FOO, BAR, BAZ = "FFFFFFFFFFFFFFFFFFFFFA", "BBBBBBBBBBBBBBBBBBBBBA", "ZZZZZZZZZZZZZZZZZZZZZA"

@@ -3,12 +3,13 @@
 import pytest
 
 from coordinator_core.live.assignors.errors import AssignorError, NoMemberLeft
-from coordinator_core.live.assignors.server_group import GroupSpec, MemberSpec, SubscriptionType
-from coordinator_core.live.coordinator.errors import ErrorCode
+from coordinator_core.live.assignors.server_group import GroupSpec, MemberSpec
 from coordinator_core.live.coordinator.image import Topic
 from coordinator_core.live.coordinator.member_timers import session_key
 from coordinator_core.live.share import target
 from coordinator_core.live.share.live import METADATA_REFRESH_INTERVAL_MS, ShareLive
+from coordinator_core.replay.consumer.subscriptions import SubscriptionType
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP
 from tests.coordinator_core.live.share.share_clients import (
     BAR,

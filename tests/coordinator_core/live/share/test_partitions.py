@@ -5,7 +5,6 @@ from collections.abc import Mapping
 import pytest
 
 from coordinator_core.bytes.kafka_versions import KafkaVersion
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.operation import Outcome
 from coordinator_core.live.offsets.messages import DeletedTopic
@@ -21,6 +20,7 @@ from coordinator_core.live.share.messages import (
     InitializeShareState,
     ShareStatePartitions,
 )
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP
 from tests.coordinator_core.live.share.share_clients import BAR, BAZ, FOO, STATE_RECORD, ShareClients, refusal_of
 

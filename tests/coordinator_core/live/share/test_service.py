@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.operation import Outcome
 from coordinator_core.live.coordinator.service import refusal
 from coordinator_core.live.share.messages import (
@@ -33,6 +33,7 @@ from coordinator_core.live.share.service import (
 from coordinator_core.live.share_state.messages import InitializePartition, PartitionResult
 from coordinator_core.live.share_state.persister import Persister
 from coordinator_core.replay.lookup import SharePartitionKey
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP
 from tests.coordinator_core.live.share.share_clients import BAR, FOO, ShareClients
 

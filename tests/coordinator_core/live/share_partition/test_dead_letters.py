@@ -5,7 +5,8 @@ import pytest
 from coordinator_core.bytes.kafka_versions import KafkaVersion
 from coordinator_core.live.share_partition.dead_letters import complete_copy, take_copies
 from coordinator_core.live.share_partition.errors import InvalidReadState, UnknownWrite
-from coordinator_core.live.share_partition.state import DeadLetterCause, SharePartitionConfig, WriteCause
+from coordinator_core.live.share_partition.state import SharePartitionConfig, WriteCause
+from schemas.dead_letters import DeadLetterCause
 from tests.coordinator_core.live.share_partition.live import (
     ACCEPT,
     ACK,

@@ -2,10 +2,10 @@
 
 from collections.abc import Callable
 
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.share_state.messages import Response
 from coordinator_core.live.share_state.persister import Lookup, Persister, Send
 from coordinator_core.replay.lookup import SharePartitionKey
+from schemas.error_codes import ErrorCode
 
 
 def exchange(

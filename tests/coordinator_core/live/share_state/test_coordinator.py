@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KafkaVersion
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused, UnknownOperation
+from coordinator_core.live.coordinator.errors import Refused, UnknownOperation
 from coordinator_core.live.coordinator.image import MetadataImage, Topic, image_of
 from coordinator_core.live.share_state.config import ShareCoordinatorConfig
 from coordinator_core.live.share_state.coordinator import ShareCoordinator, empty_shard
@@ -27,6 +27,7 @@ from coordinator_core.live.share_state.records import ShareStateRecord, replay_r
 from coordinator_core.replay.lookup import SharePartitionKey
 from coordinator_core.replay.share_state.combine import StateBatch
 from coordinator_core.replay.share_state.state import ShareSnapshot, ShareUpdate
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.logs import MemoryLog
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"

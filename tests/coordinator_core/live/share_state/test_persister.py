@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from coordinator_core.errors import UnknownRequest
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.share_partition.acknowledge import acknowledge
 from coordinator_core.live.share_partition.acquire import acquire
@@ -34,6 +34,7 @@ from coordinator_core.live.share_state.messages import (
 from coordinator_core.live.share_state.persister import ATTEMPTS_MAX, Lookup, Persister, Send, backoff_ms
 from coordinator_core.replay.lookup import SharePartitionKey
 from coordinator_core.replay.share_state.combine import StateBatch
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.share_state.exchange import exchange
 from tests.coordinator_core.logs import MemoryLog
 

@@ -5,7 +5,6 @@ from typing import Any
 from msgspec.structs import replace
 
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.operation import Outcome
 from coordinator_core.live.offsets.messages import OffsetCommitPartition, OffsetCommitRequest, OffsetCommitTopic
@@ -17,6 +16,7 @@ from coordinator_core.live.streams.messages import (
     TaskIds,
 )
 from coordinator_core.replay.streams.state import StreamsGroup
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP, Clients
 
 TOPIC_ID = "A" * 21 + "Q"

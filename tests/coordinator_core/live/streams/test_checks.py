@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.service import refusal
 from coordinator_core.live.streams.messages import (
     RequestSubtopology,
@@ -16,6 +15,7 @@ from coordinator_core.live.streams.messages import (
     TaskOffset,
     TopicInfo,
 )
+from schemas.error_codes import ErrorCode
 
 OWNED = (TaskIds("0", (0,)),)
 JOINING = StreamsGroupHeartbeatRequest(

@@ -4,7 +4,6 @@ import pytest
 from immutables import Map
 from msgspec.structs import replace
 
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.streams.messages import (
     Endpoint,
@@ -17,6 +16,7 @@ from coordinator_core.live.streams.messages import (
 )
 from coordinator_core.replay.streams.state import UNRELEASED_TASKS, UNREVOKED_TASKS
 from schemas.consumer_offsets import RecordType as T
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP
 from tests.coordinator_core.live.streams.streams_clients import (
     REBALANCE_TIMEOUT_MS,

@@ -3,7 +3,6 @@
 import pytest
 from msgspec.structs import replace
 
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.offsets.messages import (
     ListGroupsRequest,
@@ -13,6 +12,7 @@ from coordinator_core.live.offsets.messages import (
     OffsetFetchRequest,
 )
 from coordinator_core.live.streams.messages import RequestSubtopology, RequestTopology, TaskIds, TopicInfo
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP
 from tests.coordinator_core.live.streams.streams_clients import (
     TOPIC_ID,

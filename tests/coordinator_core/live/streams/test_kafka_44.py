@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from coordinator_core.bytes.kafka_versions import KafkaVersion
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.streams.live import LiveStreamsGroups
 from coordinator_core.live.streams.messages import (
@@ -30,6 +29,7 @@ from coordinator_core.replay.streams.state import (
     TaskProcesses,
 )
 from schemas.consumer_offsets import RecordType as T
+from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP
 from tests.coordinator_core.live.streams.streams_clients import (
     TOPIC_ID,

@@ -13,7 +13,7 @@ from typing import Any
 
 from immutables import Map
 
-from coordinator_core.live.coordinator.errors import ErrorCode, Refused
+from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.streams.messages import RequestTopology
 from coordinator_core.live.streams.reconciliation import TRANSITIONS, reconcile
@@ -24,6 +24,7 @@ from coordinator_core.replay.java.hash_codes import string_hash_code
 from coordinator_core.replay.java.hash_map import in_hash_order
 from coordinator_core.replay.streams.replay import topology_of
 from coordinator_core.replay.streams.state import StreamsMember, TaskAssignment, TaskId, TaskProcesses
+from schemas.error_codes import ErrorCode
 from tests.conformance.families import group_commands
 from tests.message_json import message_of
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.bytes.log.batch import Record, build_batch, build_marker
-from coordinator_core.live.share_partition.dead_letters import DeadLetterOrigin
 from jobs.errors import SourceError
 from jobs.queries.answers.dead_letters import CopyState, origin_of, read_dead_letters
 from jobs.queries.answers.payload import OFFSETS_MAX, Presence, RecordRange, read_payloads
+from schemas.dead_letters import DeadLetterOrigin
 
 ORDERS = "orders"
 DEAD_LETTERS = "dlq.orders"

@@ -15,7 +15,6 @@ from coordinator_core.live.classic.messages import (
     JoinGroupResponseMember,
     SyncGroupResponse,
 )
-from coordinator_core.live.coordinator.errors import ErrorCode
 from coordinator_core.live.coordinator.records import Producer
 from coordinator_core.live.offsets.messages import (
     OffsetCommitResponse,
@@ -24,6 +23,7 @@ from coordinator_core.live.offsets.messages import (
     OffsetFetchResponseTopic,
     TxnOffsetCommitRequest,
 )
+from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.classic import ClassicConsumer
 from simulator.simulation.clients.machine import (
     BUSY,
