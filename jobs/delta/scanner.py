@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
+from coordinator_core.text import counted
 from jobs.delta.filesystems import filesystem_of, table_of
 from jobs.errors import TableDamaged
 
@@ -163,7 +164,7 @@ def fault_of(info: fs.FileInfo, size_bytes: int | None) -> str | None:
     if info.size == 0:
         return "it is empty"
     if size_bytes not in (None, info.size):
-        return f"its size is {info.size:,} of {size_bytes:,} bytes"
+        return f"it has {info.size:,} of {counted(size_bytes, 'byte')}"
     return None
 
 

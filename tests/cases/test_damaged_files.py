@@ -94,7 +94,7 @@ def changed(file: Path) -> None:
 
 DATA: Final[Mapping[str, tuple[Callable[[Path], Any], str]]] = {
     "gone": (Path.unlink, "the file is gone"),
-    "cut": (cut, "bytes of"),
+    "cut": (cut, "bytes"),
     "empty": (empty, "it is empty"),
     "folder": (made_folder, "it is a folder"),
     "changed": (changed, "it is not what was written"),
