@@ -273,7 +273,7 @@ def test_a_log_partition_that_cannot_be_replayed(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(
         tasks,
         "read_log",
-        planted(TypeError, read_log, lambda files, _: _is_of(broken, files)),
+        planted(TypeError, read_log, lambda files, *_: _is_of(broken, files)),
     )
     reported = ledger.night(written(), number=2)
     assert reported.exit_code == 3

@@ -41,7 +41,14 @@ def test_options_of_a_write_leave_personal_columns_out(spark: SparkSession, reco
     rows.write.format("delta").options(**groupledger.write_options(name)).save(str(tmp_path / "commits"))
     log = (tmp_path / "commits" / "_delta_log" / f"{0:020}.json").read_text()
     (added,) = (action["add"] for action in map(json.loads, log.splitlines()) if "add" in action)
-    assert json.loads(added["stats"])["minValues"].keys() == {"cluster_id", "log_partition", "log_offset", "group_id"}
+    assert json.loads(added["stats"])["minValues"].keys() == {
+        "cluster_id",
+        "log_partition",
+        "log_offset",
+        "group_id",
+        "topic",
+        "partition",
+    }
     for name, table in TABLES.items():
         if table.layer in ("silver", "gold"):
             columns = set(groupledger.write_options(name)["delta.dataSkippingStatsColumns"].split(","))

@@ -85,32 +85,23 @@ def require_topic(tables: ClusterTables, topic: str) -> None:
 
 
 def require_partition(tables: ClusterTables, topic: str, partition: int) -> None:
-    """Raise ArgumentError for a partition beyond those that a topic has, or, where their number is not known, beyond
-    those that occur in the log."""
+    """Raise ArgumentError for a partition that a topic never had. Any may be there where no log has their number."""
+    known = known_counts(tables).get(topic)
+    if known is None or partition < known.partition_count:
+        return
     seen = set[int]()
     for table in KNOW_TOPICS[1:]:
         rows = SilverAt(tables).scan(table, ("partition",), pc.field("topic") == pc.scalar(topic))
         seen.update(pc.unique(rows["partition"]).to_pylist())
-    known = known_counts(tables).get(topic)
-    last = max([*seen, -1 if known is None else known.partition_count - 1], default=-1)
-    if partition <= last or last < 0:
-        return
-    if known is not None and last < known.partition_count:
+    if partition > max(seen, default=-1):  # a former topic of that name may have had more
         raise ArgumentError(no_partition_text(topic, partition, known.partition_count))
-    raise ArgumentError(
-        f"no partition {partition} of topic '{printable(topic)[:NAME_CHARACTERS_MAX]}' occurs in what was captured of "
-        f"cluster {tables.cluster_id!r}: {_from_0_to(last)}"
-    )
 
 
 def no_partition_text(topic: str, partition: int, partition_count: int) -> str:
     """A sentence about a partition that a topic does not have."""
     name = printable(topic)[:NAME_CHARACTERS_MAX]
-    return f"topic '{name}' has no partition {partition}: it has {_from_0_to(partition_count - 1)}"
-
-
-def _from_0_to(last: int) -> str:
-    return f"0 to {last}" if last > 0 else "only 0"
+    has = f"0 to {partition_count - 1}" if partition_count > 1 else "only 0"
+    return f"topic '{name}' has no partition {partition}: it has {has}"
 
 
 def _names_in(tables: ClusterTables, table: Table, column: str) -> set[str]:

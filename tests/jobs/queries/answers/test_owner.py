@@ -105,12 +105,9 @@ def test_nobody_then_is_not_nobody_ever(warehouse: Warehouse) -> None:
             ClusterTables(warehouse, CLUSTER), topic=topic, partition=partition, at_ms=at_ms(3), output_format="table"
         )
         assert remarks == [remark]
-    for partition in (6, 99):
-        text = f"no partition {partition} of topic 't' occurs in what was captured of cluster '{CLUSTER}': 0 to 5$"
-        with pytest.raises(ArgumentError, match=text):
-            run_owner(
-                ClusterTables(warehouse, CLUSTER), topic="t", partition=partition, at_ms=None, output_format="table"
-            )
+    # where no log has their number, any partition may be there
+    remarks = run_owner(ClusterTables(warehouse, CLUSTER), topic="t", partition=99, at_ms=None, output_format="table")
+    assert remarks == ["no group was ever assigned partition 99 of topic t, as far as the log tells"]
     counts = {
         "cluster_id": CLUSTER,
         "topic_id": "T",
