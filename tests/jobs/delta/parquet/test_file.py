@@ -308,6 +308,7 @@ def test_a_type_of_no_table_is_refused() -> None:
 COMPILED = """
 from jobs.delta.parquet import kernels
 from jobs.delta.parquet import warm_up
+from tests.jobs.delta.parquet.test_file import every_kind, written
 
 def compiled():
     functions = {name: getattr(kernels, name) for name in dir(kernels)}
