@@ -109,6 +109,7 @@ from jobs.settings import PROJECT_ROOT
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError
 from jobs.queries.sql.sql_spark import Catalogue, publish
+from tests.jobs.operations.test_nightly import SMALL, nightly
 
 root, scratch = Path(sys.argv[1]), sys.argv[2]
 overrides = spark_defaults() | {
