@@ -30,7 +30,7 @@ from coordinator_core.errors import BufferUnderflow, DecodeError, EncodeError, L
 from tests.connect_bytes import encode_connect_assignment, encode_connect_metadata
 from tests.strategies import texts
 
-VECTORS = Path(__file__).parents[1] / "data" / "vectors" / "open"
+VECTORS = Path(__file__).parents[2] / "data" / "vectors" / "open"
 
 
 def vectors_of(name: str) -> list[dict[str, Any]]:

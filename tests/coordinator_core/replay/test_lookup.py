@@ -18,7 +18,7 @@ from coordinator_core.replay.lookup import (
 )
 from tests.conformance.families import lookups
 
-TRACE = Path(__file__).parents[1] / "data" / "traces" / "lookups.jsonl.gz"
+TRACE = Path(__file__).parents[2] / "data" / "traces" / "lookups.jsonl.gz"
 
 
 def test_lookups_agree_with_kafka() -> None:

@@ -29,7 +29,7 @@ from schemas.registry import MESSAGES
 from tests.conformance.families import vectors
 from tests.strategies import structs, versioned_messages
 
-VECTORS = Path(__file__).parents[2] / "data" / "vectors" / "open"
+VECTORS = Path(__file__).parents[3] / "data" / "vectors" / "open"
 OFFSETS_TOPIC = consumer_offsets.TOPIC
 UUID = "SEYvEF84R66PYzlH5qbKYg"
 

@@ -30,7 +30,7 @@ from coordinator_core.errors import (
 )
 from tests.conformance.families.batches import read_vectors, rebuilt, run
 
-VECTORS = Path(__file__).parents[2] / "data" / "vectors" / "batches" / "batches.jsonl"
+VECTORS = Path(__file__).parents[3] / "data" / "vectors" / "batches" / "batches.jsonl"
 BATCH = build_batch([Record(7, 1000, b"k", b"v"), Record(9, 900, None, None)], leader_epoch=3)
 
 

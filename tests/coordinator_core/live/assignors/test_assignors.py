@@ -14,7 +14,7 @@ from coordinator_core.live.assignors.errors import AssignorError
 from coordinator_core.live.assignors.server_group import GroupAssignment, GroupSpec
 from tests.conformance.families import assignors
 
-TRACES = Path(__file__).parents[2] / "data" / "traces"
+TRACES = Path(__file__).parents[3] / "data" / "traces"
 SERVER_CASES = 750
 CLIENT_CASES = 500
 

@@ -23,7 +23,7 @@ from coordinator_core.live.share_partition.states import TERMINAL
 from tests.conformance.families import share_partition
 from tests.coordinator_core.live.share_partition.machine import SharePartitionMachine
 
-TRACE = Path(__file__).parents[2] / "data" / "traces" / "share_partition.jsonl.gz"
+TRACE = Path(__file__).parents[3] / "data" / "traces" / "share_partition.jsonl.gz"
 
 Patch = pytest.MonkeyPatch
 

@@ -28,7 +28,7 @@ from schemas.error_codes import ErrorCode
 from tests.conformance.families import group_commands
 from tests.message_json import message_of
 
-DATA = Path(__file__).parents[2] / "data" / "streams"
+DATA = Path(__file__).parents[3] / "data" / "streams"
 TOPIC_ID = "A" * 22
 
 Json = dict[str, Any]

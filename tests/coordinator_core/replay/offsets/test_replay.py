@@ -19,7 +19,7 @@ from coordinator_core.replay.offsets.state import CommittedOffset, OffsetKey, Of
 from schemas.consumer_offsets import TOPIC
 from schemas.consumer_offsets.offsets import LEGACY_OFFSET_COMMIT_VALUE, OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 
-TRACES = Path(__file__).parents[2] / "data" / "traces"
+TRACES = Path(__file__).parents[3] / "data" / "traces"
 LIVE_TRACES = ("group_classic", "group_consumer", "group_migration", "group_mixed", "group_offsets", "group_streams")
 KEY, OTHER_KEY = OffsetKey("g", "t", 0), OffsetKey("g", "t", 1)
 

@@ -18,7 +18,7 @@ from coordinator_core.replay.share_state.combine import (
 from tests.conformance.families import combiner
 from tests.coordinator_core.live.share_state.reference import canonical_batches
 
-TRACE = Path(__file__).parents[2] / "data" / "traces" / "combiner.jsonl.gz"
+TRACE = Path(__file__).parents[3] / "data" / "traces" / "combiner.jsonl.gz"
 OFFSET_MAX = 2**63 - 1
 
 Numbers = list[tuple[int, int, int, int]]

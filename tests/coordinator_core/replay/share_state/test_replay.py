@@ -11,7 +11,7 @@ from coordinator_core.replay.share_state.replay import replay_share_snapshot, re
 from coordinator_core.replay.share_state.state import ShareShard, ShareSnapshot, ShareUpdate
 from tests.conformance.families import share_coordinator
 
-TRACE = Path(__file__).parents[2] / "data" / "traces" / "share_coordinator.jsonl.gz"
+TRACE = Path(__file__).parents[3] / "data" / "traces" / "share_coordinator.jsonl.gz"
 KEY = SharePartitionKey("sg", "AAAAAAAAAAAAAAAAAAAAAQ", 3)
 SNAPSHOT = ShareSnapshot(4, 7, 2, 10, 0, 1000, 2000, (StateBatch(10, 12, 0, 1),))
 UPDATE = ShareUpdate(4, 3, 11, 5, (StateBatch(13, 14, 2, 1),))
