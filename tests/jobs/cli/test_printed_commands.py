@@ -81,6 +81,7 @@ def all_findings() -> Findings:
     values: dict[str, Any] = {}
     for field in fields(Findings):
         values[field.name] = 3 if field.type in (int, int | None) else {"it's": 2}
+    values["start_moved"] = {"__consumer_offsets-3": 2}
     values["foreign_writes"] = (ForeignWrite("gold.rebalances", 4, "DELETE"), ForeignWrite("bronze.coverage", 5))
     for name in ("audit_lacks", "emptied_groups", "not_judged", "shared_groups"):
         values[name] = ("it's",)
