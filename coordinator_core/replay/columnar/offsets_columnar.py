@@ -281,7 +281,8 @@ class ColumnarOffsetReplay:
     def rows_of(self, forgotten: Forgotten, is_shown: BoolArray) -> CommitColumns:
         """The rows of transactions that were lost, and those of forgotten offsets that are shown."""
         shown = RowArrays._make(column[is_shown] for column in forgotten.rows)
-        rows = RowArrays._make(np.concatenate(columns) for columns in zip(forgotten.lost, shown, strict=True))
+        parts = [forgotten.lost, shown]
+        rows = RowArrays._make(np.concatenate(column) for column in zip(*parts, strict=True))
         return self._columns(_NO_BYTES, forgotten.lost_metadata, rows)
 
     def feed(self, chunk: RecordChunk) -> ColumnarOutput:
