@@ -31,21 +31,21 @@ if TYPE_CHECKING:
     from jobs.operations.run_context import RunContext
 
 
-def _named(job: str, *tables: Table) -> dict[str, str]:
-    return dict.fromkeys((table.full_name for table in tables), job)
+def _names(*tables: Table) -> tuple[str, ...]:
+    return tuple(table.full_name for table in tables)
 
 
 MADE_BY: Final[Mapping[str, str]] = {
-    **_named("capture", READ_FILES, RUN_METRICS),
-    **_named("replay", *OF_REPLAY, RUNS, REPLAY_STARTS, REWRITES),
-    **_named("audit", *OF_AUDIT, AUDITS, AUDIT_STARTS),
+    **dict.fromkeys(_names(READ_FILES, RUN_METRICS), "capture"),
+    **dict.fromkeys(_names(*OF_REPLAY, RUNS, REPLAY_STARTS, REWRITES), "replay"),
+    **dict.fromkeys(_names(*OF_AUDIT, AUDITS, AUDIT_STARTS), "audit"),
 }
 """By table, the job that makes it again, or goes on without its rows."""
 ADDED_TO: Final = frozenset(
-    _named("", READ_FILES, RUN_METRICS, RUNS, REPLAY_STARTS, REWRITES, AUDITS, AUDIT_STARTS, AUDITED_LOGS)
+    _names(READ_FILES, RUN_METRICS, RUNS, REPLAY_STARTS, REWRITES, AUDITS, AUDIT_STARTS, AUDITED_LOGS)
 )
 """Tables of which a rebuild does not replace all rows unread."""
-SAMPLES: Final = frozenset(_named("", END_OFFSETS, TOPICS, CONFIGS))
+SAMPLES: Final = frozenset(_names(END_OFFSETS, TOPICS, CONFIGS))
 """Tables of what a live cluster said at some time, which captures go on to add to without the earlier rows."""
 
 
@@ -62,10 +62,10 @@ def error_text(error: Exception) -> str:
 
 
 def damaged_files(
-    warehouse: Warehouse, cluster_id: str | None = None, makers: Collection[str] | None = None
+    warehouse: Warehouse, cluster_id: str | None = None, makers: Collection[str | None] | None = None
 ) -> list[TableDamaged]:
-    """The damaged files of all tables, or of those that some jobs make, as far as their sizes show it; of data files,
-    those of a cluster (None: all)."""
+    """The damaged files of all tables, or of those that some jobs make (None among them: those that none makes again),
+    as far as their sizes show it; of data files, those of a cluster (None: all)."""
 
     def of_table(table: Table) -> Iterable[TableDamaged]:
         try:
@@ -118,9 +118,8 @@ def _begin_again(run: "RunContext", damage: TableDamaged, *, may_forget: bool) -
 
 def require_whole(run: "RunContext") -> None:
     """Raise TableDamaged where a table that no job makes again has damaged files."""
-    for damage in damaged_files(run.warehouse, run.settings.cluster_id):
-        if damage.table not in MADE_BY:
-            raise damage
+    for damage in damaged_files(run.warehouse, run.settings.cluster_id, (None,)):
+        raise damage
 
 
 def explained(damage: TableDamaged) -> str:
