@@ -236,6 +236,9 @@ FORGOTTEN: Final = "FORGOTTEN"
 """Values of `ended_by` in silver.group_members. FORGOTTEN is an `event_type`, too: a new leader loaded the log without
 records of the group."""
 
+NOT_IN_FORCE: Final = ("DELETE", FORGOTTEN)
+"""Values of `change` in silver.offset_commits after which a partition has no committed offset."""
+
 ASSIGNMENT_CONFIGS_CHANGED: Final = "ASSIGNMENT_CONFIGS_CHANGED"
 """`event_type` of silver.group_events: the configs of a streams group's assignor changed."""
 TOPOLOGY_DESCRIPTION_CHANGED: Final = "TOPOLOGY_DESCRIPTION_CHANGED"

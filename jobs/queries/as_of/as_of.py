@@ -30,6 +30,7 @@ from coordinator_core.bytes.kafka_versions import METADATA_VERSION, RELEASE_4_4,
 from coordinator_core.bytes.log.chunk import I64, BoolArray
 from coordinator_core.bytes.log_partitions import LogPartition
 from coordinator_core.history.moments import NO_TIME, filled, is_regular, log_ends_at, unplaced_at
+from coordinator_core.history.rows import NOT_IN_FORCE
 from coordinator_core.history.simple_log import FEATURE
 from coordinator_core.inference.facts.configs import GROUP, STREAMS_ASSIGNOR
 from coordinator_core.inference.facts.settings import InferenceSettings
@@ -602,7 +603,7 @@ def _committed(newest: pa.Table, left: LeftBehind) -> dict[str, dict[TopicPartit
     offsets: dict[str, dict[TopicPartition, CommittedOffset]] = defaultdict(dict)
     if not newest.num_rows:
         return offsets
-    in_force = newest.filter(pa.array(indices_in(newest["change"], ("DELETE", "FORGOTTEN")) < 0))
+    in_force = newest.filter(pa.array(indices_in(newest["change"], NOT_IN_FORCE) < 0))
     groups, topics, topic_ids = (texts_of(in_force[name]) for name in ("group_id", "topic", "topic_id"))
     names = ("partition", "committed_offset", "leader_epoch", "log_partition")
     partitions, committed_offsets, leader_epochs, log_partitions = (in_force[name].to_pylist() for name in names)

@@ -19,6 +19,7 @@ from collections.abc import Collection
 from enum import StrEnum
 from typing import Final, NamedTuple
 
+from coordinator_core.history.rows import NOT_IN_FORCE
 from jobs.cli_enums import Engine
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
@@ -208,7 +209,7 @@ def _offsets(condition: str, time: str | None) -> str:
             {_places("c", OFFSETS_TOPIC)}
             {clocks}
             WHERE c.outcome = 'APPLIED' AND {condition} AND {_is_there("c", time)}
-        ) WHERE newness = 1 AND change NOT IN ('DELETE', 'FORGOTTEN')
+        ) WHERE newness = 1 AND change NOT IN {NOT_IN_FORCE}
     """
 
 
