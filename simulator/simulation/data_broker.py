@@ -3,17 +3,14 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from coordinator_core.live.assignors.client_group import TopicPartition
-from coordinator_core.live.share_partition.state import SharePartition
+from coordinator_core.live.share_partition.state import AcquiredRecords, SharePartition
 from coordinator_core.live.share_state.persister import Persister
 from coordinator_core.replay.lookup import SharePartitionKey
-from simulator.simulation.clients.share_messages import OPEN_EPOCH
+from simulator.simulation.clients.share_messages import OPEN_EPOCH, ShareFetchRequest
 from simulator.simulation.dead_letters import DeadLetterSender
-
-if TYPE_CHECKING:
-    from simulator.simulation.delayed_share_fetch import DelayedShareFetch
+from simulator.simulation.process import Process
 
 
 @dataclass(slots=True)
@@ -30,6 +27,25 @@ class Served:
     """The fetch that reads it now; other fetches must wait (SharePartition.fetchLock)."""
     seen_start_offset: int = 0
     """Its start offset after the last command: when a write ends, this shows whether the write moved it."""
+
+
+Acquired = dict[TopicPartition, tuple[AcquiredRecords, ...]]
+
+
+@dataclass(slots=True, eq=False)
+class DelayedShareFetch:
+    """One fetch, from its arrival to its answer."""
+
+    process: Process
+    request: ShareFetchRequest
+    is_committed: bool
+    """share.isolation.level is read_committed."""
+    share_partitions: tuple[Served, ...]
+    deadline_ms: int
+    on_done: Callable[[Acquired], None]
+    wake_ms: int = 0
+    """The time of its next try, unless an event triggers one earlier."""
+    is_parked: bool = True
 
 
 @dataclass(slots=True)
@@ -54,7 +70,7 @@ class DataBroker:
     served: dict[tuple[str, TopicPartition], Served] = field(default_factory=dict)
     retry_ms: int | None = None
     """The next time to check the persister."""
-    parked: dict[tuple[str, TopicPartition], dict["DelayedShareFetch", None]] = field(default_factory=dict)
+    parked: dict[tuple[str, TopicPartition], dict[DelayedShareFetch, None]] = field(default_factory=dict)
     """The fetches that wait for a share partition, in the order of their arrival (DelayedOperationPurgatory)."""
     on_lost: dict[int, Callable[[], None]] = field(default_factory=dict)
     """Request without a response yet -> what to do if the broker fails."""

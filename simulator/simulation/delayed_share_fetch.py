@@ -25,39 +25,19 @@ Source: DelayedShareFetch, SharePartitionManager.processShareFetch, ShareFetchUt
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from coordinator_core.live.assignors.client_group import TopicPartition
 from coordinator_core.live.share_partition.acquire import acquire
 from coordinator_core.live.share_partition.state import AcquiredRecords, AcquireMode, FetchedBatches, IsolationLevel
 from coordinator_core.live.share_partition.window import can_acquire_records, next_fetch_offset
-from simulator.simulation.clients.share_messages import ShareFetchRequest
 from simulator.simulation.clock import EventLoop
-from simulator.simulation.data_broker import DataBroker, Served
+from simulator.simulation.data_broker import Acquired, DataBroker, DelayedShareFetch, Served
 from simulator.simulation.process import Process
 from simulator.simulation.topics import Topics
 
 BATCH_SIZE: Final = 500
 """The batch size of the request is max.poll.records, too (ShareFetchRequest.batchSize)."""
-
-Acquired = dict[TopicPartition, tuple[AcquiredRecords, ...]]
-
-
-@dataclass(slots=True, eq=False)
-class DelayedShareFetch:
-    """One fetch, from its arrival to its answer."""
-
-    process: Process
-    request: ShareFetchRequest
-    is_committed: bool
-    """share.isolation.level is read_committed."""
-    share_partitions: tuple[Served, ...]
-    deadline_ms: int
-    on_done: Callable[[Acquired], None]
-    wake_ms: int = 0
-    """The time of its next try, unless an event triggers one earlier."""
-    is_parked: bool = True
 
 
 class ShareFetches:

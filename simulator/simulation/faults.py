@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final, Protocol
 
 from coordinator_core.live.assignors.client_group import TopicPartition
 from coordinator_core.live.offsets.messages import DeletableGroupResult
@@ -18,20 +18,35 @@ from coordinator_core.live.share.messages import (
 from coordinator_core.live.share.service import Flow, alter_offsets, delete_groups, delete_offsets
 from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import SlowPoll, Subscribe, TopicsChanged
-from simulator.simulation.cluster import DETECTION_MS
+from simulator.simulation.clock import EventLoop
+from simulator.simulation.cluster import DETECTION_MS, Cluster
+from simulator.simulation.heartbeats import Heartbeats
 from simulator.simulation.other_logs import topic_configs
 from simulator.simulation.process import Process
-from simulator.simulation.scenario import FaultSpec, GroupSpec, occurrences, with_config
-
-if TYPE_CHECKING:
-    from simulator.simulation.simulation import Simulation
+from simulator.simulation.scenario import FaultSpec, GroupSpec, Scenario, occurrences, with_config
+from simulator.simulation.share_leader import ShareLeaders
+from simulator.simulation.topics import Topics
+from simulator.simulation.truth import Truth
 
 METADATA_AGE_MS: Final = 5000
 """Clients learn of changed topics at a random time within this: metadata.max.age.ms, shorter than Kafka's default."""
 
 
+class Stage(Protocol):
+    """What faults happen to: the running simulation."""
+
+    scenario: Scenario
+    loop: EventLoop
+    truth: Truth
+    topics: Topics
+    cluster: Cluster
+    heartbeats: Heartbeats
+    share_leaders: ShareLeaders
+    members: dict[str, list[Process]]
+
+
 class Faults:
-    def __init__(self, stage: "Simulation") -> None:
+    def __init__(self, stage: Stage) -> None:
         self._stage = stage
         self._loop = stage.loop
 

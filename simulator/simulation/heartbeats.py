@@ -12,21 +12,47 @@ otherwise a run that leaves them out could not know the order in a run that does
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from coordinator_core.live.coordinator.timers import Timer
 from simulator.simulation.clock import EventLoop
 
-if TYPE_CHECKING:
-    from simulator.simulation.cluster import Cluster
-    from simulator.simulation.process import Process
+
+class Sender(Protocol):
+    """A process that sends heartbeats."""
+
+    rank: int
+    group_id: str
+    latency_ms: int
+
+    def session_key(self) -> str:
+        """The key of its session timer."""
+
+    def heartbeat(self) -> Any:
+        """The heartbeat that it would send now."""
+
+    def heartbeat_arrives(self, send: Any) -> None:
+        """A heartbeat arrives at its coordinator."""
+
+
+class Sessions(Protocol):
+    """The session timers of the members, on their coordinators."""
+
+    def is_quiet(self, group_id: str) -> bool:
+        """Whether heartbeats of the group's members change nothing."""
+
+    def park_session(self, group_id: str, key: str) -> Timer | None:
+        """Take a session timer out of its coordinator."""
+
+    def restore_session(self, group_id: str, timer: Timer, deadline_ms: int) -> None:
+        """Set the timer again."""
 
 
 @dataclass(slots=True)
 class Heartbeat:
     """The heartbeats of one process. `next_ms`: when the next one is due to be sent."""
 
-    process: "Process"
+    process: Sender
     interval_ms: int
     next_ms: int
     token: int = 0
@@ -40,7 +66,7 @@ class Heartbeat:
 
 
 class Heartbeats:
-    def __init__(self, loop: EventLoop, sessions: "Cluster", *, skips: bool) -> None:
+    def __init__(self, loop: EventLoop, sessions: Sessions, *, skips: bool) -> None:
         self._loop = loop
         self._sessions = sessions
         self._skips = skips
@@ -51,7 +77,7 @@ class Heartbeats:
         self.sent_count = 0
         self.skipped_count = 0
 
-    def start(self, process: "Process", interval_ms: int, first_ms: int | None = None) -> None:
+    def start(self, process: Sender, interval_ms: int, first_ms: int | None = None) -> None:
         """Send a heartbeat every `interval_ms` from now on, the first at `first_ms`; interval 0: none."""
         self.stop(process)
         if interval_ms:
@@ -60,7 +86,7 @@ class Heartbeats:
             self._heartbeats[process.rank] = heartbeat
             self._schedule(heartbeat)
 
-    def stop(self, process: "Process") -> int:
+    def stop(self, process: Sender) -> int:
         """Send no more heartbeats; returns the interval so far, 0 if there was none."""
         self.wake_one(process)
         heartbeat = self._heartbeats.pop(process.rank, None)
@@ -69,7 +95,7 @@ class Heartbeats:
         heartbeat.token += 1
         return heartbeat.interval_ms
 
-    def answered(self, process: "Process") -> None:
+    def answered(self, process: Sender) -> None:
         """The answer to a heartbeat had no error: the process may be parked."""
         heartbeat = self._heartbeats.get(process.rank)
         if heartbeat is None or not self._skips or heartbeat.parked is not None:
@@ -85,7 +111,7 @@ class Heartbeats:
         heartbeat.token += 1
         self._parked.setdefault(process.group_id, {})[process.rank] = heartbeat
 
-    def signed(self, process: "Process") -> None:
+    def signed(self, process: Sender) -> None:
         """The commit of a parked process has set its session timer: park that timer now."""
         heartbeat = self._heartbeats.get(process.rank)
         if heartbeat is None or heartbeat.parked is None:
@@ -104,7 +130,7 @@ class Heartbeats:
             ):
                 self._rouse(heartbeat)
 
-    def wake_one(self, process: "Process") -> None:
+    def wake_one(self, process: Sender) -> None:
         """The process itself is about to change."""
         heartbeat = self._heartbeats.get(process.rank)
         if heartbeat is None or heartbeat.parked is None:

@@ -7,22 +7,37 @@ log: records that no follower had are lost.
 
 from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final, Protocol
 
 from coordinator_core.live.runtime.machines import StateMachine
-from coordinator_core.live.runtime.messages import EndTransaction, Request
+from coordinator_core.live.runtime.messages import Answer, EndTransaction, Request
 from coordinator_core.live.runtime.partition import PartitionLog
 from coordinator_core.live.runtime.runtime import CoordinatorRuntime
 from simulator.simulation.clock import EventLoop
 from simulator.simulation.topics import replicas_of
 
-if TYPE_CHECKING:
-    from simulator.simulation.cluster import Cluster
-
 REPLICATION_MS: Final = 1
 """The time from an append to the fetches that commit it."""
 LOADING_MS: Final = 200
 """The time that a new leader takes to load a coordinator."""
+
+
+class Brokers(Protocol):
+    """What an internal topic tells the cluster, and asks it."""
+
+    alive: set[int]
+
+    def answered(self, answer: Answer) -> None:
+        """A broker has an answer."""
+
+    def committed(self, log: PartitionLog) -> None:
+        """The high watermark may have moved."""
+
+    def elected(self, log: PartitionLog) -> None:
+        """The log has another leader."""
+
+    def truncated(self, log: PartitionLog) -> None:
+        """The records behind the end of the log are lost."""
 
 
 class InternalTopic:
@@ -35,7 +50,7 @@ class InternalTopic:
         broker_count: int,
         *,
         loop: EventLoop,
-        cluster: "Cluster",
+        cluster: Brokers,
         make_runtime: Callable[[int], CoordinatorRuntime],
     ) -> None:
         self.topic = topic

@@ -1,7 +1,7 @@
 """Group coordinators with an observer: callbacks before every operation, and for every record once written."""
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.live.coordinator.errors import Refused
@@ -14,8 +14,22 @@ from coordinator_core.live.runtime.machines import GroupMachine, GroupMachines
 from coordinator_core.live.runtime.messages import Request
 from coordinator_core.replay.dispatch import CoordinatorShard
 
-if TYPE_CHECKING:
-    from simulator.simulation.truth_recorder import TruthRecorder
+
+class Observer(Protocol):
+    def before(self, machine: "ObservedMachine", request: Request, now_ms: int) -> None:
+        """A request is about to be served."""
+
+    def served(self, machine: "ObservedMachine", request: Request, outcome: Outcome, now_ms: int) -> None:
+        """A request was served."""
+
+    def fired(self, machine: "ObservedMachine", outcome: Outcome, now_ms: int) -> None:
+        """Timers, tasks or a parked operation ran."""
+
+    def marked(self, machine: "ObservedMachine", producer: Producer, *, is_commit: bool, offset: int) -> None:
+        """A transaction marker was written."""
+
+    def reverted(self, machine: "ObservedMachine", from_offset: int) -> None:
+        """The log refused the records from an offset on."""
 
 
 class ObservedMachine(GroupMachine):
@@ -25,7 +39,7 @@ class ObservedMachine(GroupMachine):
         self,
         coordinator: GroupCoordinator,
         batcher: Batcher,
-        observer: "TruthRecorder",
+        observer: Observer,
         locate: Callable[["ObservedMachine"], int],
     ) -> None:
         super().__init__(coordinator)
@@ -76,7 +90,7 @@ class ObservedMachines(GroupMachines):
     def __init__(
         self,
         config: GroupCoordinatorConfig,
-        observer: "TruthRecorder",
+        observer: Observer,
         locate: Callable[[ObservedMachine], int],
         group_settings: Mapping[str, Mapping[str, int]],
     ) -> None:

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 from dataclasses import InitVar, dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import (
@@ -28,15 +28,22 @@ from simulator.simulation.clients.machine import (
 from simulator.simulation.clients.member import Member
 from simulator.simulation.clock import EventLoop
 from simulator.simulation.heartbeats import Heartbeats
-from simulator.simulation.lookups import Lookups
+from simulator.simulation.lookups import Brokers, Lookups
 from simulator.simulation.truth import Truth
-
-if TYPE_CHECKING:
-    from simulator.simulation.cluster import Cluster
 
 HEARTBEAT = "heartbeat"
 LOST_BROKER = frozenset({ErrorCode.NOT_COORDINATOR, ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.REQUEST_TIMED_OUT})
 """Errors after which a client looks up its coordinator again."""
+
+
+class Network(Brokers, Protocol):
+    """What a process knows of its cluster."""
+
+    def deliver(self, process: "Process", broker_id: int, send: Send) -> None:
+        """A request arrives at a broker."""
+
+    def disconnected(self, process: "Process", member_id: str) -> None:
+        """All connections of the process break."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -54,7 +61,7 @@ class Process:
     make: Callable[[random.Random], Member]
     draws: Callable[[int], random.Random]
     loop: EventLoop
-    network: "Cluster"
+    network: Network
     heartbeats: Heartbeats
     truth: Truth
     client: Member | None = None

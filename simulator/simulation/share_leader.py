@@ -48,9 +48,9 @@ from simulator.simulation.clients.share_messages import (
 )
 from simulator.simulation.clock import EventLoop
 from simulator.simulation.cluster import INTERNAL_MS, Cluster
-from simulator.simulation.data_broker import DataBroker, Served, ShareSession
+from simulator.simulation.data_broker import Acquired, DataBroker, DelayedShareFetch, Served, ShareSession
 from simulator.simulation.dead_letters import DeadLetterLogs, DeadLetterSender
-from simulator.simulation.delayed_share_fetch import Acquired, DelayedShareFetch, ShareFetches, rotated
+from simulator.simulation.delayed_share_fetch import ShareFetches, rotated
 from simulator.simulation.internal_topic import REPLICATION_MS
 from simulator.simulation.process import Process
 from simulator.simulation.random_streams import stream

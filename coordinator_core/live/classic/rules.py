@@ -11,16 +11,16 @@ from coordinator_core.live.classic.live import (
 from coordinator_core.live.classic.records import group_metadata_tombstone
 from coordinator_core.live.classic.timers import schedule_heartbeat
 from coordinator_core.live.coordinator.errors import Refused
-from coordinator_core.live.coordinator.operation import Context
-from coordinator_core.live.coordinator.records import CoordinatorRecord
-from coordinator_core.live.coordinator.rules import (
+from coordinator_core.live.coordinator.operation import (
     BaseTimestamp,
     CheckPartition,
+    Context,
     GroupRules,
     ListedGroup,
     OffsetCommitter,
     commit_timestamp,
 )
+from coordinator_core.live.coordinator.records import CoordinatorRecord
 from schemas.error_codes import ErrorCode
 
 

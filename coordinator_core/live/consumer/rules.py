@@ -3,9 +3,8 @@
 from coordinator_core.bytes.kafka_versions import Since
 from coordinator_core.live.consumer.records import group_tombstones
 from coordinator_core.live.coordinator.modern_rules import ModernGroupRules
-from coordinator_core.live.coordinator.operation import Context
+from coordinator_core.live.coordinator.operation import CheckPartition, Context, OffsetCommitter
 from coordinator_core.live.coordinator.records import CoordinatorRecord
-from coordinator_core.live.coordinator.rules import CheckPartition, OffsetCommitter
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember
 from coordinator_core.replay.consumer.subscriptions import subscriptions_of
 

@@ -2,14 +2,9 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
-from coordinator_core.live.coordinator.operation import Command, Context, Function
-from coordinator_core.live.coordinator.rules import GroupRules
+from coordinator_core.live.coordinator.operation import Command, Context, Coordinator, Function, GroupRules
 from coordinator_core.live.state_dump import Json
-
-if TYPE_CHECKING:
-    from coordinator_core.live.coordinator.shard import GroupCoordinator
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,4 +19,4 @@ class GroupModule:
     on_unloaded: Callable[[Context], None] | None = None
     on_metadata: Callable[[Context, frozenset[str]], None] | None = None
     rules: Mapping[type, GroupRules] = field(default_factory=dict)
-    add_to_dump: Callable[["GroupCoordinator", dict[str, Json]], None] | None = None
+    add_to_dump: Callable[[Coordinator, dict[str, Json]], None] | None = None

@@ -7,9 +7,8 @@ from coordinator_core.bytes.kafka_versions import Since
 from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.modern_messages import DescribedAssignment, DescribedTopicPartitions
-from coordinator_core.live.coordinator.operation import Context
+from coordinator_core.live.coordinator.operation import Context, GroupRules, ListedGroup, OffsetCommitter
 from coordinator_core.live.coordinator.records import CoordinatorRecord, target_epoch_record
-from coordinator_core.live.coordinator.rules import GroupRules, ListedGroup, OffsetCommitter
 from coordinator_core.replay.record_families import RecordFamily
 from schemas.error_codes import ErrorCode
 

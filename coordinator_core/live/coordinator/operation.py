@@ -1,20 +1,20 @@
-"""One operation of a coordinator: what it may use (`Context`), decides (`Result`), and the outcome of the step
-(`Outcome`).
+"""One operation of a coordinator: what it may use (`Context`), what it decides (`Result`), the rules that each group
+type has for it (`GroupRules`), and the outcome of the step (`Outcome`).
 """
 
-from collections.abc import Callable
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, Protocol, TypeVar
 
+from coordinator_core.live.classic.live import LiveClassicGroup
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.live.coordinator.errors import Refused, answer_for_append_error
 from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.records import NO_PRODUCER, AppendedRecord, CoordinatorRecord, Producer
+from coordinator_core.live.coordinator.timers import Timer, Timers
 from coordinator_core.replay.dispatch import CoordinatorShard
-
-if TYPE_CHECKING:
-    from coordinator_core.live.coordinator.shard import GroupCoordinator
-
+from coordinator_core.replay.offsets.state import CommittedOffset
 
 T = TypeVar("T")
 
@@ -120,12 +120,45 @@ class OutcomeBuilder:
         )
 
 
+class Coordinator(Protocol):
+    """What operations use of their coordinator; `shard.GroupCoordinator` says what each is."""
+
+    shard: CoordinatorShard
+    image: MetadataImage
+    timers: Timers
+    tasks: dict[str, Task]
+    classic_groups: dict[str, LiveClassicGroup]
+    group_settings: dict[str, Mapping[str, int]]
+
+    @property
+    def config(self) -> GroupCoordinatorConfig: ...
+
+    @property
+    def is_deferring(self) -> bool: ...
+
+    def group(self, group_id: str) -> Any: ...
+
+    def group_ids(self) -> Sequence[str]: ...
+
+    def command(self, operation: str) -> Command: ...
+
+    def live(self, kind: type[T]) -> T: ...
+
+    def rules_of(self, group: Any) -> "GroupRules": ...
+
+    def append(self, result: Result, now_ms: int) -> Sequence[AppendedRecord]: ...
+
+    def forget_group(self, group_id: str) -> None: ...
+
+    def retry(self, timer: Timer) -> None: ...
+
+
 class Context:
     """What one operation may use: the coordinator, the time, the client, and where responses and timers go."""
 
     def __init__(
         self,
-        coordinator: "GroupCoordinator",
+        coordinator: Coordinator,
         now_ms: int,
         api_version: int = -1,
         client: Client | None = None,
@@ -224,3 +257,91 @@ class Context:
     def outcome(self, response: Any, error: Refused | None) -> Outcome:
         """The results of the step, with the response or error for the request itself."""
         return self._step.outcome(response, error)
+
+
+class BaseTimestamp(Protocol):
+    """From when the retention of a committed offset counts, in epoch milliseconds (OffsetExpirationCondition)."""
+
+    def __call__(self, committed: CommittedOffset, /) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetCommitter:
+    """The sender of a commit. `generation_id_or_member_epoch` is negative for an admin client or a stand-alone
+    consumer.
+    """
+
+    member_id: str
+    group_instance_id: str | None
+    generation_id_or_member_epoch: int
+    is_transactional: bool
+    api_version: int
+
+
+@dataclass(frozen=True, slots=True)
+class ListedGroup:
+    group_id: str
+    protocol_type: str
+    group_state: str
+    group_type: str
+
+
+class CheckPartition(Protocol):
+    """Raises Refused, for the whole commit, if (topic name, topic id, partition) may not be committed."""
+
+    def __call__(self, topic: str, topic_id: str, partition: int, /) -> None: ...
+
+
+def commit_timestamp(committed: CommittedOffset) -> int:
+    """Retention counts from the commit."""
+    return committed.commit_timestamp_ms
+
+
+class GroupRules(ABC):
+    """The rules of one group type. `group` is the object returned by `Context.group`."""
+
+    type_name: str
+    """As ListGroups prints it: classic, consumer, share, streams."""
+
+    @abstractmethod
+    def validate_offset_commit(self, context: Context, group: Any, committer: OffsetCommitter) -> CheckPartition | None:
+        """Raise Refused, or return the check for each partition (None: all are allowed)."""
+
+    @abstractmethod
+    def validate_offset_fetch(self, group: Any, member_id: str | None, member_epoch: int) -> None:
+        """Raise Refused if a member may not read offsets."""
+
+    @abstractmethod
+    def validate_offset_delete(self, group: Any) -> None:
+        """Raise Refused if OffsetDelete is not possible for this group."""
+
+    @abstractmethod
+    def validate_delete_group(self, group: Any) -> None:
+        """Raise Refused if the group may not be deleted."""
+
+    @abstractmethod
+    def tombstones(self, context: Context, group: Any) -> tuple[CoordinatorRecord, ...]:
+        """The records that delete the group, in order."""
+
+    @abstractmethod
+    def is_subscribed_to(self, group: Any, topic: str) -> bool:
+        """Whether the offsets of the topic are in use."""
+
+    def is_empty(self, group: Any) -> bool:
+        """Whether the group has no members, so that it is deleted with its last offset."""
+        return not group.members
+
+    def should_expire(self, group: Any) -> bool:
+        """Whether its offsets expire, and the group with the last of them."""
+        return True
+
+    def expiration_base(self, group: Any) -> BaseTimestamp | None:
+        """From when retention counts; None: nothing expires now."""
+        return commit_timestamp
+
+    @abstractmethod
+    def refresh_on_commit(self, context: Context, group: Any, member_id: str) -> None:
+        """Restart the session of the member for an accepted commit, if the group type does so."""
+
+    @abstractmethod
+    def listed(self, group: Any) -> ListedGroup: ...

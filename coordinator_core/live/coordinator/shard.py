@@ -22,6 +22,7 @@ from coordinator_core.live.coordinator.operation import (
     Command,
     Context,
     Fired,
+    GroupRules,
     Outcome,
     OutcomeBuilder,
     Parked,
@@ -29,7 +30,6 @@ from coordinator_core.live.coordinator.operation import (
     Task,
 )
 from coordinator_core.live.coordinator.records import NO_PRODUCER, AppendedRecord, CoordinatorRecord, Producer
-from coordinator_core.live.coordinator.rules import GroupRules
 from coordinator_core.live.coordinator.timers import Timer, Timers
 from coordinator_core.live.state_dump import Json, dump_shard
 from coordinator_core.replay.anomalies import Anomaly

@@ -15,9 +15,8 @@ from coordinator_core.bytes.kafka_versions import Since
 from coordinator_core.live.classic.live import LiveClassicGroup
 from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.group_module import GroupModule
-from coordinator_core.live.coordinator.operation import Context, Result
+from coordinator_core.live.coordinator.operation import BaseTimestamp, Context, ListedGroup, OffsetCommitter, Result
 from coordinator_core.live.coordinator.records import NO_PRODUCER, CoordinatorRecord, Producer
-from coordinator_core.live.coordinator.rules import BaseTimestamp, ListedGroup, OffsetCommitter
 from coordinator_core.live.offsets.messages import (
     NO_RETENTION_TIME_MS,
     DeletableGroupResult,

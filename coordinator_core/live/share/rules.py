@@ -1,9 +1,8 @@
 """The rules of a share group for operations on all group types: offsets, deletion, lists (ShareGroup)."""
 
 from coordinator_core.live.coordinator.modern_rules import ModernGroupRules, other_type
-from coordinator_core.live.coordinator.operation import Context
+from coordinator_core.live.coordinator.operation import BaseTimestamp, CheckPartition, Context, OffsetCommitter
 from coordinator_core.live.coordinator.records import CoordinatorRecord, group_tombstones, tombstone
-from coordinator_core.live.coordinator.rules import BaseTimestamp, CheckPartition, OffsetCommitter
 from coordinator_core.live.share.live import ShareLive
 from coordinator_core.replay.record_families import SHARE
 from coordinator_core.replay.share.state import ShareGroup

@@ -4,11 +4,11 @@ Timers, by key: `session-timeout-<group>-<member>`, `rebalance-timeout-<group>-<
 `initial-rebalance-timeout-<group>`.
 """
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from coordinator_core.live.coordinator.group_module import GroupModule
 from coordinator_core.live.coordinator.member_timers import start_timers, timers_of
-from coordinator_core.live.coordinator.operation import NOTHING, Context, Result
+from coordinator_core.live.coordinator.operation import NOTHING, Context, Coordinator, Result
 from coordinator_core.live.coordinator.records import CoordinatorRecord
 from coordinator_core.live.streams.describe import describe_streams_groups
 from coordinator_core.live.streams.heartbeat import streams_group_heartbeat
@@ -18,9 +18,6 @@ from coordinator_core.live.streams.rules import StreamsGroupRules
 from coordinator_core.live.streams.target import update_target
 from coordinator_core.live.streams.timers import END_INITIAL_DELAY, TYPE_NAME
 from coordinator_core.replay.streams.state import UNREVOKED_TASKS, StreamsGroup
-
-if TYPE_CHECKING:
-    from coordinator_core.live.coordinator.shard import GroupCoordinator
 
 
 def _end_initial_delay(context: Context, group_id: str) -> Result:
@@ -43,7 +40,7 @@ def _on_loaded(context: Context) -> None:
     start_timers(context, TYPE_NAME, StreamsGroup, UNREVOKED_TASKS)
 
 
-def _add_to_dump(coordinator: "GroupCoordinator", dumps: dict[str, Any]) -> None:
+def _add_to_dump(coordinator: Coordinator, dumps: dict[str, Any]) -> None:
     for group_id, epoch in coordinator.live(LiveStreamsGroups).endpoint_information_epochs().items():
         if isinstance(coordinator.group(group_id), StreamsGroup):
             dumps[group_id]["group"]["endpointInformationEpoch"] = epoch

@@ -1,9 +1,8 @@
 """The rules of a streams group for operations on all group types: offsets, deletion, lists (StreamsGroup)."""
 
 from coordinator_core.live.coordinator.modern_rules import ModernGroupRules
-from coordinator_core.live.coordinator.operation import Context
+from coordinator_core.live.coordinator.operation import CheckPartition, Context, OffsetCommitter
 from coordinator_core.live.coordinator.records import CoordinatorRecord, group_tombstones, tombstone
-from coordinator_core.live.coordinator.rules import CheckPartition, OffsetCommitter
 from coordinator_core.live.streams.live import LiveStreamsGroups
 from coordinator_core.live.streams.timers import cancel_group
 from coordinator_core.replay.record_families import STREAMS

@@ -7,8 +7,7 @@ from msgspec.structs import replace
 from coordinator_core.live.consumer.rules import ConsumerGroupRules
 from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
-from coordinator_core.live.coordinator.operation import Context
-from coordinator_core.live.coordinator.rules import OffsetCommitter
+from coordinator_core.live.coordinator.operation import Context, OffsetCommitter
 from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.replay.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember
 from coordinator_core.replay.offsets.replay import ZERO_UUID

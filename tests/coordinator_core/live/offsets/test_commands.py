@@ -6,9 +6,8 @@ from coordinator_core.bytes.kafka_versions import KNOWN_VERSIONS, KafkaVersion
 from coordinator_core.live.classic.live import DEAD, LiveClassicGroup
 from coordinator_core.live.classic.rules import ClassicGroupRules
 from coordinator_core.live.coordinator.errors import Refused
-from coordinator_core.live.coordinator.operation import Context, Outcome
+from coordinator_core.live.coordinator.operation import CheckPartition, Context, OffsetCommitter, Outcome
 from coordinator_core.live.coordinator.records import Producer
-from coordinator_core.live.coordinator.rules import CheckPartition, OffsetCommitter
 from coordinator_core.live.offsets.messages import (
     DeletedTopic,
     ListGroupsRequest,
