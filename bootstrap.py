@@ -70,6 +70,8 @@ WITHOUT_VALUE: Final = frozenset({"--verbose", "-v", "--supervise"})
 """Spark's options that take no value."""
 JAVA_RENEWS_ARCHIVE: Final = 19
 """From this version on, a JVM creates its class archive (CDS) itself if none fits."""
+JAVA_OPTIONS: Final = ("SPARK_SUBMIT_OPTS", "JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS")
+"""Environment variables with options for the JVM."""
 
 
 @dataclass
@@ -173,7 +175,6 @@ def submission(
     is_cluster_mode = options.deploy_mode == "cluster"
     python, driver_python, application, jars = places.python, places.python, str(places.entry), str(places.jars)
     settings: list[str] = []
-    ahead: dict[str, str] = {}
     if options.home:
         python = f"{options.home}/.venv/bin/python"
         settings += [
@@ -193,9 +194,6 @@ def submission(
             settings += ["--conf", f"spark.pyspark.python={python}"]
             settings += _cluster_variables("spark.yarn.appMasterEnv.")
             settings += _cluster_variables("spark.kubernetes.driverEnv.")
-    else:
-        # Python workers run on the driver's machine: their parent process can start before Spark
-        ahead = {"GROUPLEDGER_WORKERS_AHEAD": "true"}
     # queries run longer than a night's JVM: they keep the optimizing JIT compiler
     thorough = ["--conf", "spark.driver.extraJavaOptions=-XX:+UseSerialGC"] if job[:1] == ["sql"] else []
     # if the driver runs in the cluster, the JVM here only submits it
@@ -210,7 +208,6 @@ def submission(
     ]
     environment = {
         **base,
-        **ahead,
         "PYSPARK_PYTHON": python,
         "PYSPARK_DRIVER_PYTHON": driver_python,
         "SPARK_SUBMIT_OPTS": f"{base.get('SPARK_SUBMIT_OPTS', '')} {shlex.join(jvm)}".strip(),
@@ -232,47 +229,28 @@ def logging_option(places: Places) -> str:
 
 
 def class_archive_options(places: Places, java: Java, environment: Mapping[str, str]) -> list[str]:
-    """JVM options for a class archive (CDS) with Spark's loaded and verified classes.
-
-    The first JVM writes the archive when it ends; later ones map it and start with half the work. An archive fits one
-    Java and one Spark. The JVM works without one as well.
+    """JVM options for a class archive (CDS) with Spark's loaded and verified classes: the first JVM writes it when it
+    ends, later ones map it and start with half the work. It fits one Java and one Spark.
     """
+    of_the_user = " ".join(environment.get(name, "") for name in JAVA_OPTIONS)
     # for the JVM a colon separates two archives
-    if not os.access(places.cache, os.W_OK) or ":" in str(places.cache):
+    if not os.access(places.cache, os.W_OK) or ":" in str(places.cache) or re.search("Xshare|Archive", of_the_user):
         return []
     jars = sorted(path.name for path in (places.spark_home / "jars").glob("*.jar"))
     made_for = "\n".join((java.path, java.modules, str(places.spark_home), *jars))
     archive = places.cache / f"classes-{zlib.crc32(os.fsencode(made_for)):08x}.jsa"
-    use = f"-XX:SharedArchiveFile={archive}"
+    options = [f"-XX:SharedArchiveFile={archive}"]
     if java.version >= JAVA_RENEWS_ARCHIVE:
-        options = ["-XX:+AutoCreateSharedArchive", use]
-    elif _is_whole(archive):
-        options = [use]
-    else:
-        options = [f"-XX:ArchiveClassesAtExit={archive}"] if _can_archive_classes(places, java, environment) else []
+        options.append("-XX:+AutoCreateSharedArchive")
+    elif not _is_whole(archive):
+        # it extends the archive of Java's own classes: without one, as in minimal runtimes, the JVM would not start
+        javas_own = Path(java.path).resolve().parents[1] / "lib" / "server" / "classes.jsa"
+        options = [f"-XX:ArchiveClassesAtExit={archive}"] if javas_own.exists() else []
     for other in places.cache.glob("classes-*.jsa"):
         if other != archive:
             other.unlink(missing_ok=True)
     # otherwise the JVM writes to the job's stdout which classes cannot be archived, and which archive does not fit
     return [*options, "-Xlog:cds=off", "-Xlog:cds+dynamic=off"]
-
-
-def _can_archive_classes(places: Places, java: Java, environment: Mapping[str, str]) -> bool:
-    """Can a JVM that shall write a class archive start at all?
-
-    Before Java 19 it exits at once without an archive of Java's own classes to extend: minimal runtimes have none, and
-    the user's options may disable it (-Xshare:off) or name another one.
-    """
-    trial = places.cache / f"trial-{os.getpid()}.jsa"
-    quiet = subprocess.DEVNULL
-    try:
-        own = shlex.split(environment.get("SPARK_SUBMIT_OPTS", ""))
-        asking = [java.path, *own, f"-XX:ArchiveClassesAtExit={trial}", "-Xlog:disable", "-version"]
-        return subprocess.run(asking, stdout=quiet, stderr=quiet, env=environment, check=False).returncode == 0
-    except (OSError, ValueError):
-        return False
-    finally:
-        trial.unlink(missing_ok=True)
 
 
 def _is_whole(archive: Path) -> bool:

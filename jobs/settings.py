@@ -31,11 +31,10 @@ ENVIRONMENT_OTHER: Final = frozenset(
         "GROUPLEDGER_PARSE_ONLY",
         "GROUPLEDGER_ENTRY",
         "GROUPLEDGER_FAULT",
-        "GROUPLEDGER_WORKERS_AHEAD",
     }
 )
 """Variables that are read elsewhere: interpreter and cache by bootstrap.py, the settings file by `load_settings`,
-the entry command by `jobs.console.command_name`, faults by `jobs.faults`, workers by `jobs.spark.workers_ahead`."""
+the entry command by `jobs.console.command_name`, and faults by `jobs.faults`."""
 
 KEEP: Final = "keep"
 HOSTS: Final = (KEEP, "pseudonym")

@@ -31,11 +31,11 @@ from xdist.remote import Producer
 
 from jobs.delta.warehouse import Warehouse
 from jobs.spark.session import start_session
-from jobs.spark.settings import spark_defaults
 from tests.claims import CLAIMS, table
 from tests.jobs.in_process import in_process
 from tests.made_once import MadeOnce
 from tests.scheduling import needs_spark, one_jvm
+from tests.spark_defaults import spark_defaults
 
 takes_minutes = pytest.mark.skipif(not IS_TEST_LIVE, reason="minutes: make test-live runs it")
 """Marks what would make `make test` too long: whole tests, and cases of which one is enough there."""

@@ -40,19 +40,12 @@ def open_session(
     `meanwhile`: the module of a job that writes tables, imported while the JVM starts, which takes seconds during which
     Python is idle.
     """
-    if meanwhile is not None:
-        from jobs.spark.settings import spark_defaults
-        from jobs.spark.workers_ahead import start_ahead
-
-        start_ahead(spark_defaults())
-    from jobs.spark.gc_freeze import loaded_for_good
     from jobs.spark.session import start_session
 
-    with loaded_for_good():
-        loading = threading.Thread(target=load_modules, args=(meanwhile,), daemon=True)
-        loading.start()
-        session = start_session(job, wakes_workers=meanwhile is not None)
-        loading.join()
+    loading = threading.Thread(target=load_modules, args=(meanwhile,), daemon=True)
+    loading.start()
+    session = start_session(job, wakes_workers=meanwhile is not None)
+    loading.join()
     from jobs.console.progress import Steps
     from jobs.delta.warehouse import Warehouse
 

@@ -8,12 +8,11 @@ from contextlib import suppress
 from importlib import import_module
 
 from jobs import PACKAGE
-from jobs.spark.gc_freeze import loaded_for_good
 
 # on Ctrl-C the command prints a line, and this process no traceback
 signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 # only an optimization: if loading fails, the first night of each process fails too, and reports why
-with loaded_for_good(), suppress(Exception):
+with suppress(Exception):
     import_module(".operations.cluster_night", PACKAGE)
     import_module(".operations.compile_kernels", PACKAGE).compile_kernels()

@@ -29,7 +29,7 @@ from jobs.silver.needed import NO_WATERMARKS, AuditWatermarks, all_ended_by, eve
 from jobs.silver.reader import SilverFiles
 from jobs.silver.row_groups import LOG_OFFSET
 from jobs.silver.rows import Row, groups_in, rows_of, sortable
-from jobs.spark.worker_memory import give_back
+from jobs.spark.tasks import give_back
 from schemas.tables.declare import Table
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS, OFFSET_COMMITS
 

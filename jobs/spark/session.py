@@ -11,20 +11,17 @@ from pyspark.sql import SparkSession
 from jobs.console.command_name import command
 from jobs.errors import NotSubmittedError
 from jobs.spark.run_folder import use_run_folder
-from jobs.spark.workers_ahead import DAEMON
 
 
 def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes_workers: bool = False) -> SparkSession:
     """The session of a job under spark-submit. Raises NotSubmittedError without Delta.
 
     Even without a Hive metastore Spark needs a folder for its own tables: it gets one in the run's folder. With
-    `wakes_workers`, the parent process of Python workers starts and imports what tasks need while the JVM creates the
-    session.
+    `wakes_workers`, Python workers start while the JVM creates the session.
     """
     folder = use_run_folder() / "warehouse"
     settings = {"spark.app.name": f"groupledger {job}", "spark.sql.warehouse.dir": str(folder), **(overrides or {})}
     if wakes_workers:
-        settings["spark.python.daemon.module"] = DAEMON
         context = SparkContext.getOrCreate(SparkConf().setAll(list(settings.items())))
         threading.Thread(target=_wake_workers, args=(context,), daemon=True).start()
     builder = SparkSession.builder

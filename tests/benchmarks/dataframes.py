@@ -18,8 +18,8 @@ from pyspark.sql import functions as F  # noqa: N812
 import groupledger
 from groupledger.records import read_records
 from jobs.spark.session import start_session
-from jobs.spark.settings import spark_defaults
 from tests.benchmarks.runs import Run, run
+from tests.spark_defaults import spark_defaults
 
 REPORTED: Final = re.compile(r"^api: ([\d.]+) s$", re.MULTILINE)
 SETTINGS: Final = {
@@ -28,10 +28,8 @@ SETTINGS: Final = {
     "spark.driver.memory": "3g",
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    "spark.python.daemon.module": "jobs.spark.worker_daemon",
 }
-"""Workers are those of the jobs so that they are found, and their memory watched, by their name. INT96, Spark's default
-for times, takes a fifth more time."""
+"""INT96, Spark's default for times, takes a fifth more time."""
 
 
 def measure(warehouse: Path, scratch: Path) -> tuple[float, Run]:

@@ -19,7 +19,7 @@ STEPS: Final = ("capture", "replay", "audit")
 STEP: Final = re.compile(rf"^({'|'.join(STEPS)}): ([\d.]+) s$", re.MULTILINE)
 PEAK: Final = re.compile(r"VmHWM:\s+(\d+) kB")
 
-WORKER: Final = b"-m\0jobs.spark.worker_daemon"
+WORKER: Final = b"-m\0pyspark.daemon"
 JVM: Final = b"org.apache.spark.deploy.SparkSubmit"
 DRIVER: Final = b"jobs/__main__.py"
 """In the command lines of Python workers, of the JVM and of the job's own Python."""

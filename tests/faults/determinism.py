@@ -27,12 +27,12 @@ from jobs.settings import Settings, load_settings
 from jobs.silver.hot_logs import CutRule
 from jobs.silver.replay import replay
 from jobs.spark.session import start_session
-from jobs.spark.settings import spark_defaults
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import SILVER_TABLES
 from tests.faults.harness import CLUSTER, digests
 from tests.jobs.in_process import in_process
+from tests.spark_defaults import spark_defaults
 
 STARTED_AT: Final = datetime(2026, 1, 1, tzinfo=UTC)
 ORDERS: Final = ("sorted", "reversed", "shuffled")

@@ -25,7 +25,7 @@ NOT_COMPARED: Final = frozenset(
 )
 """A row a run that began: one that broke off has one, too. And what an audit keeps, which hangs on the one before."""
 
-WORKER: Final = b"-m\0jobs.spark.worker_daemon"
+WORKER: Final = b"-m\0pyspark.daemon"
 EXECUTOR: Final = b"CoarseGrainedExecutorBackend"
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 

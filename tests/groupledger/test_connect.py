@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from jobs.spark.settings import spark_defaults
 from tests.conftest import PROJECT_ROOT, takes_minutes
 from tests.groupledger.conftest import Recorded
+from tests.spark_defaults import spark_defaults
 
 pytestmark = pytest.mark.slow
 

@@ -104,7 +104,7 @@ METASTORE_SESSION = """
 import json, sys
 from pathlib import Path
 from jobs.spark.session import start_session
-from jobs.spark.settings import spark_defaults
+from tests.spark_defaults import spark_defaults
 from jobs.settings import PROJECT_ROOT
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError

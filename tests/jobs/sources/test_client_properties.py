@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from jobs.errors import ClientPropertiesError
 from jobs.sources.client.known_settings import CONNECTION, OTHER, SECURITY
 from jobs.sources.client_properties import LOGIN_MODULES, ClientProperties, load_client_properties
-from jobs.spark.settings import spark_defaults
+from tests.spark_defaults import spark_defaults
 
 KAFKA = "org.apache.kafka.common.security"
 PLAIN = f"{KAFKA}.plain.PlainLoginModule"
