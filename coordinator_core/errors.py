@@ -99,7 +99,9 @@ class ReplayFault(Exception):
         """Wrap the exception that caused it."""
         place = "" if log_offset is None else f" at log offset {log_offset}"
         message = f"replay of group {group_id!r} failed{place}: {type(error).__name__}: {error}"
-        return cls(message, group_id=group_id, log_offset=log_offset)
+        fault = cls(message, group_id=group_id, log_offset=log_offset)
+        fault.__cause__ = error
+        return fault
 
     def __reduce__(self) -> tuple[object, ...]:
         """Pickle with the keyword arguments: it comes from Spark workers."""

@@ -30,7 +30,7 @@ from jobs.delta.core_tables import (
     share_states_table,
     share_transitions_table,
 )
-from jobs.silver.isolation import Fault
+from jobs.silver.replay_failures import Fault
 from jobs.silver.tasks import NOT_ISOLATED
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
@@ -135,6 +135,7 @@ class ReplayCommits:
         for chunk in key_chunks(batches, keeps_operations=False):
             partition = chunk.log_partition
             commits = columnar.feed(chunk.records).commits
+            columnar.faults.raise_first()
             is_known = chunk.are_known(commits.log_offset)
             yield _settled(self._decided(commits, commits_table(commits, partition, is_known)), True)
         commits = columnar.finish()
@@ -157,9 +158,13 @@ def _outputs(batches: Batches) -> Iterator[tuple[KeyChunk, OffsetsLogOutput, boo
     """Yield the history of a group: chunk by chunk, then the open rows. The last flag: are the rows settled?"""
     replay, chunk = OffsetsLogReplay(), None
     for chunk in key_chunks(batches, keeps_operations=True):
-        yield chunk, replay.feed(chunk.records), True
+        output = replay.feed(chunk.records)
+        replay.faults.raise_first()
+        yield chunk, output, True
     if chunk is not None:
-        yield chunk, replay.finish(), False
+        output = replay.finish()
+        replay.faults.raise_first()
+        yield chunk, output, False
 
 
 @dataclass(frozen=True, slots=True)
@@ -294,7 +299,9 @@ class ReplayShareState:
 def _share_outputs(batches: Batches) -> Iterator[tuple[KeyChunk, ColumnarOutput, bool]]:
     columnar, chunk = ColumnarShareReplay(), None
     for chunk in key_chunks(batches, keeps_operations=False):
-        yield chunk, columnar.feed(chunk.records), True
+        output = columnar.feed(chunk.records)
+        columnar.faults.raise_first()
+        yield chunk, output, True
     if chunk is not None:
         yield chunk, columnar.finish(), False
 

@@ -18,7 +18,6 @@ from coordinator_core.bytes.codec import Struct
 from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION
 from coordinator_core.bytes.log.copies import Load
 from coordinator_core.confidence import GUESS, LIKELY
-from coordinator_core.errors import ReplayFault
 from coordinator_core.history import views
 from coordinator_core.history.checkpoint import GroupCheckpoint, pack_group, unpack_group
 from coordinator_core.history.comparison import Comparison
@@ -52,6 +51,7 @@ from coordinator_core.replay.dispatch import (
     simple_group,
     with_group,
 )
+from coordinator_core.replay.faults import Faults
 from coordinator_core.replay.member_epochs import LEAVE_GROUP_STATIC_MEMBER_EPOCH
 from coordinator_core.replay.offsets.state import OffsetKey
 from coordinator_core.replay.streams.state import StreamsGroup
@@ -78,7 +78,13 @@ class GroupHistory:
     passed on unchanged, with its open intervals.
     """
 
-    def __init__(self, shard: GroupShard | None = None, *, saved: Mapping[str, bytes] | None = None) -> None:
+    def __init__(
+        self,
+        shard: GroupShard | None = None,
+        *,
+        saved: Mapping[str, bytes] | None = None,
+        faults: Faults | None = None,
+    ) -> None:
         self.shard = shard if shard is not None else GroupShard()
         self._open_intervals: dict[str, OpenIntervals] = {}
         self._serialized: dict[str, bytes] = dict(saved or {})
@@ -87,6 +93,7 @@ class GroupHistory:
         self._rows = GroupRows()
         self._topics = LearnedTopics()
         self._subscriptions = Subscriptions()
+        self.faults = Faults() if faults is None else faults
 
     def take(self) -> GroupRows:
         """Rows closed since the last call."""
@@ -127,44 +134,39 @@ class GroupHistory:
             group, after = before.groups.get(group_id), loaded.groups.get(group_id)
             if group == after and group_id not in lost:
                 continue
-            intervals = self._open_intervals.setdefault(group_id, OpenIntervals())
-            offsets = lost.get(group_id, NO_OFFSETS)
-            own = offsets.record_offset if intervals.generation is None else intervals.generation.log_offset
-            # several groups may be forgotten at one place: an offset of its own tells each from the others
-            index = max(0, _EVENT_INDEX_MAX - (log_offset - max(own, offsets.record_offset)))
-            partitions = before.share_partitions.get(group_id), loaded.share_partitions.get(group_id)
-            operation = Operation(group_id, at_ms, log_offset, (), index)
-            step = ReplayedOperation(operation, group, after, *partitions, log_offset, log_offset, log_offset, True)
-            had = frozenset(() if group is None else group.members)
-            has = frozenset(() if after is None else after.members)
-            details = {
-                "log_start_offset": str(load.log_start_offset),
-                "leader_epoch": str(load.leader_epoch),
-                "confidence": LIKELY if load.is_ordered else GUESS,
-                "offset_count": str(offsets.offset_count),
-                "member_count": str(len(had - has)),
-                "group": "KEPT" if group == after else "GONE" if after is None else "IN_PART",
-            }
-            step.add_event(FORGOTTEN, log_offset, details=details)
-            if group != after:
-                Comparison(step, Intervals(group_id, intervals, self._rows)).reload()
-            self._rows.events.extend(step.events)
+            with self.faults.guard(group_id):
+                intervals = self._open_intervals.setdefault(group_id, OpenIntervals())
+                offsets = lost.get(group_id, NO_OFFSETS)
+                own = offsets.record_offset if intervals.generation is None else intervals.generation.log_offset
+                # several groups may be forgotten at one place: an offset of its own tells each from the others
+                index = max(0, _EVENT_INDEX_MAX - (log_offset - max(own, offsets.record_offset)))
+                partitions = before.share_partitions.get(group_id), loaded.share_partitions.get(group_id)
+                operation = Operation(group_id, at_ms, log_offset, (), index)
+                step = ReplayedOperation(operation, group, after, *partitions, log_offset, log_offset, log_offset, True)
+                had = frozenset(() if group is None else group.members)
+                has = frozenset(() if after is None else after.members)
+                details = {
+                    "log_start_offset": str(load.log_start_offset),
+                    "leader_epoch": str(load.leader_epoch),
+                    "confidence": LIKELY if load.is_ordered else GUESS,
+                    "offset_count": str(offsets.offset_count),
+                    "member_count": str(len(had - has)),
+                    "group": "KEPT" if group == after else "GONE" if after is None else "IN_PART",
+                }
+                step.add_event(FORGOTTEN, log_offset, details=details)
+                if group != after:
+                    Comparison(step, Intervals(group_id, intervals, self._rows)).reload()
+                self._rows.events.extend(step.events)
 
     def save(self) -> dict[str, bytes]:
         """What a later history needs to continue, by group id. State that is still serialized is returned as it was
-        given.
-
-        Raises ReplayFault."""
+        given."""
         groups, partitions = self.shard.groups, self.shard.share_partitions
         saved = dict(self._serialized)
         for group_id in sorted({*groups, *partitions, *self._open_intervals}):
             intervals = self._open_intervals.get(group_id)
-            try:
+            with self.faults.guard(group_id):
                 saved[group_id] = pack_group(GroupCheckpoint(groups.get(group_id), partitions.get(group_id), intervals))
-            except MemoryError:
-                raise
-            except Exception as error:
-                raise ReplayFault.of(error, group_id) from error
         return saved
 
     @property
@@ -195,17 +197,13 @@ class GroupHistory:
 
     def finish(self) -> GroupRows:
         """Rows of all open intervals, with the newest attributes, except those of serialized groups. The history cannot
-        continue afterwards. Raises ReplayFault."""
+        continue afterwards."""
         for group_id, intervals in self._open_intervals.items():
             group = self.shard.groups.get(group_id)
             if group is None:
                 continue
-            try:
+            with self.faults.guard(group_id):
                 Intervals(group_id, intervals, self._rows).close_all(group, None, None)
-            except MemoryError:
-                raise
-            except Exception as error:
-                raise ReplayFault.of(error, group_id) from error
         return self.take()
 
     def _replay(self, operation: Operation) -> ReplayedOperation:

@@ -30,7 +30,7 @@ from coordinator_core.bytes.log.chunk import (
 from coordinator_core.bytes.log.copies import Load
 from coordinator_core.bytes.log.kernels import compiled
 from coordinator_core.bytes.named_tuples import maker_of
-from coordinator_core.errors import DecodeError, ReplayFault, StateUnreadable, UnknownRecordType
+from coordinator_core.errors import DecodeError, UnknownRecordType
 from coordinator_core.history.groups import NO_OFFSETS, GroupHistory, LostOffsets
 from coordinator_core.history.last_offsets import (
     Death,
@@ -52,6 +52,7 @@ from coordinator_core.replay.columnar.offsets_columnar import (
 )
 from coordinator_core.replay.columnar.offsets_columnar_states import columnar_state_of
 from coordinator_core.replay.dispatch import GroupShard
+from coordinator_core.replay.faults import Faults
 from coordinator_core.replay.key_buckets import KeyBucket
 from coordinator_core.replay.offsets.state import OffsetKey
 from schemas.consumer_offsets import TOPIC, RecordType
@@ -175,8 +176,10 @@ class OffsetsLogReplay:
         `bucket`: the chunks, and the state, have only records of its groups (`KeyBucket.own_records`).
         """
         self._counts_markers = bucket is None or bucket.is_first
-        self._columnar = ColumnarOffsetReplay(None if state is None else state.columnar)
-        self._history = GroupHistory(saved=None if state is None else state.groups)
+        self.faults = Faults()
+        """The groups that could not be replayed."""
+        self._columnar = ColumnarOffsetReplay(None if state is None else state.columnar, faults=self.faults)
+        self._history = GroupHistory(saved=None if state is None else state.groups, faults=self.faults)
         self._named_at_ms = np.zeros(0, np.int64)
         """The time of the earliest commit with each topic id."""
         self._decode_key = lru_cache(KEY_CACHE_SIZE)(_decode_key)
@@ -206,7 +209,7 @@ class OffsetsLogReplay:
         forgotten = None if loaded is None else self._columnar.forget(loaded.from_offset, place, at_ms)
         columnar = self._columnar.feed(chunk)
         operations = _Operations(columnar.operation_last_offset)
-        others = _decode_others(chunk, columnar, operations, self._decode_key)
+        others = _decode_others(chunk, columnar, operations, self._decode_key, self.faults)
         _add_touches(columnar, operations)
         deaths = _dead_and_made_again(
             deaths_with_last_offset(chunk.batches, columnar.commits, self._columnar), columnar, operations
@@ -242,14 +245,14 @@ class OffsetsLogReplay:
         )
 
     def _apply(self, operations: _Operations) -> None:
-        """Apply operations. Raises ReplayFault if that fails for a group."""
+        """Apply operations: those of a group up to its first fault."""
         for operation in operations.in_order():
+            if operation.group_id in self.faults:
+                continue
             try:
                 self._history.apply(operation)
-            except (MemoryError, StateUnreadable):
-                raise
             except Exception as error:
-                raise ReplayFault.of(error, operation.group_id, _first_offset(operation)) from error
+                self.faults.note(error, operation.group_id, _first_offset(operation))
 
     def finish(self) -> OffsetsLogOutput:
         """Rows that are open or pending at the end of the log."""
@@ -305,7 +308,11 @@ def _find_earliest(topic_id: I32, at_ms: I64, named_at_ms: I64, row_of_id: I64) 
 
 
 def _decode_others(
-    chunk: RecordChunk, columnar: ColumnarOutput, operations: _Operations, remembered_key: Callable[[bytes], _Key]
+    chunk: RecordChunk,
+    columnar: ColumnarOutput,
+    operations: _Operations,
+    remembered_key: Callable[[bytes], _Key],
+    faults: Faults,
 ) -> _Others:
     """Decode records of groups into their operations."""
     findings: list[Finding] = []
@@ -340,12 +347,11 @@ def _decode_others(
             unknown_count += isinstance(error, UnknownRecordType)
             findings.append(record_finding(chunk, row, error, payload, of_group))
             continue
-        except MemoryError:
-            raise
         except Exception as error:
             if of_group is None:
                 raise
-            raise ReplayFault.of(error, of_group, offset) from error
+            faults.note(error, of_group, offset)
+            continue
         if value is None:
             tombstone_count += 1
             if record_type == RecordType.GROUP_METADATA:

@@ -20,7 +20,7 @@ from coordinator_core.bytes.log.chunk import I16, I32, I64, U8, BoolArray, Recor
 from coordinator_core.bytes.log.kernels import be16, be64, read_only
 from coordinator_core.replay.columnar.offsets_kernels import is_utf8
 from coordinator_core.replay.columnar.share_state_kernels import borrowing, inlined
-from coordinator_core.replay.lookup import SharePartitionKey
+from coordinator_core.replay.lookup import Key, SharePartitionKey
 
 SLOT_COUNT: Final = 1 << 12
 """A power of two, and many more than there are tasks, so that slots of different weights make buckets of equal
@@ -32,8 +32,6 @@ SLOT_OF_OTHERS: Final = 0
 decode to the same group id with U+FFFD, so all of these share one slot."""
 NOBODY: Final = 255
 """Owner of slots that are in no bucket: greater than any bucket number."""
-Key = str | SharePartitionKey
-"""A group id, or a share partition."""
 _GROUP_PLACE: Final = 4
 """Where the group id's bytes begin in a key: after the record type and the length."""
 _SHARE_KEY_BYTES: Final = 16 + 4
@@ -103,11 +101,6 @@ def bucket_of_slots(slots: Iterable[int], *, is_share: bool) -> KeyBucket:
     owners = np.full(SLOT_COUNT, NOBODY, np.uint8)
     owners[list(slots)] = 1
     return KeyBucket(1, owners.tobytes(), is_share)
-
-
-def bucket_of_no_key(*, is_share: bool) -> KeyBucket:
-    """A bucket that counts only what belongs to no key."""
-    return KeyBucket(0, bytes([NOBODY]) * SLOT_COUNT, is_share)
 
 
 def keys_in(chunk: RecordChunk, *, is_share: bool) -> Iterator[tuple[int, Key]]:

@@ -35,6 +35,10 @@ class SharePartitionKey(NamedTuple):
         return f"{self.group_id}:{self.topic_id}:{self.partition}"
 
 
+Key = str | SharePartitionKey
+"""A group id, or a share partition."""
+
+
 def kafka_abs(number: int) -> int:
     """Kafka's `Utils.abs` of a 32-bit number: 0 for the smallest, whose absolute value does not fit."""
     return 0 if number == INT32_MIN else abs(number)

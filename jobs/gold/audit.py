@@ -43,9 +43,8 @@ from jobs.gold.snapshot import IS_WHOLE, READ_TOGETHER, Basis, Snapshot
 from jobs.gold.task import AuditDone, AuditParts, AuditWork
 from jobs.silver.checkpoints import ReplayMode
 from jobs.silver.hot_logs import CutRule, cut_hot_logs
-from jobs.silver.isolation import ReplayFailure
 from jobs.silver.reader import SilverFiles
-from jobs.silver.replay_failures import FailuresByLog, failure_text
+from jobs.silver.replay_failures import FailuresByLog, ReplayFailure, failure_text
 from jobs.spark.tasks import run_tasks
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.group_types import GroupType

@@ -24,8 +24,7 @@ from jobs.silver.checkpoints import (
     step_of,
     watermark_of,
 )
-from jobs.silver.isolation import NOTHING_LEFT_OUT, LeftOut, ReplayFailure
-from jobs.silver.replay_failures import FailuresByLog
+from jobs.silver.replay_failures import NOTHING_LEFT_OUT, FailuresByLog, LeftOut, ReplayFailure
 from jobs.silver.tasks import TABLES_OF_TOPIC, LogFiles
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.tables.bronze import RECORD_BATCHES

@@ -54,11 +54,10 @@ from jobs.silver.coordinator_keys import merged_keys, of_log, without_logs
 from jobs.silver.former_rows import FormerFiles, carried_rows, former_files, rewritten_files, take_misnamed, task_bins
 from jobs.silver.homes import coordinator_partitions, counts_of, is_same, partition_counts
 from jobs.silver.hot_logs import CutRule, cut_hot_logs
-from jobs.silver.isolation import ReplayFailure
 from jobs.silver.plan import REMADE, REPLAY_TABLES, Plan, captured_files, make_plan
 from jobs.silver.privacy import HostPseudonyms
 from jobs.silver.reader import SilverFiles
-from jobs.silver.replay_failures import failures_table, read_failures
+from jobs.silver.replay_failures import ReplayFailure, failures_table, read_failures
 from jobs.silver.tasks import (
     Carried,
     LogFiles,

@@ -1,18 +1,86 @@
-"""state.replay_failures: what the last run could not replay, for the next run, the audit and queries."""
+"""state.replay_failures: what the last run could not replay, for the next run, the audit and queries.
 
+A group or share partition that cannot be replayed does not keep others from silver: the replay notes the fault where it
+applies an operation or reads a record, and goes on with the other keys. Then the task starts again without the keys at
+fault. A fault in a compiled loop, which has all keys at once, names none: the log partition is left out. The next run
+tries again (`jobs.silver.plan`).
+"""
+
+import traceback
 from collections.abc import Iterable, Mapping
-from typing import Any
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 
 from coordinator_core.bytes.log_partitions import LogPartition
-from coordinator_core.replay.key_buckets import Key
-from coordinator_core.replay.lookup import SharePartitionKey
+from coordinator_core.errors import ReplayFault
+from coordinator_core.replay.lookup import Key, SharePartitionKey
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.replay_runs import WholeRun
 from jobs.silver.checkpoints import log_name
-from jobs.silver.isolation import Fault, ReplayFailure
 from schemas.tables.state import REPLAY_FAILURES
+
+TEXT_MAX: Final = 500
+"""Maximum length of an exception's text."""
+
+
+class Fault(NamedTuple):
+    """Why a replay failed, and where."""
+
+    text: str
+    group_id: str | None
+    """The group, if the error names it."""
+    log_offset: int | None
+    """The record that failed, or the first record that was read together with it."""
+
+    @classmethod
+    def of(cls, error: Exception, log_offset: int | None) -> "Fault":
+        """From an exception. `log_offset`: used if the exception names no record."""
+        if not isinstance(error, ReplayFault):
+            return cls(fault_text(error), None, log_offset)
+        cause = error.__cause__
+        text = fault_text(cause) if isinstance(cause, Exception) else error.message
+        return cls(text, error.group_id, log_offset if error.log_offset is None else error.log_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayFailure:
+    """What a run failed to replay: a group, a share partition, or a log partition."""
+
+    log_topic: str
+    log_partition: int
+    key: Key | None
+    """None: the log partition."""
+    fault: Fault
+    from_offset: int
+    """The offset from which that replay began: silver lacks the records from there on."""
+
+    @property
+    def group_id(self) -> str | None:
+        """The group, or the group of the share partition."""
+        return self.key.group_id if isinstance(self.key, SharePartitionKey) else self.key
+
+
+@dataclass(frozen=True, slots=True)
+class LeftOut:
+    """Which parts of a log partition are not replayed, and why."""
+
+    failures: tuple[ReplayFailure, ...] = ()
+
+    @property
+    def is_all(self) -> bool:
+        """Is the whole log partition left out?"""
+        return any(failure.key is None for failure in self.failures)
+
+    @property
+    def keys(self) -> frozenset[Key]:
+        """The groups or share partitions left out."""
+        return frozenset(failure.key for failure in self.failures if failure.key is not None)
+
+
+NOTHING_LEFT_OUT: Final = LeftOut()
 
 FailuresByLog = Mapping[LogPartition, tuple[ReplayFailure, ...]]
 
@@ -65,3 +133,15 @@ def failure_text(failure: ReplayFailure) -> str:
     )
     at = "" if failure.fault.log_offset is None else f" at offset {failure.fault.log_offset}"
     return f"{failure.fault.text}{share}; {log}{at}; silver lacks it from offset {failure.from_offset} on"
+
+
+def fault_text(error: Exception) -> str:
+    """An exception in one line: its type, its text, and its place in the code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    place = f" ({Path(frames[-1].filename).name}:{frames[-1].lineno})" if frames else ""
+    text = str(error)
+    if len(text) > TEXT_MAX:
+        # cut between words: an erasure would not find part of an id
+        kept = text[:TEXT_MAX]
+        text = kept if text[TEXT_MAX].isspace() else kept[: kept.rfind(" ") + 1]
+    return f"{type(error).__name__}: {text}{place}"

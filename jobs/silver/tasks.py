@@ -32,7 +32,9 @@ from coordinator_core.history.rows import GroupRows, TopicName
 from coordinator_core.history.simple_log import ClusterMetadataReplay, ConfigChanged, TransactionStateReplay
 from coordinator_core.replay.columnar.share_state_columnar import ColumnarOutput, ColumnarShareReplay
 from coordinator_core.replay.columnar.share_state_columnar_states import columnar_state_of
-from coordinator_core.replay.key_buckets import Key, KeyBucket, keys_in, record_slots, without_keys
+from coordinator_core.replay.faults import Faults
+from coordinator_core.replay.key_buckets import KeyBucket, without_keys
+from coordinator_core.replay.lookup import Key
 from jobs.bronze.reader import BronzeChunk, batch_with, read_log
 from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.core_tables import (
@@ -54,9 +56,9 @@ from jobs.delta.table_files import TableFile
 from jobs.errors import OUTSIDE
 from jobs.silver.checkpoints import SavedLog, log_name
 from jobs.silver.coordinator_keys import GroupKeys, ShareStateKeys
-from jobs.silver.isolation import NOTHING_LEFT_OUT, Fault, LeftOut, ReplayFailure, Search
 from jobs.silver.privacy import HostPseudonyms
 from jobs.silver.reader import SilverFiles
+from jobs.silver.replay_failures import NOTHING_LEFT_OUT, Fault, LeftOut, ReplayFailure
 from jobs.silver.rows import is_of_groups
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
@@ -199,103 +201,50 @@ class ReplayDone:
     """What could not be replayed and was left out."""
 
 
+NOT_ISOLATED: Final = (*OUTSIDE, StateUnreadable)
+
+
+class _NotReplayed(Exception):
+    """Not all could be replayed."""
+
+
 def replay_logs(work: ReplayWork) -> ReplayDone:
     """Replay some log partitions, and carry rows over. Runs in a Spark task.
 
-    If a group, a share partition or a log partition cannot be replayed, the task starts again without it.
+    If groups, share partitions or log partitions cannot be replayed, the task starts again without them.
     """
-    try:
-        return _replay_logs(work)
-    except NOT_ISOLATED:
-        raise
-    except Exception:
-        logs = tuple(_without_failing(log, work) for log in work.logs)
-        if logs == work.logs:
-            raise
-    return _replay_logs(replace(work, logs=logs))
-
-
-def _replay_logs(work: ReplayWork) -> ReplayDone:
-    with _Parts(work) as parts:
+    with suppress(_NotReplayed), _Parts(work) as parts:
         for log in work.logs:
-            _REPLAY_LOG[log.topic](log, work, parts)
+            try:
+                _REPLAY_LOG[log.topic](log, work, parts)
+            except NOT_ISOLATED:
+                raise
+            except Exception as error:
+                parts.columnar_share = None
+                parts.leave_out(log, None, Fault.of(error, parts.reached_offset))
             parts.done.failures.extend(log.left_out.failures)
         parts.write_groups()
+        if parts.failures:
+            raise _NotReplayed
         if parts.serialized:
             _carry_serialized(work, parts)
         if work.carried is not None:
             _carry(work.carried, parts)
         return parts.done
-
-
-NOT_ISOLATED: Final = (*OUTSIDE, StateUnreadable)
-
-
-class _TrialDone(Exception):
-    pass
-
-
-def _without_failing(log: LogFiles, work: ReplayWork) -> LogFiles:
-    """The log partition without the keys that make its replay fail."""
-    is_share = log.topic == SHARE_TOPIC
-
-    def attempt(bucket: KeyBucket | None, left_out: Set[Key]) -> Fault | None:
-        failures = tuple(ReplayFailure(log.topic, log.partition, key, _NO_FAULT, log.from_offset) for key in left_out)
-        tried = replace(log, bucket=log.bucket if bucket is None else bucket, left_out=LeftOut(failures))
-        parts = _Parts(work, is_trial=True)
-        try:
-            with parts:
-                _REPLAY_LOG[log.topic](tried, work, parts)
-                parts.write_groups()
-                parts.close()
-                raise _TrialDone
-        except _TrialDone:
-            return None
-        except NOT_ISOLATED:
-            raise
-        except Exception as error:
-            return Fault.of(error, parts.reached_offset)
-
-    if log.left_out.is_all:
-        return log
-    if log.topic in (OFFSETS_TOPIC, SHARE_TOPIC):
-        keys_of = partial(_keys_of, log, work)
-        slots = partial(_slots_of, log, work)
-        found = Search(attempt, keys_of, is_share, slots, known=log.left_out.keys).find()
-    else:
-        found = attempt(None, frozenset())
-    if found is None:
-        return log
-    faults: Iterable[tuple[Key | None, Fault]] = [(None, found)] if isinstance(found, Fault) else found.items()
-    failures = [ReplayFailure(log.topic, log.partition, key, fault, log.from_offset) for key, fault in faults]
-    return replace(log, left_out=LeftOut((*log.left_out.failures, *failures)))
-
-
-_NO_FAULT: Final = Fault("", None, None)
-
-
-def _slots_of(log: LogFiles, work: ReplayWork) -> Sequence[int]:
-    """The slots of keys that have records to be replayed."""
-    found: set[int] = set()
-    for _, chunk, _ in _decoded(log, work):
-        found.update(np.unique(record_slots(chunk, is_share=log.topic == SHARE_TOPIC)).tolist())
-    return sorted(found)
-
-
-def _keys_of(log: LogFiles, work: ReplayWork, bucket: KeyBucket) -> Set[Key]:
-    """The keys of a bucket that have records to be replayed."""
-    is_share = log.topic == SHARE_TOPIC
-    chunks = _decoded(replace(log, bucket=bucket), work)
-    return {key for _, chunk, _ in chunks for _, key in keys_in(chunk, is_share=is_share)}
+    logs = (
+        replace(log, left_out=LeftOut((*log.left_out.failures, *parts.failures.get(index, {}).values())))
+        for index, log in enumerate(work.logs)
+    )
+    return replay_logs(replace(work, logs=tuple(logs)))
 
 
 class _Parts:
     """The part files of one task, opened when first needed, and its other results."""
 
-    def __init__(self, work: ReplayWork, *, is_trial: bool = False) -> None:
-        """`is_trial`: nothing that is written is kept."""
+    def __init__(self, work: ReplayWork) -> None:
         self._work = work
-        self._is_trial = is_trial
+        self.failures: dict[int, dict[Key | None, ReplayFailure]] = {}
+        """By log partition (index in `work.logs`), what could not be replayed: nothing that is written is kept."""
         self.reached_offset: int | None = None
         """Offset of the first record in the chunk that is being replayed."""
         self._writers: dict[tuple[str, bool], PartWriter] = {}
@@ -306,7 +255,7 @@ class _Parts:
         self.hosts = work.hosts
         self.serialized: dict[int, Set[str]] = {}
         """By log partition, groups without records in this run: their state stays serialized."""
-        self._groups: dict[bool, list[tuple[int, GroupRows]]] = {True: [], False: []}
+        self._groups: dict[bool, list[tuple[LogFiles, GroupRows]]] = {True: [], False: []}
         """Rows of the group tables with their log partition, by whether they are settled."""
         self._group_row_count = 0
         self.columnar_share: ColumnarShareReplay | None = None
@@ -327,10 +276,18 @@ class _Parts:
                 with suppress(Exception):
                     delete_file(f"{self._work.targets[table.full_name].folder}/{file.path}")
 
-    def close(self) -> None:
-        """Close the files of rows."""
-        for writer in self._writers.values():
-            writer.close()
+    def leave_out(self, log: LogFiles, key: Key | None, fault: Fault) -> None:
+        """Note what cannot be replayed; None: the log partition."""
+        if key in log.left_out.keys or log.left_out.is_all:
+            raise RuntimeError(f"{log.name} cannot be replayed without {key or 'all its records'}: {fault.text}")
+        index = next(index for index, it in enumerate(self._work.logs) if it is log)
+        failure = ReplayFailure(log.topic, log.partition, key, fault, log.from_offset)
+        self.failures.setdefault(index, {}).setdefault(key, failure)
+
+    def leave_out_all(self, log: LogFiles, faults: Faults) -> None:
+        """Note all keys that cannot be replayed."""
+        for key, fault in faults.items():
+            self.leave_out(log, key, Fault.of(fault, None))
 
     def write(self, name: str, rows: pa.Table, *, is_settled: bool = True) -> None:
         """Append rows to a part file of a table."""
@@ -370,7 +327,7 @@ class _Parts:
         """Buffer rows of the group tables. They are written together, since creating a table costs more than the few
         rows that most log partitions have."""
         self.learn(rows.topics)
-        self._groups[is_settled].append((log.partition, rows))
+        self._groups[is_settled].append((log, rows))
         self._group_row_count += len(rows)
         if self._group_row_count > BUFFERED_ROWS_MAX:
             self.write_groups()
@@ -378,18 +335,35 @@ class _Parts:
     def write_groups(self) -> None:
         self._group_row_count = 0
         for is_settled, groups in self._groups.items():
-            together = GroupRows()
-            for _, rows in groups:
-                together.extend(rows)
-            for table, rows_of in ROWS_OF_GROUPS.items():
-                if made := rows_of(together):
-                    written = rows_table(table, made, {"log_partition": _log_partitions(groups, rows_of)})
-                    hidden = written if self.hosts is None else self.hosts.of(written)
-                    self.write(table.full_name, hidden, is_settled=is_settled)
-            if together.assignments:
-                written = assignments_table(together.assignments, _log_partitions(groups, attrgetter("assignments")))
-                self.write_named(MEMBER_ASSIGNMENTS, written, is_settled=is_settled)
+            try:
+                made = list(_group_tables(groups))
+            except NOT_ISOLATED:
+                raise
+            except Exception as error:
+                self._leave_out_rows(groups, error)
+                made = []
+            for table, rows in made:
+                if table in NAMED_TABLES:
+                    self.write_named(table, rows, is_settled=is_settled)
+                else:
+                    self.write(
+                        table.full_name, rows if self.hosts is None else self.hosts.of(rows), is_settled=is_settled
+                    )
             groups.clear()
+
+    def _leave_out_rows(self, groups: Sequence[tuple[LogFiles, GroupRows]], error: Exception) -> None:
+        """Leave out the groups whose rows cannot be written as columns; if it is none of them, the log partitions."""
+        is_found = False
+        for log, rows in groups:
+            faults = Faults()
+            for table, rows_of in ROWS_OF_GROUPS.items():
+                for row in rows_of(rows):
+                    with faults.guard(attrgetter("group_id")(row)):
+                        rows_table(table, [row], {"log_partition": log.partition})
+            self.leave_out_all(log, faults)
+            is_found |= bool(faults)
+        for log, _ in () if is_found else groups:
+            self.leave_out(log, None, Fault.of(error, None))
 
     def count(self, log: LogFiles, chunk: RecordChunk, counts: LedgerCounts) -> None:
         """Add to the ledger of a topic."""
@@ -433,8 +407,6 @@ class _Parts:
             self._save(GROUP_CHECKPOINTS, pa.table(rows), values)
 
     def _save(self, table: Table, rows: pa.Table, values: Mapping[str, str]) -> None:
-        if self._is_trial:
-            return
         written = write_part(self._work.targets[table.full_name], rows, "state", values)
         self.done.files.setdefault(table.full_name, []).append(written)
 
@@ -494,6 +466,7 @@ def _replay_offsets(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     parts.done.keys.append(keys.table(log.partition))
     parts.write(OFFSET_COMMITS.full_name, commits_table(output.commits, log.partition), is_settled=False)
     parts.add_groups(output.groups, log, is_settled=False)
+    parts.leave_out_all(log, replayer.faults)
     if replayer.serialized:
         parts.serialized[log.partition] = parts.serialized.get(log.partition, set()) | replayer.serialized
 
@@ -508,22 +481,36 @@ def _with_loads(
     ends = [*starts[1:], None]
     for load, from_offset, to_offset in zip([None, *loads], starts, ends, strict=True):
         for bronze, chunk in _chunks(replace(log, from_offset=from_offset, to_offset=to_offset), work, parts):
-            yield bronze, chunk, None if load is None else _loaded(log, load, work)
+            yield bronze, chunk, None if load is None else _loaded(log, load, work, parts)
             load = None  # noqa: PLW2901  (the first chunk has it)
 
 
-def _loaded(log: LogFiles, load: Load, work: ReplayWork) -> Loaded:
+def _loaded(log: LogFiles, load: Load, work: ReplayWork, parts: _Parts) -> Loaded:
     """What a leader loads: all batches from the one with the log start offset up to its own first one."""
     start = batch_with(log.files, load.log_start_offset)
     replayer = OffsetsLogReplay(bucket=log.bucket)
     for _, chunk, _ in _decoded(replace(log, from_offset=start, to_offset=load.log_offset), work):
         replayer.feed(chunk)
+    parts.leave_out_all(log, replayer.faults)
     return Loaded(load, start, replayer.groups)
 
 
-def _log_partitions(groups: Sequence[tuple[int, GroupRows]], rows_of: Callable[[GroupRows], Sized]) -> pa.Array:
+def _group_tables(groups: Sequence[tuple[LogFiles, GroupRows]]) -> Iterator[tuple[Table, pa.Table]]:
+    """Rows of the group tables."""
+    together = GroupRows()
+    for _, rows in groups:
+        together.extend(rows)
+    for table, rows_of in ROWS_OF_GROUPS.items():
+        if made := rows_of(together):
+            yield table, rows_table(table, made, {"log_partition": _log_partitions(groups, rows_of)})
+    if together.assignments:
+        partitions = _log_partitions(groups, attrgetter("assignments"))
+        yield MEMBER_ASSIGNMENTS, assignments_table(together.assignments, partitions)
+
+
+def _log_partitions(groups: Sequence[tuple[LogFiles, GroupRows]], rows_of: Callable[[GroupRows], Sized]) -> pa.Array:
     """The log partition of each row of one table."""
-    partitions = np.array([partition for partition, _ in groups], np.int32)
+    partitions = np.array([log.partition for log, _ in groups], np.int32)
     return pa.array(np.repeat(partitions, [len(rows_of(rows)) for _, rows in groups]))
 
 
@@ -573,6 +560,7 @@ def _replay_share_state(log: LogFiles, work: ReplayWork, parts: _Parts) -> None:
     parts.save(log, pack_share_state(columnar.export_state()))
     output = columnar.finish()
     write(output, is_settled=False)
+    parts.leave_out_all(log, columnar.faults)
     parts.done.keys.append(found.table(log.partition))
     parts.done.names_given.update((topic_id, work.names.get(topic_id)) for topic_id in output.keys.topic_ids)
 

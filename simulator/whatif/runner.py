@@ -290,6 +290,7 @@ class _Runner:
         data = b"".join(batch.data for batch in log.stored_batches())
         groups.extend(replay.feed(decode_chunk(data, crc="skip")).groups)
         groups.extend(replay.finish().groups)
+        replay.faults.raise_first()
         life = GroupLife(
             self._timeline.group_id,
             log.partition,

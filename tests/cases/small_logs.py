@@ -169,7 +169,9 @@ class SmallLog:
     def snapshot(
         self, group_id: str, at_ms: int | None, batches: tuple[tuple[int, int, int, int], ...], **how: Any
     ) -> None:
-        """A ShareSnapshot of partition 0 of a topic: first offset, last offset, delivery state and count of each."""
+        """A ShareSnapshot of partition 0 of a topic: first offset, last offset, delivery state and count of each.
+        `is_tagged`: it has a tagged field that no declaration has."""
+        tagged_fields = b"\1\x63\1\0" if how.pop("is_tagged", False) else b"\0"
         fields = {
             "snapshot_epoch": how.pop("snapshot_epoch", 0),
             "leader_epoch": how.pop("leader_epoch", 0),
@@ -181,7 +183,7 @@ class SmallLog:
         key = make(SHARE_SNAPSHOT_KEY, group_id=group_id, topic_id=T1, partition=0)
         kind = ShareStateRecordType.SHARE_SNAPSHOT
         value = encode_value(SHARE_TOPIC, kind, 0, make(SHARE_SNAPSHOT_VALUE, **fields))
-        self.put(encode_key(SHARE_TOPIC, kind, key), value, at_ms, **how)
+        self.put(encode_key(SHARE_TOPIC, kind, key), value[:-1] + tagged_fields, at_ms, **how)
 
     def tombstone(self, group_id: str, at_ms: int) -> None:
         """The end of the state of the same partition."""

@@ -8,7 +8,7 @@ import pytest
 
 from coordinator_core.history import groups as history
 from jobs.operations.erase import KEY_BYTES, erase, erased_ids
-from jobs.silver.isolation import TEXT_MAX, fault_text
+from jobs.silver.replay_failures import TEXT_MAX, fault_text
 from schemas.tables import TABLES
 from tests.cases.harness import FIRST_NIGHT, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog

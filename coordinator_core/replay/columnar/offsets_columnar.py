@@ -40,6 +40,7 @@ from coordinator_core.replay.columnar.offsets_kernels import (
     RowArrays,
     TouchArrays,
 )
+from coordinator_core.replay.faults import Faults
 from coordinator_core.replay.offsets.replay import NO_PRODUCER_ID, committed_offset_of
 from coordinator_core.replay.offsets.state import OffsetKey
 from schemas.consumer_offsets import TOPIC, RecordType
@@ -197,11 +198,13 @@ class ColumnarOffsetReplay:
     """Replays offset commits of one log partition. It keeps the offset in force for each key, and the rows of open
     transactions.
 
-    It must not be used after `feed` raised an exception, which no bytes can cause.
+    It must not be used after `feed` raised an exception, which no bytes can cause. What the codec reads for it is in
+    `faults` if that fails because of a bug.
     """
 
-    def __init__(self, state: ColumnarState | None = None) -> None:
+    def __init__(self, state: ColumnarState | None = None, *, faults: Faults | None = None) -> None:
         """Begin at the start of a log, or where another columnar replay's `export_state` was taken."""
+        self.faults = Faults() if faults is None else faults
         start = _AT_START if state is None else state
         self._keys = Interner.of(start.keys)
         self._groups = Interner.of(start.groups)
@@ -447,6 +450,11 @@ class ColumnarOffsetReplay:
                 self._unknown_field_count += has_unknown_tags(decoded)
         except DecodeError as error:
             return record_finding(chunk, record, error, payload, group_id)
+        except Exception as error:
+            if group_id is None:
+                raise
+            self.faults.note(error, group_id, int(chunk.records.offset[record]))
+            return record_finding(chunk, record, DecodeError(str(error)), payload, group_id)
         self._set_key(rows, row, OffsetKey(key.fields.group, key.fields.topic, key.fields.partition))
         if value_length < 0:
             kinds[record] = kernels.KIND_TOMBSTONE

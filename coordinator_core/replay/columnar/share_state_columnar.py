@@ -30,6 +30,7 @@ from coordinator_core.replay.columnar.share_state_rows import (
     state_rows,
     transition_rows,
 )
+from coordinator_core.replay.faults import Faults
 from coordinator_core.replay.lookup import SharePartitionKey
 from schemas.share_group_state import STATE_BATCH, TOPIC, ShareStateRecordType
 
@@ -142,6 +143,8 @@ class ColumnarShareReplay:
         `after`: a finished columnar replay whose buffers are reused. The operating system zeroes memory at its first
         use, which costs as much as the replay of a small log.
         """
+        self.faults = Faults()
+        """The share partitions that could not be replayed."""
         self._interner = Interner()
         self._keys = _Keys()
         self._columnar = kernels.ColumnarArrays(
@@ -350,26 +353,28 @@ class ColumnarShareReplay:
         raw_key = _bytes(records.data, int(records.key_position[at]), int(records.key_length[at]))
         raw_value = _bytes(records.data, int(records.value_position[at]), int(records.value_length[at]))
         payload = raw_key or b""
-        group_id: str | None = None
+        share_partition: SharePartitionKey | None = None
         try:
             if raw_key is None:
                 raise NullNotAllowed("a record of a coordinator's log has a key")
             key = codec.decode_key(TOPIC, raw_key)
-            group_id = key.fields.group_id
+            share_partition = SharePartitionKey(key.fields.group_id, key.fields.topic_id, key.fields.partition)
             payload = raw_value or b""
             value = None
             if raw_value is not None:
                 decoded = codec.decode_value(TOPIC, key.record_type, raw_value)
                 value = _canonical_value(decoded)
                 self._unknown_field_count += codec.has_unknown_tags(decoded)
+            raw_key = codec.encode_key(TOPIC, key.record_type, key.fields)
+            if self._replay(_one_record(raw_key, value, offset, int(records.timestamp_ms[at])), 0) != 1:
+                raise ColumnarReplayError(f"the record at offset {offset} is not what its decoded form encodes to")
         except DecodeError as error:
+            group_id = None if share_partition is None else share_partition.group_id
             self._quarantined.append(record_finding(chunk, at, error, payload, group_id))
-            return
-        one = _one_record(
-            codec.encode_key(TOPIC, key.record_type, key.fields), value, offset, int(records.timestamp_ms[at])
-        )
-        if self._replay(one, 0) != 1:
-            raise ColumnarReplayError(f"the record at offset {offset} is not what its decoded form encodes to")
+        except Exception as error:
+            if share_partition is None:
+                raise
+            self.faults.note(error, share_partition, offset)
 
     # --- output ---
 

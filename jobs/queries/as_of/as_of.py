@@ -68,9 +68,8 @@ from jobs.queries.as_of.group_model import (
 from jobs.queries.as_of.group_state import PAST_COLUMNS, TELLING, Past, by_group, group_of, members_of
 from jobs.queries.as_of.newest_commits import COMMIT_KEY, newest_of
 from jobs.silver.homes import CoordinatorPartitions, LeftBehind, Move, PartitionCounts, partition_counts
-from jobs.silver.isolation import ReplayFailure
 from jobs.silver.reader import SilverFiles
-from jobs.silver.replay_failures import read_failures
+from jobs.silver.replay_failures import ReplayFailure, read_failures
 from schemas import consumer_offsets, share_group_state
 from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE

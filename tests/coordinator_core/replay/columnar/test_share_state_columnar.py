@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from coordinator_core.bytes import codec
-from coordinator_core.errors import ColumnarReplayError, DecodeError, UnknownRecordType
+from coordinator_core.errors import ColumnarReplayError, DecodeError, ReplayFault, UnknownRecordType
 from coordinator_core.replay.columnar import share_state_columnar as columnar_module
 from coordinator_core.replay.columnar.share_state_columnar import (
     ColumnarCounts,
@@ -18,7 +18,7 @@ from coordinator_core.replay.columnar.share_state_columnar import (
 from coordinator_core.replay.lookup import SharePartitionKey
 from coordinator_core.replay.share_state.combine import StateBatch
 from coordinator_core.replay.share_state.state import ShareSnapshot, ShareUpdate
-from schemas.share_group_state import TOPIC
+from schemas.share_group_state import SHARE_UPDATE_KEY, TOPIC
 from tests.coordinator_core.live.share_state.reference import (
     Event,
     Raw,
@@ -400,11 +400,20 @@ def test_a_finished_columnar_replay_takes_no_more() -> None:
         columnar.feed(chunk_of([]))
 
 
-def test_a_codec_which_contradicts_itself_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the codec encodes, the loop must read."""
+def test_a_codec_which_contradicts_itself_is_a_fault_of_the_share_partition(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the codec encodes, the loop must read; the others are replayed, and the fault has its place."""
+    other = codec.decode_key(TOPIC, KEY).fields
+    raw_key = codec.encode_key(TOPIC, 1, codec.make_from(SHARE_UPDATE_KEY, other, partition=other.partition + 1))
+    columnar = ColumnarShareReplay()
     monkeypatch.setattr(columnar_module, "_canonical_value", lambda decoded: b"\x00")
-    with pytest.raises(ColumnarReplayError):
-        ColumnarShareReplay().feed(chunk_of([(0, 0, Raw(KEY, TAGGED_BATCH))]))
+    output = columnar.feed(chunk_of([(0, 0, Raw(KEY, TAGGED_BATCH)), (1, 0, Raw(raw_key, VALUE))]))
+    assert output.counts.decoded == 1
+    assert [key.partition for key in map(output.keys.__getitem__, range(len(output.keys)))][-1] == other.partition + 1
+    ((key, fault),) = columnar.faults.items()
+    assert key == SharePartitionKey(other.group_id, other.topic_id, other.partition)
+    assert isinstance(fault.__cause__, ColumnarReplayError) and fault.log_offset == 0
+    with pytest.raises(ReplayFault):
+        columnar.faults.raise_first()
 
 
 @pytest.mark.parametrize(("code", "name"), [(0, "AVAILABLE"), (4, "ARCHIVED"), (5, "UNKNOWN_5"), (-1, "UNKNOWN_-1")])
