@@ -1,5 +1,5 @@
-"""README.md and docs/*.md as programs: their blocks of commands and code, the answers shown below them, and what is not
-run here, with the reason.
+"""README.md and the pages in docs as programs: their blocks of commands and code, the answers shown below them, and
+what is not run here, with the reason.
 
 A block of `sh`, `python` or `sql` is followed by its answer, a block without a language; a line `...` in it marks
 lines left out. A block without an answer has a comment before it, `<!-- not run: why -->`, and its commands are still
@@ -39,7 +39,11 @@ class Example(NamedTuple):
 
 def documents() -> list[Path]:
     """Every page a user reads."""
-    return [PROJECT_ROOT / "README.md", PROJECT_ROOT / "CONTRIBUTING.md", *sorted((PROJECT_ROOT / "docs").glob("*.md"))]
+    return [
+        PROJECT_ROOT / "README.md",
+        PROJECT_ROOT / "CONTRIBUTING.md",
+        *sorted((PROJECT_ROOT / "docs").rglob("*.md")),
+    ]
 
 
 def examples(text: str) -> list[Example]:

@@ -39,12 +39,15 @@ from tests.documents import LEFT_OUT, Example, commands, documents, examples, is
 from tests.groupledger.raw import as_spark_gives, raw_records
 from tools import reference
 
-PAGES: Final = {path.name: path.read_text(encoding="utf-8") for path in documents()}
+PAGES: Final = {
+    path.relative_to(PROJECT_ROOT).as_posix().removeprefix("docs/"): path.read_text(encoding="utf-8")
+    for path in documents()
+}
 README: Final = PAGES["README.md"]
 CAPTURED_AT: Final = datetime(2026, 12, 1, tzinfo=UTC)
 """After the recording, whatever this machine's clock says: the audit asks for a span of it."""
 JOBS_SHOWN: Final = {"nightly", "owner", "sql", "describe", "audit", "restore", "whatif"}
-"""In README and docs/questions.md, with their answers."""
+"""In README and docs/recipes.md, with their answers."""
 README_LINES_MAX: Final = 200
 IN_A_ROW: Final = {"audit_runs.py", "replay.py", "columnar.py"}
 """In the folder of the file that is named before them."""
@@ -174,7 +177,7 @@ def test_a_spoilt_answer_is_found(printed: Printed) -> None:
     ("page", "asked", "otherwise"),
     [
         ("README.md", "--topic c01-range --partition 1", "--topic c01-range --partition 5"),
-        ("questions.md", "--set session.timeout.ms=60000", "--set session.timeout.ms=50000"),
+        ("recipes.md", "--set session.timeout.ms=60000", "--set session.timeout.ms=50000"),
         ("README.md", "between 4 and 7", "between 4 and 6"),
     ],
 )
@@ -223,20 +226,18 @@ def test_names_in_json_are_documented() -> None:
         *Written._fields,
         "output",
     }
-    assert {name for name in names if f"`{name}`" not in PAGES["jobs.md"]} == set()
+    assert {name for name in names if f"`{name}`" not in PAGES["internals/json.md"]} == set()
 
 
 def test_every_job_is_documented() -> None:
-    """docs/jobs.md has each in its table, and a heading."""
+    """docs/index.md has each in its table."""
     jobs = SUMMARIES.keys() - {"completion"}
-    assert set(re.findall(r"^\| `([a-z][\w-]+)` \|", PAGES["jobs.md"].split("\n## ")[0], re.MULTILINE)) == jobs
-    headings = re.findall(r"^### (.*)$", PAGES["jobs.md"], re.MULTILINE)
-    assert {job for heading in headings for job in heading.split(", ")} == jobs
+    assert set(re.findall(r"^\| `([a-z][\w-]+)` \|", PAGES["index.md"], re.MULTILINE)) == jobs
 
 
 def test_every_kind_of_question_is_asked() -> None:
     """All jobs that answer: the comparison has something to compare."""
-    shown = [*shown_in("README.md"), *shown_in("questions.md")]
+    shown = [*shown_in("README.md"), *shown_in("recipes.md")]
     assert {words[0] for example in shown for words in our_jobs(example.code)} == JOBS_SHOWN
 
 
@@ -285,7 +286,7 @@ def test_the_restore_file_is_what_the_dry_run_said(printed: Printed) -> None:
 
 @pytest.mark.spark
 def test_nightly_tells_another_program_all_of_it(reported: Reported) -> None:
-    """One JSON object on stdout, with the keys that docs/jobs.md names and the numbers of the text."""
+    """One JSON object on stdout, with the keys that docs/internals/json.md names and the numbers of the text."""
     facts = json.loads(reported.facts)
     assert reported.facts.count("\n") == 1
     assert list(facts) == [
@@ -296,7 +297,7 @@ def test_nightly_tells_another_program_all_of_it(reported: Reported) -> None:
     assert facts["found"]["headline"] in reported.text
     names = {name for part in ("captured", "replayed", "inferred", "found") for name in facts[part]}
     for name in {*facts, *names, *counts}:
-        assert f"`{name}`" in PAGES["jobs.md"], name
+        assert f"`{name}`" in PAGES["internals/json.md"], name
 
 
 @pytest.mark.spark
@@ -330,7 +331,8 @@ def test_generated_files_are_up_to_date(name: str) -> None:
 def test_every_table_is_explained() -> None:
     """Each table and column has a comment, and the page names all of them."""
     for table in TABLES.values():
-        assert f"### {table.full_name}\n" in PAGES["tables.md"]
+        page = "internals/state-tables.md" if table.layer == "state" else "tables.md"
+        assert f"### {table.full_name}\n" in PAGES[page]
         assert table.comment and all(column.comment for column in table.columns), table.full_name
 
 
@@ -347,7 +349,7 @@ def test_the_site_builds(tmp_path: Path) -> None:
     )
     assert done.returncode == 0, done.stderr
     pages = list(tmp_path.rglob("*.html"))
-    assert len(pages) > len(list((PROJECT_ROOT / "docs").glob("*.md")))
+    assert len(pages) > len(list((PROJECT_ROOT / "docs").rglob("*.md")))
     fetched = re.compile(r'<(?:script|link|img|iframe)[^>]*\s(?:src|href)="(?:https?:)?//[^"]*"')
     for page in pages:
         others = [tag for tag in fetched.findall(page.read_text(encoding="utf-8")) if 'rel="canonical"' not in tag]

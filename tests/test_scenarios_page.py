@@ -13,7 +13,7 @@ from tools import reference, scenarios_page
 from tools.state_pictures import PICTURES, arrows, picture
 
 DOCS: Final = PROJECT_ROOT / "docs"
-PAGE: Final = (DOCS / "scenarios.md").read_text(encoding="utf-8")
+PAGE: Final = (DOCS / "internals" / "scenarios.md").read_text(encoding="utf-8")
 KAFKA_WORDS: Final = (
     "renew",
     "implicit",
@@ -80,11 +80,11 @@ def test_pictures_are_those_of_the_tables(name: str) -> None:
     drawn = (DOCS / "images" / name).read_text(encoding="utf-8")
     assert drawn == picture(title, table)
     assert re.findall(r"<title>(\S+) to (\S+)</title>", drawn) == arrows(table)
-    assert f"images/{name}" in (DOCS / "concepts.md").read_text(encoding="utf-8")
+    assert f"images/{name}" in (DOCS / "internals" / "protocols.md").read_text(encoding="utf-8")
     assert f"images/{name}" in reference.PICTURES
 
 
 @pytest.mark.parametrize("word", KAFKA_WORDS)
 def test_a_word_of_kafka_is_explained(word: str) -> None:
     """Whoever looks for it in docs/ finds it."""
-    assert any(word.lower() in path.read_text(encoding="utf-8").lower() for path in DOCS.glob("*.md"))
+    assert any(word.lower() in path.read_text(encoding="utf-8").lower() for path in DOCS.rglob("*.md"))

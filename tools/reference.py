@@ -1,23 +1,17 @@
-"""Generate docs/tables.md from the table declarations, docs/options.md from the command line, docs/scenarios.md from
-the keys of scenario files, and pictures of state machines from their transition tables.
+"""Generate the pages on tables from the table declarations, docs/internals/scenarios.md from the keys of scenario
+files, and pictures of state machines from their transition tables.
 
 python -m tools.reference           writes all of them
 python -m tools.reference --check   exit code 1 if one of them is out of date
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import typer
-
-from jobs.cli import app as cli
-from jobs.cli.help_texts import EXAMPLES
-from jobs.console.command_name import command as line
 from jobs.queries.sql.views import DEFINITIONS, Kind
-from jobs.settings import KEYS, MAPPING_FIELDS, environment_name
 from schemas.tables import TABLES
 from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
 from tools.dbt_semantic import models, semantic_models
@@ -31,8 +25,9 @@ LAYERS: Final = {
     "bronze": "The log itself, byte for byte as Kafka wrote it, and what is known of its completeness.",
     "silver": "What the coordinators knew, and when: certain where the log is complete.",
     "gold": "The answers. Inferred rows say by which rule (`method`), and how sure the rule is (`confidence`).",
-    "state": "The project's own tables: finished runs, and what the next run continues from. Their layout may change.",
 }
+CLUSTER_ID: Final = "cluster_id"
+"""In every table with the same meaning."""
 GENERATED: Final = "<!-- Made by `make reference`: change the declarations, not this page. -->"
 
 
@@ -60,20 +55,38 @@ def tables_page() -> str:
         GENERATED,
         "# Tables",
         "Every table is a Delta table in the folder `warehouse/<layer>/<table>`, and has these comments itself: "
-        "`describe table silver.offset_commits`. The **key** columns are unique together. **Personal** columns "
+        "`describe silver.offset_commits`. The **key** columns are unique together; each table has one more, "
+        "`cluster_id` (STRING): the Kafka cluster, as named by --cluster-id. **Personal** columns "
         "may name a person or a machine; Delta's log has no statistics of them.",
         "Times are UTC. Intervals are half open; an open interval has null in `valid_to` and `to_log_offset`; "
         "one that a record without a timestamp ended has null in `valid_to` alone. "
-        "The tables of the layers `bronze`, `silver` and `gold`, their columns, and the views and functions are "
-        "the public interface: columns may be added, never renamed or dropped.",
+        "These tables, their columns, and the views and functions are "
+        "the public interface: columns may be added, never renamed or dropped. "
+        "[The project's own tables](internals/state-tables.md) are not.",
         *views(),
     ]
     for layer, about in LAYERS.items():
         parts += [f"## {layer}", about]
-        for table in TABLES.values():
-            if table.layer == layer:
-                parts += table_parts(table)
+        parts += tables_of(layer)
     return "\n\n".join(parts) + "\n"
+
+
+def state_page() -> str:
+    """The tables that are not for users."""
+    parts = [
+        GENERATED,
+        "# State tables",
+        "The project's own tables: finished runs, and what the next run continues from. Their layout may change. Each "
+        "has the key column `cluster_id`, too.",
+        *tables_of("state"),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def tables_of(layer: str) -> Iterator[str]:
+    for table in TABLES.values():
+        if table.layer == layer:
+            yield from table_parts(table)
 
 
 def views() -> Iterator[str]:
@@ -95,77 +108,24 @@ def table_parts(table: Table) -> Iterator[str]:
     """One table."""
     yield f"### {table.full_name}"
     yield table.comment
-    if table.partition_by:
-        yield "Partitioned by " + ", ".join(f"`{name}`" for name in table.partition_by) + "."
-    rows = [
-        f"| `{column.name}` | {cell(sql_type(column.type))} | {marks(column)} | {cell(column.comment)} |"
+    yield "\n".join(
+        f"- `{column.name}` {cell(sql_type(column.type))}{marks(column)}: {cell(column.comment)}"
         for column in table.columns
-    ]
-    yield "\n".join(["| column | type | | |", "| --- | --- | --- | --- |", *rows])
+        if column.name != CLUSTER_ID
+    )
 
 
 def marks(column: Column) -> str:
     """Special properties of a column."""
-    return " ".join(word for word, holds in (("key", column.is_key), ("personal", column.is_personal)) if holds)
-
-
-def options_page() -> str:
-    """Every job with its examples and options, and the related settings."""
-    group: Any = typer.main.get_command(cli.app)
-    parts = [
-        GENERATED,
-        "# Jobs and options",
-        "The output of `./spark-submit.sh JOB --help` in one place. [Jobs](jobs.md) shows what the jobs print. "
-        "Options before the job's name are Spark's own.",
-    ]
-    for name in group.list_commands(None):
-        command = group.commands[name]
-        parts += [f"## {name}", " ".join(command.help.split())]
-        parts.append("<!-- not run: examples; the tests parse them -->\n```sh\n" + "\n".join(examples(name)) + "\n```")
-        context = typer.Context(command, info_name=name)
-        rows = [row for parameter in command.params if (row := option_row(parameter, context)) is not None]
-        parts.append("\n".join(["| option | | default |", "| --- | --- | --- |", *rows]))
-    parts += ["## Settings", *settings()]
-    return "\n\n".join(parts) + "\n"
-
-
-def examples(job: str) -> Iterator[str]:
-    """The command lines of the examples."""
-    for what, words in EXAMPLES[job]:
-        yield f"# {what}"
-        yield line(words)
-
-
-def option_row(parameter: Any, context: typer.Context) -> str | None:
-    """One option or argument, from its help text."""
-    record = parameter.get_help_record(context)
-    if record is None:
-        return None
-    names, _, values = record[0].replace("<", " ").replace(">", "").partition("  ")
-    name, _, metavar = names.partition(" ") if not names.startswith("-h,") else (names, "", "")
-    choices = " ".join(f"`{value}`" for value in values.split("|") if value)
-    about, _, default = record[1].partition("[default: ")
-    shown = "required" if "[required]" in about else default.rstrip("]")
-    about = about.replace("[required]", "")
-    shape = " ".join(part for part in (f"`{name.strip()}`", cell(metavar), choices) if part)
-    return f"| {shape} | {cell(about.strip())} | {cell(shown)} |"
-
-
-def settings() -> Iterable[str]:
-    """The keys of the settings file and their environment variables."""
-    yield (
-        "All settings are in `conf/groupledger.toml`, where a comment explains each. `GROUPLEDGER_CONFIG` names "
-        "your own file, with only the settings that differ. The environment overrides files; options override "
-        "both."
+    return "".join(
+        f", **{word}**" for word, holds in (("key", column.is_key), ("personal", column.is_personal)) if holds
     )
-    rows = [f"| `{key}` | `{environment_name(key)}` |" for key in KEYS if KEYS[key] not in MAPPING_FIELDS]
-    yield "\n".join(["| setting | in the environment |", "| --- | --- |", *rows])
 
 
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "tables.md": tables_page,
-    "options.md": options_page,
-    "scenarios.md": lambda: scenarios_page(GENERATED, cell),
+    "internals/state-tables.md": state_page,
+    "internals/scenarios.md": lambda: scenarios_page(GENERATED, cell),
 }
 PICTURES: Final[dict[str, Callable[[], str]]] = {
     f"images/{name}": partial(picture, title, table) for name, (title, table) in STATE_PICTURES.items()

@@ -1,4 +1,4 @@
-"""docs/scenarios.md: every key, fault and truth file of `simulate`, from the declarations.
+"""docs/internals/scenarios.md: every key, fault and truth file of `simulate`, from the declarations.
 
 The allowed values of a key come from the error of its reader for an invalid value; its meaning comes from the docstring
 below it.

@@ -1,5 +1,6 @@
 """The job audit: its options, and how it is run."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
@@ -14,6 +15,7 @@ from jobs.exit_codes import DONE, INCOMPLETE
 
 @job
 def audit(
+    *,
     group: options.GroupsOption = None,
     from_time: options.FromOption = None,
     to_time: options.ToOption = None,
@@ -21,25 +23,13 @@ def audit(
     listing: Annotated[Listing, typer.Option("--list", help="What is listed.")] = Listing.ARCHIVED,
     payload: options.PayloadOption = False,
     values: options.ValuesOption = False,
-    segments: options.SegmentsOption = None,
-    bootstrap_server: options.BootstrapOption = None,
-    command_config: options.CommandConfigOption = None,
-    partitions: options.PartitionsOption = None,
     dead_letter_topic: options.DeadLetterOption = None,
     rebuild: Annotated[bool, typer.Option("--rebuild", help="Make gold again, even if nothing is new.")] = False,
-    warehouse: options.WarehouseOption = None,
-    cluster_id: options.ClusterOption = None,
+    logs: options.LogOptions,
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:
     """Make gold from silver, and print a list (archived records, owners ...); its first lines say if it is complete."""
-    settings = reading_settings(
-        warehouse,
-        cluster_id,
-        segments=segments,
-        bootstrap_servers=bootstrap_server,
-        command_config=command_config,
-        partitions=partitions,
-    )
+    settings = reading_settings(**asdict(logs))
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     if payload:
         check_client(settings)

@@ -1,6 +1,6 @@
 """The job capture: its options, and how it is run."""
 
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from typing import Annotated
 
 import typer
@@ -17,16 +17,7 @@ from jobs.settings import Settings, require_source
 
 @job
 def capture(
-    warehouse: options.WarehouseOption = None,
-    cluster_id: options.ClusterOption = None,
-    segments: options.SegmentsOption = None,
-    bootstrap_server: options.BootstrapOption = None,
-    command_config: options.CommandConfigOption = None,
-    dump: options.DumpOption = None,
-    dump_format: options.DumpFormatOption = None,
-    topic: options.TopicOption = None,
-    partitions: options.PartitionsOption = None,
-    copied_at: options.CopiedAtOption = None,
+    sources: options.SourceOptions,
     every: Annotated[
         str | None,
         typer.Option(
@@ -43,18 +34,7 @@ def capture(
     output_format: options.SummaryFormatOption = SummaryFormat.TABLE,
 ) -> int:
     """Read the sources and add to bronze what it lacks: once, or repeatedly."""
-    settings = settings_of(
-        warehouse,
-        cluster_id,
-        segments=segments,
-        topics=topic,
-        bootstrap_servers=bootstrap_server,
-        command_config=command_config,
-        dumps=dump,
-        dump_format=dump_format,
-        partitions=partitions,
-        copied_at=copied_at,
-    )
+    settings = settings_of(**asdict(sources))
     every_ms, stop_after_ms = _periods(every, continuous, stop_after, settings)
     require_source(settings)
     check_folders(settings)

@@ -1,5 +1,6 @@
 """The job nightly: its options, and how it is run."""
 
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -20,16 +21,7 @@ if TYPE_CHECKING:
 
 @job
 def nightly(
-    warehouse: options.WarehouseOption = None,
-    cluster_id: options.ClusterOption = None,
-    segments: options.SegmentsOption = None,
-    bootstrap_server: options.BootstrapOption = None,
-    command_config: options.CommandConfigOption = None,
-    dump: options.DumpOption = None,
-    dump_format: options.DumpFormatOption = None,
-    topic: options.TopicOption = None,
-    partitions: options.PartitionsOption = None,
-    copied_at: options.CopiedAtOption = None,
+    sources: options.SourceOptions,
     report_file: Annotated[
         str | None,
         typer.Option("--report", metavar="FILE", help="Write the report of the cluster, too, as the job report does."),
@@ -56,21 +48,9 @@ def nightly(
     something, or is in quarantine.
     """
     if all_clusters:
-        own = (cluster_id, segments, bootstrap_server, command_config, dump, dump_format, topic, partitions, copied_at)
-        return _all_clusters(warehouse, report_file, output_format, notify, has_own=any(own))
-    settings = settings_of(
-        warehouse,
-        cluster_id,
-        segments=segments,
-        topics=topic,
-        bootstrap_servers=bootstrap_server,
-        command_config=command_config,
-        dumps=dump,
-        dump_format=dump_format,
-        report_file=report_file,
-        partitions=partitions,
-        copied_at=copied_at,
-    )
+        has_own = notify is not None or any(asdict(replace(sources, warehouse=None)).values())
+        return _all_clusters(sources.warehouse, report_file, output_format, has_own=has_own)
+    settings = settings_of(**asdict(sources), report_file=report_file)
     require_source(settings)
     check_folders(settings)
     check_client(settings)
@@ -91,10 +71,11 @@ def nightly(
 
 
 def _all_clusters(
-    warehouse: str | None, report_file: str | None, output_format: SummaryFormat, notify: str | None, *, has_own: bool
+    warehouse: str | None, report_file: str | None, output_format: SummaryFormat, *, has_own: bool
 ) -> int:
-    """Run the nightlies of all clusters. Returns the worst exit code."""
-    if has_own or notify is not None:
+    """Run the nightlies of all clusters. `has_own`: options that are of one cluster are given. Returns the worst exit
+    code."""
+    if has_own:
         raise ArgumentError(
             "--all-clusters takes clusters and their sources from [clusters] in the settings: leave out --cluster-id, "
             "the options that name sources, and --notify"

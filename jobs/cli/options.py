@@ -1,5 +1,6 @@
 """Options that several jobs have."""
 
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import typer
@@ -72,6 +73,32 @@ CopiedAtOption = Annotated[
         "[default: not known; each is complete up to its last record]",
     ),
 ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LogOptions:
+    """Where the tables and the logs are. A job with a parameter of this class has each field as an option; the names
+    are those of `Settings`.
+    """
+
+    warehouse: WarehouseOption = None
+    cluster_id: ClusterOption = None
+    segments: SegmentsOption = None
+    bootstrap_servers: BootstrapOption = None
+    command_config: CommandConfigOption = None
+    partitions: PartitionsOption = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SourceOptions(LogOptions):
+    """The options of jobs that capture."""
+
+    dumps: DumpOption = None
+    dump_format: DumpFormatOption = None
+    topics: TopicOption = None
+    copied_at: CopiedAtOption = None
+
+
 SummaryFormatOption = Annotated[
     SummaryFormat, typer.Option("--format", help="Format of the summary; json: one object on stdout at the end.")
 ]

@@ -4,6 +4,7 @@ import os
 import sys
 from collections.abc import Callable
 from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from functools import wraps
 from inspect import Parameter, Signature, signature
 from typing import TYPE_CHECKING, Any, Final
@@ -53,15 +54,27 @@ def facts_of(job: str, run: "Run | RunContext", steps: "Steps", code: int) -> di
 
 
 def job(function: Callable[..., int]) -> Callable[..., None]:
-    """The command of a job: `run_job` runs its function, which returns the exit code, and it has --debug."""
+    """The command of a job: `run_job` runs its function, which returns the exit code, and it has --debug.
+
+    A parameter whose type is a dataclass stands for an option for each of its fields.
+    """
+    given = signature(function).parameters.values()
+    classes: dict[str, Any] = {one.name: one.annotation for one in given if is_dataclass(one.annotation)}
 
     @wraps(function)
     def command(*, debug: bool, **chosen: Any) -> None:
+        for name, of in classes.items():
+            chosen[name] = of(**{field.name: chosen.pop(field.name) for field in fields(of)})
         run_job(lambda: function(**chosen), debug)
 
-    option = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=DebugOption)
-    parameters = [*signature(function).parameters.values(), option]
-    command.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    parameters = [
+        option
+        for one in given
+        for option in (signature(one.annotation).parameters.values() if one.name in classes else (one,))
+    ]
+    debug = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=DebugOption)
+    keywords = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in parameters]
+    command.__signature__ = Signature([*keywords, debug])  # type: ignore[attr-defined]
     return command
 
 

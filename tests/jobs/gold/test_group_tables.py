@@ -1,4 +1,4 @@
-"""A table of gold with rows of groups is one entry: docs/extending.md."""
+"""A table of gold with rows of groups is one entry: docs/internals/extending.md."""
 
 from dataclasses import replace
 from pathlib import Path
