@@ -56,7 +56,7 @@ def facts_of(job: str, run: "Run | RunContext", steps: "Steps", code: int) -> di
 def job(function: Callable[..., int]) -> Callable[..., None]:
     """The command of a job: `run_job` runs its function, which returns the exit code, and it has --debug.
 
-    A parameter whose type is a dataclass stands for an option for each of its fields.
+    A parameter whose type is a dataclass gives an option for each field.
     """
     given = signature(function).parameters.values()
     classes: dict[str, Any] = {one.name: one.annotation for one in given if is_dataclass(one.annotation)}

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from difflib import get_close_matches
 from importlib import import_module
 from itertools import islice
 from math import isfinite
@@ -95,6 +96,12 @@ def ddl(warehouse: Warehouse) -> Iterator[str]:
     for definition in DEFINITIONS:
         if (made := definition.statement(there, Engine.SPARK, is_persistent=True)) is not None:
             yield f"{made.strip()};"
+
+
+def nearest_name(missing: str, known: Iterable[str]) -> str | None:
+    """The error about a name that is not known, with the nearest one; None: none is near."""
+    nearest = get_close_matches(missing.lower(), [*known], 1)
+    return f"there is no {missing}: did you mean {nearest[0]}?" if nearest else None
 
 
 def run_query(answering: Answering, query: str, output_format: str, out: TextIO | None = None) -> None:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
-from difflib import get_close_matches
 from functools import cached_property
 from itertools import islice
 from typing import Any, Final
@@ -28,6 +27,7 @@ from jobs.delta.scanner import dataset_of, read_whole
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError, StatementError
 from jobs.queries.sql.interrupts import interruptible
+from jobs.queries.sql.sql import nearest_name
 from jobs.queries.sql.views import DEFINITIONS, named_in
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
@@ -266,9 +266,8 @@ class DuckDb:
         columns = {name for table in named_in(statement.lower(), self._tables)[1] for name in table.column_names}
         for pattern, known in ((NAMED_IN_ERROR, names), (COLUMN_IN_ERROR, columns)):
             missing = pattern.search(text)
-            nearest = get_close_matches(missing[1].lower(), known, 1) if missing is not None else []
-            if missing is not None and nearest:
-                text = f"there is no {missing[1]}: did you mean {nearest[0]}?"
+            if missing is not None:
+                text = nearest_name(missing[1], known) or text
         words = RESERVED.intersection(re.findall(r"\w+", statement.lower()))
         if isinstance(error, _duckdb().ParserException) and words:
             quoted = " or ".join(f'"{word}"' for word in sorted(words))

@@ -28,7 +28,7 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError, StatementError
 from jobs.queries.sql.interrupts import interruptible
 from jobs.queries.sql.read_only import refused_part, refused_relation, set_unsafe, unsafe_function_of
-from jobs.queries.sql.sql import one_line
+from jobs.queries.sql.sql import nearest_name, one_line
 from jobs.queries.sql.views import DEFINITIONS, Definition, named_in
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
@@ -87,12 +87,19 @@ class Catalogue:
         try:
             yield
         except (ParseException, AnalysisException) as error:
-            raise StatementError(one_line(error)) from error
+            raise StatementError(self._with_remedy(error)) from error
         except (PySparkException, Py4JJavaError) as error:
             if FILE_IN_ERROR.search(str(error)):
                 for table in named_in(statement.lower(), self._tables)[1]:
                     read_whole(file.path for file in self._warehouse.files(table))
             raise SqlError(one_line(error)) from error
+
+    def _with_remedy(self, error: PySparkException) -> str:
+        """Spark's words in one line, or the nearest name of a table or function; of columns Spark itself names them."""
+        parameters = error.getMessageParameters() or {}
+        missing = (parameters.get("relationName") or parameters.get("name") or "").replace("`", "")
+        known = [*self.table_names, *(definition.name for definition in DEFINITIONS)]
+        return nearest_name(missing, known) or one_line(error)
 
     def frame(self, statement: str) -> DataFrame:
         """The result of a statement.

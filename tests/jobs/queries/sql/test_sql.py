@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from jobs.console.output import printable
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import SqlError, TableDamaged
+from jobs.errors import SqlError, StatementError, TableDamaged
 from jobs.queries.sql import sql
 from jobs.queries.sql.sql import json_value, one_line, run_query, shell
 from jobs.queries.sql.sql_spark import Catalogue
@@ -126,6 +126,22 @@ def test_a_wrong_query_is_one_line(tables: Catalogue, query: str) -> None:
         answer(tables, query, "json")
     assert "\n" not in str(caught.value)
     assert "at org.apache" not in str(caught.value)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("query", "nearest"),
+    [
+        ("select 1 from silver.offset_commit", "silver.offset_commits"),
+        ("select 1 from (select * from sliver.group_events)", "silver.group_events"),
+        ("select 1 from offset_at('g', now())", "offsets_at"),
+        ("select grup_id from silver.group_events", "group_id"),
+    ],
+)
+def test_a_wrong_name_is_one_line_with_the_nearest_one(tables: Catalogue, query: str, nearest: str) -> None:
+    with pytest.raises(StatementError) as caught:
+        answer(tables, query, "csv")
+    assert nearest in str(caught.value) and "\n" not in str(caught.value)
 
 
 @pytest.mark.spark
