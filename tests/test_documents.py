@@ -46,7 +46,7 @@ PAGES: Final = {
 README: Final = PAGES["README.md"]
 CAPTURED_AT: Final = datetime(2026, 12, 1, tzinfo=UTC)
 """After the recording, whatever this machine's clock says: the audit asks for a span of it."""
-JOBS_SHOWN: Final = {"nightly", "owner", "sql", "describe", "audit", "restore", "whatif"}
+JOBS_SHOWN: Final = {"nightly", "owner", "sql", "describe", "audit", "restore", "whatif", "groups", "history", "where"}
 """In README and docs/recipes.md, with their answers."""
 README_LINES_MAX: Final = 200
 IN_A_ROW: Final = {"audit_runs.py", "replay.py", "columnar.py"}
