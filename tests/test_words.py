@@ -38,7 +38,7 @@ PROSE_FREE: Final = (
 )
 """Files and folders whose comments, docstrings, messages and text are revised: whoever revises another one adds it."""
 
-QUOTED: Final = re.compile(r'former_name="\w+"|"RECORD_NOT_TOLD"|"[\w ]+ not told": NO_')
+QUOTED: Final = re.compile(r'"told_at"|"RECORD_NOT_TOLD"|"[\w ]+ not told": NO_')
 """Names of the last release, from which tables and codes are renamed."""
 
 

@@ -40,6 +40,7 @@ from jobs.bronze.writer import CaptureRun
 from jobs.console.output import time_text
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import delete_folder
+from jobs.delta.last_release import carry_over
 from jobs.delta.other_writers import refuse_older_bronze
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
@@ -109,6 +110,7 @@ def capture(
     identities_of(sources)  # sources that contradict each other are refused before a table is created
     tables = ClusterTables(warehouse, settings.cluster_id)
     refuse_older_bronze(tables)
+    carry_over(warehouse)
     bronze = Bronze.load(tables)
     identities = check_sources(warehouse, bronze, sources)
     refuse_other_logs(sources.live, bronze, first_topic_ids(tables))

@@ -9,7 +9,6 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from jobs.delta.arrow_schemas import arrow_schema, stored_column
-from jobs.delta.former_names import former_columns
 from jobs.delta.scanner import Scanner
 from schemas.tables.declare import Table
 
@@ -51,9 +50,7 @@ def read_file(file: TableFile, table: Table, columns: Sequence[str]) -> pa.Table
     schema = arrow_schema(table)
     stored = [name for name in columns if name not in table.partition_by]
     with Scanner(file.path, use_threads=file.size_bytes >= THREADS_BYTES_MIN) as scanner:
-        former = former_columns(table, stored, scanner)
-        rows = scanner.read([*stored, *former])
-        rows = rows.rename_columns([former.get(name, name) for name in rows.column_names])
+        rows = scanner.read(stored)
     arrays = []
     for name in columns:
         declared = schema.field(name)

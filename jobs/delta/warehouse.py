@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from deltalake import CommitProperties, DeltaTable, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
-from deltalake.transaction import AddAction, RemoveAction
+from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from pyarrow import fs
 
 from jobs.delta.arrow_schemas import (
@@ -35,14 +35,6 @@ from jobs.delta.arrow_schemas import (
     table_properties,
 )
 from jobs.delta.filesystems import delete_folder, filesystem_of
-from jobs.delta.former_names import (
-    create_with_files,
-    former_table,
-    next_version,
-    overwrite_with_files,
-    renamed_columns,
-    set_statistics,
-)
 from jobs.delta.handles import Handles, open_table
 from jobs.delta.local_log import LocalLog, delete_unfinished, has_log
 from jobs.delta.part_files import PartTarget, WrittenFile, partition_text, write_parts
@@ -164,8 +156,7 @@ class Warehouse:
         return bool(DeltaTable.is_deltatable(path))
 
     def ensure(self, table: Table) -> None:
-        """Create the table, with its comments, if it does not exist. Rename a table and columns of the last release;
-        add missing columns to an older table.
+        """Create the table, with its comments, if it does not exist. Add missing columns to an older table.
 
         A derived table with other partition columns is recreated empty: whoever writes such a table writes all rows of
         a cluster again if another version wrote them.
@@ -173,79 +164,46 @@ class Warehouse:
         if self.exists(table):
             if table.full_name in self._up_to_date:
                 return
-            self._delete_former(table)
             if tuple(self._newest(table).metadata().partition_columns) == table.partition_by:
-                self._rename_columns(table)
                 self._add_columns(table)
             elif table.layer in DERIVED_LAYERS:
                 self._create(table, replaces=True)
             else:
                 raise WarehouseError(f"{table.full_name} is not partitioned by {', '.join(table.partition_by)}")
-            self._up_to_date.add(table.full_name)
-            return
-        if self._former(table) is None or not table.takes_former_rows:
-            self._create(table, replaces=False)
         else:
-            self._create_from_former(table)
-        self._delete_former(table)
+            self._create(table, replaces=False)
         self._up_to_date.add(table.full_name)
 
-    def ensure_names(self, tables: Iterable[Table]) -> None:
-        """Rename tables and columns of the last release that still have their former names."""
-        for table in tables:
-            has_renamed = any(column.former_name is not None for column in table.columns)
-            if self._former(table) is not None or (has_renamed and self.exists(table)):
-                self.ensure(table)
-
-    def _former(self, table: Table) -> Table | None:
-        """The table under its former name, if it exists."""
-        former = former_table(table)
-        return former if former is not None and self.exists(former) else None
-
-    def _stored(self, table: Table) -> Table | None:
-        """The table as it can be read: under its name, else under its former one; None if neither exists."""
-        return table if self.exists(table) else self._former(table)
-
-    def _create_from_former(self, table: Table) -> None:
-        """Create the table with the rows of the former one, in one commit, so concurrent readers see all rows."""
-        files = write_parts(self.target(table), self.read(table))
+    def rebuild(self, table: Table, rows: pa.Table) -> None:
+        """Replace all rows of a table, and its columns by the declared ones, in one commit."""
+        path, files = self.path(table), write_parts(self.target(table), rows)
+        partition_by = list(table.partition_by)
         with self._writing(table):
-            try:
-                create_with_files(self.path(table), table, self._add_actions(table, files, data_change=True))
-            except DeltaError:
-                if not self.exists(table):  # another process may have created it meanwhile
-                    raise
-
-    def _delete_former(self, table: Table) -> None:
-        former = self._former(table)
-        if former is not None:
-            delete_folder(self.path(former))
-
-    def _rename_columns(self, table: Table) -> None:
-        """Rewrite the table where columns have their former names: it is small, and its rows stay the same."""
-        delta = self._newest(table)
-        renamed = renamed_columns(delta, table)
-        if not renamed:
-            return
-        set_statistics(delta, table)
-        try:
-            self._overwrite_renamed(table)
-        except DeltaError as error:
-            if renamed_columns(self._newest(table), table):
-                names = ", ".join(renamed)
-                raise WarehouseError(f"{table.full_name}: cannot rename the columns {names}: {error}") from error
-        set_statistics(self._newest(table), table)
-
-    def _overwrite_renamed(self, table: Table) -> None:
-        delta = self._newest(table)
-        files = write_parts(self.target(table), self.read(table, version=int(delta.version())))
-        with self._writing(table):
-            overwrite_with_files(
-                delta,
-                table,
-                self._add_actions(table, files, data_change=True),
-                next_version(delta, MAINTAIN_APPLICATION),
-            )
+            added = self._add_actions(table, files, data_change=True)
+            if self.exists(table):
+                delta = open_table(path)
+                stored = {field.name for field in delta.schema().fields}
+                # readers refuse a property that names columns which the table lacks
+                kept = ",".join(name for name in statistics_columns(table) if name in stored)
+                delta.alter.set_table_properties({STATISTICS_PROPERTY: kept})
+                properties = CommitProperties(app_transactions=[next_version(delta, MAINTAIN_APPLICATION)])
+                delta.create_write_transaction(
+                    added, OVERWRITE, delta_schema(table), partition_by, commit_properties=properties
+                )
+                open_table(path).alter.set_table_properties({STATISTICS_PROPERTY: ",".join(statistics_columns(table))})
+            else:
+                properties = CommitProperties(app_transactions=[Transaction(MAINTAIN_APPLICATION, 0)])
+                create_table_with_add_actions(
+                    path,
+                    delta_schema(table),
+                    added,
+                    partition_by=partition_by,
+                    name=table.full_name,
+                    description=table.comment,
+                    configuration=table_properties(table),
+                    commit_properties=properties,
+                )
+        self._forget(table)
 
     @contextmanager
     def _writing(self, table: Table) -> Iterator[None]:
@@ -462,11 +420,10 @@ class Warehouse:
 
     def version(self, table: Table) -> int:
         """The newest version of the table, or -1 if it does not exist."""
-        stored = self._stored(table)
-        if stored is None:
+        if not self.exists(table):
             return -1
-        log = self._log(stored)
-        return int(self._newest(stored).version()) if log is None else log.version
+        log = self._log(table)
+        return int(self._newest(table).version()) if log is None else log.version
 
     def has_version(self, table: Table, version: int) -> bool:
         """Can this version of the table still be read? Its log must exist, and all its files."""
@@ -495,6 +452,10 @@ class Warehouse:
         """Delete a table with all its versions."""
         with self._writing(table):
             delete_folder(self.path(table))
+        self._forget(table)
+
+    def _forget(self, table: Table) -> None:
+        """Forget what was read of the table's log."""
         self._handles.forget(self.path(table))
         self._logs.pop(self.path(table), None)
         self._listed.pop(self.path(table), None)
@@ -502,13 +463,12 @@ class Warehouse:
 
     def files(self, table: Table, version: int | None = None) -> list[TableFile]:
         """The files of the table (newest or given version), for direct reading; empty if there is no table."""
-        stored = self._stored(table)
-        if stored is None:
+        if not self.exists(table):
             return []
-        log = self._log(stored)
+        log = self._log(table)
         if log is not None and version in (None, log.version):
             return list(log.files.values())
-        return list(self._files_of(self._at(stored, version), stored).values())
+        return list(self._files_of(self._at(table, version), table).values())
 
     def columns(self, table: Table, version: int | None = None, *, reader_version_max: int) -> list[str] | None:
         """The stored columns of a version; None where it needs a higher Delta reader version than
@@ -691,3 +651,9 @@ class Warehouse:
             )
             for file in files
         ]
+
+
+def next_version(delta: DeltaTable, app_id: str) -> Transaction:
+    """The next transaction version of an application: a concurrent commit with the same version is refused."""
+    last = delta.transaction_version(app_id)
+    return Transaction(app_id, 0 if last is None else last + 1)

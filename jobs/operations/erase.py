@@ -30,6 +30,7 @@ from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, file_schema
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import delete_folder, filesystem_of
+from jobs.delta.last_release import carry_over
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
 from jobs.delta.replay_runs import WholeRun, broken_off
 from jobs.delta.row_groups import row_groups_in_order
@@ -124,7 +125,7 @@ def erase(
                     f"{command('audit' + tables.place_words)} first"
                 )
         redaction = Redaction.of(ids, _key_of(warehouse, new_key))
-        warehouse.ensure_names(TABLES.values())
+        carry_over(warehouse)
         existing = [table for table in TABLES.values() if warehouse.exists(table)]
         lost: set[tuple[str, str]] = set()
         counts = {}

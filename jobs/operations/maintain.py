@@ -25,6 +25,7 @@ from jobs.console.progress import Steps, size_text, summary_table
 from jobs.delta.audit_runs import WholeAudit, audit_application
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import delete_folder, filesystem_of
+from jobs.delta.last_release import carry_over
 from jobs.delta.locks import only_one
 from jobs.delta.replay_runs import WholeRun, broken_off
 from jobs.delta.table_files import TableFile
@@ -166,7 +167,7 @@ def maintain(
     clusters = clusters_of(warehouse)
     with nobody_else(warehouse, clusters, since=started_at), job_of(None if dry_run else metrics, "maintain") as job:
         if not dry_run:
-            warehouse.ensure_names(TABLES.values())
+            carry_over(warehouse)
         plan = Plan(
             settings=settings.maintain,
             clusters=clusters,

@@ -38,6 +38,7 @@ from jobs.console.names import some_of
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import delete_file
+from jobs.delta.last_release import carry_over
 from jobs.delta.locks import only_one
 from jobs.delta.other_writers import SOURCE_TABLES, lacks_run, later_writes
 from jobs.delta.part_files import WrittenFile, write_parts
@@ -78,7 +79,6 @@ from jobs.spark.tasks import run_tasks
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
-from schemas.tables import TABLES
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
@@ -184,7 +184,7 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
         else:
             repeated, whole, is_rebuild = _repeat(job, broken, whole), job.newest_run(), False
     if is_rebuild:
-        warehouse.ensure_names(TABLES.values())
+        carry_over(warehouse)
     # read before the version of bronze, so that version includes the changes of this capture
     capture_version = last_capture(job.tables)
     bronze_version = warehouse.version(RECORD_BATCHES)

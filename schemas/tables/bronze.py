@@ -161,7 +161,7 @@ TOPICS = bronze_table(
     columns=(
         CLUSTER_ID,
         key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
-        key("observed_at", TIMESTAMP, "When the cluster was asked.", former_name="told_at"),
+        key("observed_at", TIMESTAMP, "When the cluster was asked."),
         Column("topic", STRING, "Its name."),
         Column("partition_count", INT, "Its number of partitions at that time; null if it is not listed any more."),
         Column("is_deleted", BOOLEAN, "Listed before, and not any more: deleted in between."),
@@ -178,7 +178,7 @@ CONFIGS = bronze_table(
         key("resource_type", STRING, "GROUP TOPIC BROKER."),
         key("resource_name", STRING, "Group id, topic or broker id."),
         key("name", STRING, "Name of the config."),
-        key("observed_at", TIMESTAMP, "When the cluster was asked.", former_name="told_at"),
+        key("observed_at", TIMESTAMP, "When the cluster was asked."),
         Column("value", STRING, "The value in force; null: reported before, and no longer."),
         Column("source", STRING, "Where Kafka has the value from: GROUP_CONFIG, DEFAULT_CONFIG, ..."),
     ),

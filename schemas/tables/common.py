@@ -5,9 +5,9 @@ from dataclasses import replace
 from schemas.tables.declare import BIGINT, BOOLEAN, INT, STRING, TIMESTAMP, Column, Type
 
 
-def key(name: str, type_: Type, comment: str, *, is_personal: bool = False, former_name: str | None = None) -> Column:
+def key(name: str, type_: Type, comment: str, *, is_personal: bool = False) -> Column:
     """A column of the natural key."""
-    return Column(name, type_, comment, is_key=True, is_personal=is_personal, former_name=former_name)
+    return Column(name, type_, comment, is_key=True, is_personal=is_personal)
 
 
 CLUSTER_ID = key("cluster_id", STRING, "The Kafka cluster, as named by --cluster-id.")

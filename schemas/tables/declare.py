@@ -56,8 +56,6 @@ class Column:
     comment: str
     is_key: bool = False
     is_personal: bool = False
-    former_name: str | None = None
-    """Its name in the last release: `Warehouse.ensure` renames it in tables that have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,10 +69,6 @@ class Table:
     partition_by: tuple[str, ...] = ("cluster_id",)
     age_column: str | None = None
     """A time by which old rows may be removed; None: other rows depend on them, so they stay."""
-    former_name: str | None = None
-    """Its name in the last release: `Warehouse.ensure` replaces a table of that name."""
-    takes_former_rows: bool = True
-    """False: the rows of the former table are of no use, such as checkpoints of another format."""
 
     def __hash__(self) -> int:
         """By name: tables are often used as dictionary keys, and hashing all their columns would be slow."""

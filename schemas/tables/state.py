@@ -55,7 +55,6 @@ RUNS = state_table(
             "admin_version",
             BIGINT,
             "Versions of bronze.topics and bronze.configs together; null: neither existed.",
-            former_name="told_version",
         ),
         Column("replay_version", BIGINT, "Number of the run: the version of its commits."),
         Column(
@@ -141,7 +140,6 @@ AUDITED_LOGS = state_table(
 
 REPLAY_STARTS = state_table(
     name="replay_starts",
-    former_name="starts",
     comment="One row per run of replay, written first: the inputs with which an interrupted run is repeated.",
     columns=(
         CLUSTER_ID,
@@ -153,13 +151,11 @@ REPLAY_STARTS = state_table(
             "topics_version",
             BIGINT,
             "Version of bronze.topics that it reads; -1: there is none.",
-            former_name="told_topics_version",
         ),
         Column(
             "configs_version",
             BIGINT,
             "Version of bronze.configs that it reads; -1: there is none.",
-            former_name="told_configs_version",
         ),
         Column("is_rebuild", BOOLEAN, "It replays everything from the beginning."),
         Column("silver_format", INT, "Format of the silver tables that it writes."),
@@ -194,8 +190,6 @@ WATERMARKS = state_table(
 
 LOG_CHECKPOINTS = state_table(
     name="log_checkpoints",
-    former_name="logs",
-    takes_former_rows=False,
     comment="One row per log partition, or per bucket of its keys if several tasks replayed it: the state of "
     "its replay, except groups.",
     partition_by=("cluster_id", "log"),
@@ -209,8 +203,6 @@ LOG_CHECKPOINTS = state_table(
 
 GROUP_CHECKPOINTS = state_table(
     name="group_checkpoints",
-    former_name="groups",
-    takes_former_rows=False,
     comment="One row per group id of a log partition, including deleted groups: the state of its replay.",
     partition_by=("cluster_id", "log"),
     columns=(
@@ -224,7 +216,6 @@ GROUP_CHECKPOINTS = state_table(
 
 TOPIC_NAMES = state_table(
     name="topic_names",
-    former_name="names",
     comment="What is known about topic ids: their names, from where and when; deletions; numbers of partitions; "
     "which ids silver uses.",
     columns=(
@@ -277,7 +268,6 @@ CONFIG_CHANGES = state_table(
 
 DELETED_RANGES = state_table(
     name="deleted_ranges",
-    former_name="dropped",
     comment="Ranges of offsets that retention deleted from bronze.record_batches after they were replayed. They "
     "are not captured again, and replay --rebuild cannot restore their rows in silver.",
     columns=(
@@ -289,7 +279,6 @@ DELETED_RANGES = state_table(
             "deleted_at",
             TIMESTAMP,
             "Start of the run of maintain that deleted it from bronze.record_batches.",
-            former_name="dropped_at",
         ),
     ),
 )

@@ -20,8 +20,9 @@ from jobs.bronze.retention import deleted_ranges
 from jobs.cli.app import main
 from jobs.delta.arrow_schemas import STATISTICS_PROPERTY, arrow_schema, sql_type, statistics_columns
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.last_release import carry_over
 from jobs.delta.other_writers import written_by_others
-from jobs.delta.replay_runs import WholeRun, broken_off
+from jobs.delta.replay_runs import WholeRun
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver, silver_format
 from jobs.delta.spark_schemas import spark_schema
 from jobs.delta.warehouse import Warehouse
@@ -41,7 +42,7 @@ from schemas.tables.bronze import RECORD_BATCHES, TOPICS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import CONFIGS, GROUP_EVENTS, GROUP_GENERATIONS, SILVER_TABLES
-from schemas.tables.state import AUDITS, DELETED_RANGES, REPLAY_STARTS, RUNS, TOPIC_NAMES, WATERMARKS
+from schemas.tables.state import AUDITS, DELETED_RANGES, REPLAY_STARTS, RUNS, WATERMARKS
 from tests.conftest import PROJECT_ROOT
 from tests.jobs.frames import frame
 from tests.jobs.history import CLUSTER, START
@@ -313,25 +314,25 @@ def last_release(no_spark: SparkSession, tmp_path: Path) -> Jobs:
     return Jobs(no_spark, unpack(LAST_RELEASE, tmp_path), LOGS)
 
 
-def test_what_the_last_release_stored_is_read(last_release: Jobs) -> None:
-    """Tables and columns that have new names are read as they are, before any job writes."""
+def test_what_the_last_release_stored_and_no_log_has_is_carried_over(last_release: Jobs) -> None:
+    """Deleted ranges and what a cluster's Admin said have new names; readers of silver say what to run."""
     warehouse = last_release.warehouse
-    assert deleted_ranges(ClusterTables(warehouse, "other")) == {(OFFSETS_TOPIC, 3): ((0, 41),)}
-    assert first_topic_ids(ClusterTables(warehouse, REPLAYED)) == {"orders": "A" * 21 + "Q"}
-    run = WholeRun.newest(ClusterTables(warehouse, REPLAYED))
-    assert (run.replay_version, run.admin_version) == (1, 3)
-    assert broken_off(ClusterTables(warehouse, REPLAYED), run) is None
     with pytest.raises(WarehouseError, match="older version"):
         require_current_silver(ClusterTables(warehouse, REPLAYED))
+    carry_over(warehouse)
+    assert deleted_ranges(ClusterTables(warehouse, "other")) == {(OFFSETS_TOPIC, 3): ((0, 41),)}
+    assert first_topic_ids(ClusterTables(warehouse, REPLAYED)) == {"orders": "A" * 21 + "Q"}
+    for read in (warehouse, Warehouse(warehouse.root)):
+        assert None not in read.read(TOPICS)["observed_at"].to_pylist()
 
 
 def test_a_warehouse_of_the_last_release_is_renamed_and_rebuilt(last_release: Jobs, tmp_path: Path) -> None:
     """A night leaves the tables that a new warehouse has, under their new names alone; what no log gives is kept."""
     jobs = last_release
     state = Path(jobs.warehouse.root) / "state"
-    before = {
-        table: jobs.warehouse.read(table).to_pylist() for table in (TOPICS, bronze.CONFIGS, DELETED_RANGES, TOPIC_NAMES)
-    }
+    carry_over(of_today := Warehouse(str(shutil.copytree(jobs.warehouse.root, tmp_path / "copy"))))
+    before = {table: of_today.read(table).to_pylist() for table in (TOPICS, bronze.CONFIGS, DELETED_RANGES)}
+    assert all(before.values())
     assert jobs.nightly("r3", day=2) == DONE
     assert jobs.text.getvalue().count("silver is of an older version: rebuilt") == 1
     fresh = Jobs(jobs.session, tmp_path / "fresh", LOGS)
@@ -350,49 +351,55 @@ def test_a_warehouse_of_the_last_release_is_renamed_and_rebuilt(last_release: Jo
         if jobs.warehouse.exists(table):
             delta = DeltaTable(jobs.warehouse.path(table))
             names = {field.name for field in delta.schema().fields}
-            assert names.isdisjoint(column.former_name for column in table.columns)
+            assert names.isdisjoint({"told_at", "dropped_at"})
             assert set(delta.metadata().configuration[STATISTICS_PROPERTY].split(",")) <= {*names, ""}
     starts = jobs.warehouse.read(REPLAY_STARTS).sort_by("replay_version").to_pylist()
     assert [(row["replay_version"], row["topics_version"], row["is_rebuild"]) for row in starts] == [
-        (0, -1, True),
-        (1, 2, False),
-        (2, jobs.warehouse.version(TOPICS), True),
+        (2, jobs.warehouse.version(TOPICS), True)
     ]
     assert written_by_others(ClusterTables(jobs.warehouse, REPLAYED)) == []
     assert jobs.nightly("r4", day=3) == DONE
-    assert jobs.warehouse.read(REPLAY_STARTS).num_rows == 3, "nothing was new"
+    assert jobs.warehouse.read(REPLAY_STARTS).num_rows == 1, "nothing was new"
 
 
-@pytest.mark.parametrize("stop", ["before the former table goes", "while columns are renamed"])
-def test_renaming_that_broke_off_goes_on(last_release: Jobs, monkeypatch: pytest.MonkeyPatch, stop: str) -> None:
+@pytest.mark.parametrize("done", range(4))
+def test_carrying_over_that_broke_off_goes_on(
+    last_release: Jobs, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, done: int
+) -> None:
     """No row is lost or there twice, and the next job ends it."""
-    warehouse = last_release.warehouse
-    expected = {table: warehouse.read(table).to_pylist() for table in (DELETED_RANGES, TOPICS, REPLAY_STARTS)}
-    method = "_delete_former" if stop.startswith("before") else "_overwrite_renamed"
+    root = last_release.warehouse.root
+    carry_over(whole := Warehouse(str(shutil.copytree(root, tmp_path / "copy"))))
+    expected = {table: whole.read(table).to_pylist() for table in (DELETED_RANGES, TOPICS, bronze.CONFIGS)}
+    calls: list[str] = []
 
-    def fail(*_: Any) -> None:
-        raise RuntimeError(stop)
+    def until(function: Any) -> Any:
+        def counted(*args: Any) -> None:
+            if len(calls) == done:
+                raise RuntimeError("stop")
+            calls.append(function.__name__)
+            function(*args)
 
-    with monkeypatch.context() as patched, pytest.raises(RuntimeError, match=stop):
-        patched.setattr(Warehouse, method, fail)
-        warehouse.ensure_names(TABLES.values())
-    for opened in (warehouse, Warehouse(warehouse.root)):
-        assert {table: opened.read(table).to_pylist() for table in expected} == expected
-    warehouse = Warehouse(warehouse.root)
-    warehouse.ensure_names(TABLES.values())
-    assert {table: warehouse.read(table).to_pylist() for table in expected} == expected
-    assert not (Path(warehouse.root) / "state" / "dropped").exists()
-    version = warehouse.version(TOPICS)
-    Warehouse(warehouse.root).ensure_names(TABLES.values())
-    assert warehouse.version(TOPICS) == version
+        return counted
+
+    with monkeypatch.context() as patched, pytest.raises(RuntimeError, match="stop"):
+        for name in ("rebuild", "delete"):
+            patched.setattr(Warehouse, name, until(getattr(Warehouse, name)))
+        carry_over(Warehouse(root))
+    for _ in range(2):
+        warehouse = Warehouse(root)
+        carry_over(warehouse)
+        assert {table: warehouse.read(table).to_pylist() for table in expected} == expected
+        assert {name: (Path(root) / "state" / name).exists() for name in FORMER_TABLES} == dict.fromkeys(
+            FORMER_TABLES, False
+        )
+    assert warehouse.version(TOPICS) == whole.version(TOPICS)
 
 
-def test_erase_renames_first(last_release: Jobs) -> None:
+def test_erase_carries_over_first(last_release: Jobs) -> None:
     """Erase leaves no table that only the last release knows, and whose rows it would not have read."""
     jobs = last_release
     warehouse = jobs.warehouse
-    ranges = warehouse.read(DELETED_RANGES).to_pylist()
     at = STARTED_AT + timedelta(days=9)
     erase(jobs.session, warehouse, ids=["consumer-codec"], new_key=b"k" * KEY_BYTES, at=at)
     assert [name for name in FORMER_TABLES if (Path(warehouse.root) / "state" / name).exists()] == []
-    assert warehouse.read(DELETED_RANGES).to_pylist() == ranges
+    assert deleted_ranges(ClusterTables(warehouse, "other")) == {(OFFSETS_TOPIC, 3): ((0, 41),)}
