@@ -163,11 +163,13 @@ def table_properties(table: Table) -> dict[str, str]:
     """Delta properties that every reader (Spark, delta-rs, DuckDB) supports.
 
     No deletion vectors (DuckDB's read_parquet would return deleted rows), no column mapping (delta-rs would read
-    nulls).
+    nulls). Ten commits from checkpoint to checkpoint, as in Spark: delta-rs reads them for each commit, and for each
+    application that it is asked for.
     """
     return {
         "delta.enableDeletionVectors": "false",
         "delta.columnMapping.mode": "none",
+        "delta.checkpointInterval": "10",
         STATISTICS_PROPERTY: ",".join(statistics_columns(table)),
     }
 

@@ -6,9 +6,11 @@ whether there are any. Mostly there are none, which then costs two system calls.
 """
 
 import json
+import os
 import re
 from contextlib import suppress
 from pathlib import Path
+from time import time
 from typing import Final, NamedTuple
 
 from deltalake import DeltaTable
@@ -16,13 +18,15 @@ from deltalake.exceptions import DeltaError
 from pyarrow import fs
 
 from jobs.delta.filesystems import filesystem_of, table_of
-from jobs.delta.local_log import LOG, changed_ns
 from jobs.delta.scanner import Scanner, fault_of
 from jobs.errors import TableDamaged
 
+LOG: Final = "_delta_log"
 COMMIT: Final = ".json"
 CHECKPOINT: Final = re.compile(r"\d{20}\.checkpoint\.(.+\.)?parquet$")
 """Names of files in a log: a version, and what it is."""
+UNFINISHED: Final = ("*#*", "_commit_*.json.tmp")
+"""Names of temporary files in a log on a local disk: of this delta-rs, and of former releases."""
 
 
 class _Opened(NamedTuple):
@@ -37,25 +41,26 @@ class Handles:
     def __init__(self) -> None:
         self._opened: dict[str, _Opened] = {}
 
+    def __contains__(self, path: str) -> bool:
+        return path in self._opened
+
     def put(self, path: str, table: DeltaTable) -> None:
-        """Add a table that was opened elsewhere or just created."""
-        self._opened[path] = _Opened(table, None)
+        """Add a table that was just created."""
+        self._opened[path] = _Opened(table, _changed_ns(path))
 
     def forget(self, path: str) -> None:
         """Drop the table, whose folder was deleted."""
         self._opened.pop(path, None)
 
     def newest(self, path: str) -> DeltaTable:
-        log = None if "://" in path else Path(path, LOG)
-        changed_at_ns = None if log is None else changed_ns(str(log))
+        changed_at_ns = _changed_ns(path)
         opened = self._opened.get(path)
         if (
             opened is not None
-            and log is not None
             and changed_at_ns is not None
             and changed_at_ns == opened.changed_ns
             # the folder's time is coarse: a commit within the same clock step is found by its file name
-            and not (log / f"{opened.table.version() + 1:020}.json").exists()
+            and not os.access(f"{path}/{LOG}/{opened.table.version() + 1:020}.json", os.F_OK)
         ):
             return opened.table
         table = None if opened is None else _updated(opened.table)
@@ -134,3 +139,26 @@ def _updated(table: DeltaTable) -> DeltaTable | None:
     except DeltaError:
         return None
     return table
+
+
+def has_log(path: str) -> bool:
+    """Does the folder have a Delta log? Called hundreds of times a night; a `Path` would take longer than the check."""
+    return os.access(f"{path}/{LOG}", os.F_OK)
+
+
+def delete_unfinished(path: str, *, age_seconds_min: float) -> None:
+    """Delete temporary files of killed commits from a table's log, since they contain statistics of rows."""
+    for name in UNFINISHED if "://" not in path else ():
+        for file in Path(path, LOG).glob(name):
+            with suppress(OSError):
+                if time() - file.stat().st_mtime >= age_seconds_min:
+                    file.unlink()
+
+
+def _changed_ns(path: str) -> int | None:
+    """When the log of a table was last changed (ns); None where it cannot be read, and in object stores."""
+    try:
+        # asked thousands of times a night: a Path costs more
+        return None if "://" in path else os.stat(f"{path}/{LOG}").st_mtime_ns  # noqa: PTH116
+    except OSError:
+        return None

@@ -1,8 +1,7 @@
 """The Delta tables of a warehouse, and the only place that writes them.
 
 Spark tasks write part files (`jobs.delta.part_files`) and return `WrittenFile`s; the driver commits all files of a
-table in one Delta transaction (`Warehouse.commit`), through delta-rs, or on a local disk through `jobs.delta.local_log`
-if the commit only adds and removes files. No row passes through the JVM.
+table in one Delta transaction (`Warehouse.commit`), through delta-rs. No row passes through the JVM.
 
 Every commit has an application id and a version, Delta's `txn` action. A version at or below the application's last one
 is skipped, so a repeated run changes nothing. Part files that no commit names (of a failed or retried task) do not
@@ -35,8 +34,7 @@ from jobs.delta.arrow_schemas import (
     table_properties,
 )
 from jobs.delta.filesystems import delete_folder, filesystem_of
-from jobs.delta.handles import Handles, open_table
-from jobs.delta.local_log import LocalLog, delete_unfinished, has_log
+from jobs.delta.handles import Handles, delete_unfinished, has_log, open_table
 from jobs.delta.part_files import PartTarget, WrittenFile, partition_text, write_parts
 from jobs.delta.scanner import fault_of
 from jobs.delta.table_files import TableFile, files_by_name, read_file
@@ -67,6 +65,9 @@ LOG_RETENTION: Final = {
 CLOCK_STEP_S: Final = 0.02
 """Resolution of file times: after this delay, existing files have an earlier time than now."""
 
+UNFINISHED_SECONDS_MAX: Final = 3600
+"""Temporary files older than this belong to a process that no longer runs."""
+
 ENCODED: Final = re.compile("%[0-9a-fA-F]{2}")
 
 DERIVED_LAYERS: Final = frozenset({"silver", "gold"})
@@ -96,9 +97,6 @@ class _Change:
     mode: str
     replace: Mapping[str, Any]
     removed: Sequence[TableFile]
-
-    def committed(self, version: int) -> Committed:
-        return Committed(version, sum(file.row_count for file in self.files), skipped=False)
 
     def taken_out(self, there: Collection[TableFile]) -> Collection[TableFile]:
         """The distinct files that it removes: those to be removed, and those whose rows it overwrites. Raises
@@ -140,8 +138,6 @@ class Warehouse:
         self._up_to_date: set[str] = set()
         """Tables that are known to have all their columns."""
         self._handles = Handles()
-        self._logs: dict[str, LocalLog] = {}
-        """By path of a table on a local disk."""
         self._listed: dict[str, tuple[int, dict[str, TableFile]]] = {}
         """By path of a table: a version of it, and its files by their paths in Delta's log."""
 
@@ -151,7 +147,7 @@ class Warehouse:
 
     def exists(self, table: Table) -> bool:
         path = self.path(table)
-        if "://" not in path and (path in self._logs or not has_log(path)):
+        if "://" not in path and (path in self._handles or not has_log(path)):
             return has_log(path)
         return bool(DeltaTable.is_deltatable(path))
 
@@ -164,6 +160,7 @@ class Warehouse:
         if self.exists(table):
             if table.full_name in self._up_to_date:
                 return
+            delete_unfinished(self.path(table), age_seconds_min=UNFINISHED_SECONDS_MAX)
             if tuple(self._newest(table).metadata().partition_columns) == table.partition_by:
                 self._add_columns(table)
             elif table.layer in DERIVED_LAYERS:
@@ -263,9 +260,6 @@ class Warehouse:
         """The newest version that this application committed to the table, or -1."""
         if not self.exists(table):
             return -1
-        log = self._log(table)
-        if log is not None:
-            return log.transaction_version(app_id)
         version = self._newest(table).transaction_version(app_id)
         return -1 if version is None else int(version)
 
@@ -407,8 +401,7 @@ class Warehouse:
         Readers of an older version fail.
         """
         self.vacuum(table, retention_hours=0)
-        if "://" not in self.root:
-            delete_unfinished(self.path(table), age_seconds_min=0)
+        delete_unfinished(self.path(table), age_seconds_min=0)
         delta = open_table(self.path(table))
         properties = delta.metadata().configuration
         delta.alter.set_table_properties(dict.fromkeys(LOG_RETENTION, "interval 0 seconds"))
@@ -422,8 +415,7 @@ class Warehouse:
         """The newest version of the table, or -1 if it does not exist."""
         if not self.exists(table):
             return -1
-        log = self._log(table)
-        return int(self._newest(table).version()) if log is None else log.version
+        return int(self._newest(table).version())
 
     def has_version(self, table: Table, version: int) -> bool:
         """Can this version of the table still be read? Its log must exist, and all its files."""
@@ -457,7 +449,6 @@ class Warehouse:
     def _forget(self, table: Table) -> None:
         """Forget what was read of the table's log."""
         self._handles.forget(self.path(table))
-        self._logs.pop(self.path(table), None)
         self._listed.pop(self.path(table), None)
         self._up_to_date.discard(table.full_name)
 
@@ -465,9 +456,6 @@ class Warehouse:
         """The files of the table (newest or given version), for direct reading; empty if there is no table."""
         if not self.exists(table):
             return []
-        log = self._log(table)
-        if log is not None and version in (None, log.version):
-            return list(log.files.values())
         return list(self._files_of(self._at(table, version), table).values())
 
     def columns(self, table: Table, version: int | None = None, *, reader_version_max: int) -> list[str] | None:
@@ -509,16 +497,6 @@ class Warehouse:
             rows = rows.filter(pc.equal(rows[name], pa.scalar(value, schema.field(name).type)))
         return rows.select(wanted).replace_schema_metadata(None)
 
-    def _log(self, table: Table) -> LocalLog | None:
-        """The table's log, refreshed; None in an object store, where delta-rs is used."""
-        path = self.path(table)
-        if "://" in path:
-            return None
-        log = self._logs.get(path)
-        if log is None or not log.catch_up():
-            log = self._logs[path] = LocalLog(path, table, self._handles.newest(path))
-        return log
-
     def _newest(self, table: Table) -> DeltaTable:
         return self._handles.newest(self.path(table))
 
@@ -528,10 +506,7 @@ class Warehouse:
         return newest if version in (None, newest.version()) else open_table(self.path(table), version)
 
     def _commit(self, change: _Change) -> Committed:
-        table, log = change.table, self._log(change.table)
-        committed = None if log is None else self._commit_to(log, change)
-        if committed is not None:
-            return committed
+        table = change.table
         # One handle from the check to the commit: delta-rs does not compare application versions itself, but it refuses
         # a commit if the same application committed after this handle was refreshed.
         delta = self._newest(table)
@@ -563,26 +538,7 @@ class Warehouse:
             partition_filters=filters or None,
             commit_properties=CommitProperties(app_transactions=transactions),
         )
-        now = self._newest(table)
-        if now.transaction_version(change.app_id) != change.version:
-            raise WarehouseError(f"{table.full_name}: the commit of version {change.version} is not in the table")
-        return change.committed(int(now.version()))
-
-    def _commit_to(self, log: LocalLog, change: _Change) -> Committed | None:
-        """Commit to a local log. None where delta-rs must commit."""
-        if log.transaction_version(change.app_id) >= change.version:
-            return Committed(log.version, 0, skipped=True)
-        taken = change.taken_out(log.files.values())
-        transactions = {change.app_id: change.version}
-        if change.removed and change.mode == APPEND:
-            transactions[MAINTAIN_APPLICATION] = log.transaction_version(MAINTAIN_APPLICATION) + 1
-        made = log.commit(
-            self._add_actions(change.table, change.files, data_change=True),
-            self._remove_actions(change.table, taken, at=datetime.now(UTC), data_change=True),
-            transactions,
-            change.mode,
-        )
-        return None if made is None else change.committed(made)
+        return Committed(self.version(table), sum(file.row_count for file in change.files), skipped=False)
 
     def _swap(
         self,

@@ -1,8 +1,14 @@
 """The one door for writes: Spark reads what was written, a repeated commit changes nothing."""
 
+import ctypes
+import os
+import struct
+import sys
 from collections.abc import Sequence
+from fnmatch import fnmatch
 from pathlib import Path
 from threading import Event
+from typing import Any, Final
 
 import duckdb
 import pyarrow as pa
@@ -12,11 +18,13 @@ from chispa.dataframe_comparer import assert_df_equality
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
+from jobs.delta import handles
 from jobs.delta.filesystems import spark_uri
+from jobs.delta.handles import UNFINISHED
 from jobs.delta.part_files import write_part, write_parts
 from jobs.delta.spark_schemas import spark_schema
 from jobs.delta.table_files import TableFile
-from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.delta.warehouse import OVERWRITE, Committed, Warehouse
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES, Table
 from tests.conftest import takes_minutes
@@ -26,6 +34,9 @@ from tests.jobs.table_rows import AT, COMMITS, NAMES, commits, never_null, rows
 EVENTS = TABLES["silver.group_events"]
 STATES = TABLES["silver.share_partition_states"]
 TOPICS = TABLES["silver.topics"]
+
+IN_CREATE: Final = 0x100
+"""The kernel's event of a new file in a folder."""
 
 
 def offsets(warehouse: Warehouse) -> list[int]:
@@ -279,3 +290,82 @@ def test_single_files_go_with_those_of_a_partition(warehouse: Warehouse) -> None
     assert sorted(warehouse.read(EVENTS, ["log_offset"])["log_offset"].to_pylist()) == [11, 30, 31]
     with pytest.raises(WarehouseError, match="took files out meanwhile"):
         put(4, is_settled=True, removed=of_first)
+
+
+def test_what_a_killed_commit_left_is_deleted(warehouse: Warehouse) -> None:
+    """By the next run that writes the table; a young one may be of a commit under way."""
+    warehouse.write(COMMITS, commits(1), app_id="a", version=1)
+    folder = Path(warehouse.path(COMMITS), "_delta_log")
+    names = (f"{2:020}.json#1", "_commit_a.json.tmp", f"{2:020}.json#2", f"{1:020}.json")
+    for name in names:
+        (folder / name).touch()
+        if name != names[2]:
+            os.utime(folder / name, (0, 0))
+    Warehouse(warehouse.root).write(COMMITS, commits(2), app_id="a", version=2)
+    assert [(folder / name).exists() for name in names] == [False, False, True, True]
+
+
+def test_an_erasure_leaves_nothing_that_is_unfinished(warehouse: Warehouse) -> None:
+    """However young: bounds of rows are in it."""
+    warehouse.write(COMMITS, commits(1), app_id="a", version=1)
+    unfinished = Path(warehouse.path(COMMITS), "_delta_log", f"{2:020}.json#1")
+    unfinished.touch()
+    warehouse.forget_history(COMMITS)
+    assert not unfinished.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="inotify")
+def test_delta_rs_names_temporary_files_so(warehouse: Warehouse) -> None:
+    """What is deleted as unfinished is what a commit leaves that ends between its file and the file's number."""
+    warehouse.ensure(COMMITS)
+    folder = Path(warehouse.path(COMMITS), "_delta_log")
+    seen: list[str] = []
+    events = ctypes.CDLL(None).inotify_init1(os.O_NONBLOCK)
+    ctypes.CDLL(None).inotify_add_watch(events, bytes(folder), IN_CREATE)
+    warehouse.write(COMMITS, commits(1), app_id="a", version=1)
+    content = os.read(events, 1 << 16)
+    os.close(events)
+    while content:
+        (size,) = struct.unpack_from("12xI", content)
+        seen.append(content[16 : 16 + size].rstrip(b"\0").decode())
+        content = content[16 + size :]
+    assert seen[-1] == f"{1:020}.json"
+    assert all(any(fnmatch(name, pattern) for pattern in UNFINISHED) for name in seen[:-1])
+
+
+def test_a_commit_behind_another_ones(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where two commits do not touch, both stay, whoever was faster; of one application only the first does."""
+    warehouse.write(COMMITS, commits(1), app_id="a", version=1)
+    commit = DeltaTable.create_write_transaction
+
+    def slower(*arguments: Any, **named: Any) -> None:
+        monkeypatch.setattr(DeltaTable, "create_write_transaction", commit)
+        Warehouse(warehouse.root).write(COMMITS, commits(2), app_id=other, version=3)
+        commit(*arguments, **named)
+
+    other = "b"
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", slower)
+    assert warehouse.write(COMMITS, commits(3), app_id="a", version=2) == Committed(3, 1, skipped=False)
+    other = "a"
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", slower)
+    assert warehouse.write(COMMITS, commits(4), app_id="a", version=3) == Committed(4, 0, skipped=True)
+    assert sorted(warehouse.read(COMMITS, ["log_offset"])["log_offset"].to_pylist()) == [1, 2, 2, 3]
+
+
+def test_a_table_is_opened_once(warehouse: Warehouse, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many commits there are, of this process and of others; and a checkpoint comes every ten."""
+    opened: list[str] = []
+    open_table = handles.open_table
+
+    def noted(path: str, version: int | None = None) -> DeltaTable:
+        opened.append(path)
+        return open_table(path, version)
+
+    monkeypatch.setattr(handles, "open_table", noted)
+    both = (warehouse, Warehouse(warehouse.root))
+    for number in range(8):
+        for one in both:
+            one.write(COMMITS, commits(number), app_id=str(id(one)), version=number)
+    assert [len(one.files(COMMITS)) for one in both] == [16, 16]
+    assert len(opened) == 1
+    assert len(list(Path(warehouse.path(COMMITS), "_delta_log").glob("*.checkpoint.parquet"))) == 1
