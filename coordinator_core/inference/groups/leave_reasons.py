@@ -271,10 +271,10 @@ class _LeaveReasons:
             ran_out = self._join_phases.ran_out(member, previous, now, last_seen.at_ms, ended_at_ms)
         if ran_out is not None:
             return LeaveReason(EXPIRED, REBALANCE_TIMEOUT, ran_out)
-        # a classic member's session restarts with each commit and each join phase, so it cannot expire sooner, unless
-        # the member is dropped for not joining again
-        is_within = has_one_clock and silent_ms < min(timeouts)
-        if is_within or _is_seen_within(session_ms, silent_ms):
+        # a classic member's session restarts with each commit and each join phase, so it cannot expire sooner; one that
+        # was silent for its rebalance timeout may have been dropped because it did not join again
+        may_be_dropped = is_classic and silent_ms >= min(timeouts)
+        if not may_be_dropped and (has_one_clock or _is_seen_within(session_ms, silent_ms)):
             return LeaveReason(LEFT, "HEARD_WITHIN_SESSION", LIKELY)
         return _by_silence(member, last_seen, silent_ms, session_ms, "SILENT_FOR_SESSION")
 

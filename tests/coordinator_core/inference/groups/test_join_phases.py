@@ -99,6 +99,22 @@ def test_a_member_that_was_silent_too() -> None:
     assert causes_of(row) == [("UNKNOWN", "SILENT_FOR_POLL_INTERVAL", "GUESS")]
 
 
+@pytest.mark.parametrize(
+    ("silent_ms", "expected"),
+    [
+        (9_000, ("MEMBER_LEFT", "HEARD_WITHIN_SESSION", "LIKELY")),
+        (11_000, ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")),
+        (22_000, ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")),
+    ],
+)
+def test_a_rebalance_timeout_that_is_shorter_than_the_session(silent_ms: int, expected: tuple[str, str, str]) -> None:
+    """Whoever was silent for that long may have crashed, and was dropped because it did not join again."""
+    commits = [*beats(0, 2_000, ENDED - 100), *beats(1, 2_000, ENDED - silent_ms), *beats(2, 2_000, ENDED - 100)]
+    first = classic(1, THREE, state_at=1_000, rebalance_ms=10_000)
+    now = classic(2, WITHOUT_B, state_at=ENDED, rebalance_ms=10_000)
+    assert causes_of(second(commits, first, now)) == [expected]
+
+
 TOPICS: Final = dict.fromkeys(THREE, (TOPIC, "u"))
 ASSIGNED: Final = {"a": {TOPIC: (0,), "u": (0,)}, "b": {TOPIC: (1,), "u": (1,)}, "c": {TOPIC: (2,)}}
 FEWER: Final = {"a": {TOPIC: (0, 1)}, "c": {TOPIC: (2,)}}
