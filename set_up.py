@@ -45,9 +45,9 @@ SPARK_PACKAGES: Final = frozenset({"pyspark", "delta-spark"})
 """pyspark is built from its source, which takes as long as to install all other packages and compile the kernels:
 both happen at one time, since kernels need no Spark."""
 PYTHONS: Final = ("python3.11", "python3.12", "python3.13", "python3", "python")
-KERNEL_PACKAGES: Final = ("coordinator_core", "jobs/delta/parquet")
-"""numba checks the file of a kernel, but not the files of functions that it calls: so the cache key covers these
-packages."""
+KERNELS: Final = "coordinator_core"
+"""numba checks the file of a kernel, but not the files of functions that it calls: so the cache key covers this
+package."""
 PACKED_FOLDERS: Final = ("schemas", "coordinator_core", "simulator", "jobs", "conf")
 LOG_LINES_SHOWN: Final = 15
 JAVA_MIN: Final = 17
@@ -126,7 +126,7 @@ class Places:
     @cached_property
     def kernels(self) -> Path:
         """Folder of numba's cache for this version of the code."""
-        return self.cache / "numba" / checksum(files_below(self.root, KERNEL_PACKAGES, "*.py"))
+        return self.cache / "numba" / checksum(files_below(self.root, [KERNELS], "*.py"))
 
     @cached_property
     def spark_home(self) -> Path:

@@ -141,7 +141,7 @@ class Shell:
         self.root = folder / "pro ject"
         self.fakes = folder / "fakes"
         self.tools = folder / "tools"
-        for made in (self.root / "jobs" / "delta" / "parquet", self.root / "conf", self.fakes, self.tools):
+        for made in (self.root / "jobs", self.root / "conf", self.fakes, self.tools):
             made.mkdir(parents=True)
         for own in ("spark-submit.sh", "bootstrap.py", "set_up.py"):
             shutil.copy(PROJECT_ROOT / own, self.root)
@@ -149,8 +149,7 @@ class Shell:
         (self.root / "jobs" / "__init__.py").touch()
         for package in ("coordinator_core", "schemas"):
             (self.root / package).mkdir()
-        for package in ("coordinator_core", "jobs/delta/parquet"):
-            (self.root / package / "fast.py").write_text("a loop\n")
+        (self.root / "coordinator_core" / "fast.py").write_text("a loop\n")
         self.lock("requirements.txt", "a==1", "pyspark==1")
         self.lock("requirements-dev.txt", "b==1")
         self.lock("requirements-uv.txt", "uv==1")
@@ -450,13 +449,12 @@ def test_it_works_from_anywhere_and_through_links(shell: Shell, tmp_path: Path) 
     assert shell.noted("words") == ["nightly"]
 
 
-@pytest.mark.parametrize("package", ["coordinator_core", "jobs/delta/parquet"])
-def test_loops_are_compiled_once_a_version_of_the_code(shell: Shell, package: str) -> None:
+def test_loops_are_compiled_once_a_version_of_the_code(shell: Shell) -> None:
     """The first start compiles, the second does not, changed code does again and leaves nothing of the old."""
     for _ in range(2):
         assert shell("nightly")[0] == 0
     assert (shell.fakes / "log").read_text().split().count("compile") == 1
-    (shell.root / package / "fast.py").write_text("another loop\n")
+    (shell.root / "coordinator_core" / "fast.py").write_text("another loop\n")
     assert shell("nightly")[0] == 0
     assert (shell.fakes / "log").read_text().split().count("compile") == 2
     assert len(list((shell.root / ".cache" / "numba").iterdir())) == 1

@@ -59,7 +59,6 @@ def load_modules(module: str | None) -> None:
     if module is not None:
         with suppress(Exception):  # only an optimization: the write itself reports errors
             import_module("pyarrow.acero")
-            import_module(".delta.parquet.warm_up", PACKAGE).use_loops()
 
 
 def start_run(job: str, settings: Settings, *, meanwhile: str | None = None, has_metrics: bool = True) -> "RunContext":

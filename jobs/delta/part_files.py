@@ -6,23 +6,23 @@ A task gets a target (`PartTarget`), writes Parquet (`PartWriter`) and returns a
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
+from functools import cache
 from itertools import chain
 from math import isnan
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, Self
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 from pyarrow import fs
 
-from jobs.delta.arrow_schemas import arrow_schema, statistics_columns
+from jobs.delta.arrow_columns import CODED
+from jobs.delta.arrow_schemas import file_schema, statistics_columns
 from jobs.delta.filesystems import filesystem_of
-from jobs.delta.parquet.file import ParquetFileWriter
-from jobs.delta.parquet.pages import is_packed
-from jobs.delta.times import EPOCH
 from jobs.errors import WarehouseError, writing
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
@@ -32,6 +32,9 @@ TO_LOG_OFFSET: Final = "to_log_offset"
 """Columns of silver tables by log partition: rows of one log partition are contiguous."""
 WRITE_BYTES: Final = 1 << 20
 """Pages are written in portions of this size: that takes the operating system a third of the time of single pages."""
+ROW_GROUP_ROWS_MAX: Final = 1 << 20
+PAGE_ROWS_MAX: Final = 1 << 16
+"""pyarrow writes so many rows at a time, too; its own 1,024 take a third longer for dictionary-encoded strings."""
 BUFFERED_BYTES_MAX: Final = 16 << 20
 """Maximum size of buffered rows."""
 STATISTICS_TEXT_MAX: Final = 32
@@ -95,21 +98,25 @@ class PartWriter:
         self._filesystem, folder = filesystem_of(target.folder)
         self._full_path = f"{folder}/{self._path}"
         self._codec = target.codec
-        self._writer: ParquetFileWriter | None = None
+        self._stream: Any = None
+        self._writer: pq.ParquetWriter | None = None
         self._statistics = _Statistics(self._table)
         self._row_count = 0
         self._row_group_rows_min = row_group_rows_min
-        self._row_group_rows_max = row_group_rows_max
+        self._row_group_rows_max = row_group_rows_max or ROW_GROUP_ROWS_MAX
         self._buffered: list[pa.Table] = []
         self._buffered_count = 0
         self._buffered_bytes = 0
-        self._layout: _Layout | None = None
-        self._never_null: frozenset[str] | None = None
-        """Columns without nulls, according to the first rows."""
+        self._schema = file_schema(self._table)
+        """The columns of the file: the first rows say which are never null, and which are dictionary-encoded."""
+        self._given: pa.Schema | None = None
+        """The schema of the last rows."""
         self.written: WrittenFile | None = None
 
     def write(self, rows: pa.Table | pa.RecordBatch) -> None:
         """Append rows. Columns are matched by name; partition columns come from `partition_values`."""
+        if not rows.num_rows:
+            return
         table = pa.Table.from_batches([rows]) if isinstance(rows, pa.RecordBatch) else rows
         table = self._in_file_order(table)
         if table.num_rows >= self._row_group_rows_min:
@@ -126,32 +133,31 @@ class PartWriter:
 
     def _write_buffered(self) -> None:
         if self._buffered:
-            # a dictionary that changes within a row group would be dropped
-            rows = _unified(pa.concat_tables(self._buffered)).combine_chunks()
+            rows = pa.concat_tables(self._buffered)
             self._buffered, self._buffered_count, self._buffered_bytes = [], 0, 0
             self._write(rows)
 
     def _write(self, table: pa.Table) -> None:
+        # a dictionary that changes within a row group would be dropped
+        rows = table.unify_dictionaries().combine_chunks()
         with writing(self._table.full_name, self._folder):
-            if self._writer is None:
-                self._writer = self._open(table.schema)
-            self._writer.write(table, self._row_group_rows_max)
-        self._statistics.add(table)
-        self._row_count += table.num_rows
+            self._open().write_table(rows, self._row_group_rows_max)
+        self._statistics.add(rows)
+        self._row_count += rows.num_rows
 
     def close(self) -> WrittenFile:
         """Close the file and return its description."""
         if self.written is None:
             self._write_buffered()
             with writing(self._table.full_name, self._folder):
-                if self._writer is None:
-                    self._writer = self._open(self._in_file_order(arrow_schema(self._table).empty_table()).schema)
-                self._writer.close()
+                self._open().close()
+                size_bytes = self._stream.tell()
+                self._stream.close()
             self.written = WrittenFile(
                 path=self._path,
-                size_bytes=self._writer.size_bytes,
+                size_bytes=size_bytes,
                 row_count=self._row_count,
-                stats=self._statistics.to_json(self._row_count, self._writer.bounds),
+                stats=self._statistics.to_json(self._row_count),
                 partition_values=tuple(
                     (name, partition_text(self._partition_values[name])) for name in self._table.partition_by
                 ),
@@ -166,85 +172,97 @@ class PartWriter:
             self.close()
             return
         # ignore errors of closing: the original error is raised
-        with suppress(Exception):
-            if self._writer is not None:
-                self._writer.close()
+        for opened in (self._writer, self._stream):
+            if opened is not None:
+                with suppress(Exception):
+                    opened.close()
         with suppress(Exception):
             self._filesystem.delete_file(self._full_path)
 
-    def _open(self, schema: pa.Schema) -> ParquetFileWriter:
-        if isinstance(self._filesystem, fs.LocalFileSystem):
-            self._filesystem.create_dir(self._full_path.rpartition("/")[0], recursive=True)
-        sought = {*self._table.key, LOG_PARTITION, *([TO_LOG_OFFSET] if self._row_group_rows_max is not None else ())}
-        return ParquetFileWriter(
-            self._filesystem.open_output_stream(self._full_path, buffer_size=WRITE_BYTES),
-            schema,
-            codec=self._codec,
-            # statistics of row groups, only for numbers in the key and for those that the audit filters by; Delta's
-            # statistics of files cover all columns
-            statistics=[field.name for field in schema if field.name in sought and is_packed(field.type)],
-        )
+    def _open(self) -> pq.ParquetWriter:
+        if self._writer is None:
+            if isinstance(self._filesystem, fs.LocalFileSystem):
+                self._filesystem.create_dir(self._full_path.rpartition("/")[0], recursive=True)
+            self._stream = self._filesystem.open_output_stream(self._full_path, buffer_size=WRITE_BYTES)
+            self._writer = pq.ParquetWriter(
+                self._stream,
+                self._schema,
+                compression=self._codec,
+                store_schema=False,
+                write_page_index=True,
+                write_page_checksum=True,
+                write_batch_size=PAGE_ROWS_MAX,
+                max_rows_per_page=PAGE_ROWS_MAX,
+                **_encodings(self._table),
+            )
+        return self._writer
 
     def _in_file_order(self, rows: pa.Table) -> pa.Table:
-        layout = self._layout
-        if layout is None or not layout.given.equals(rows.schema):
-            layout = self._layout = self._layout_of(rows)
-        for name in self._never_null or ():
-            if rows.column(name).null_count:
-                raise WarehouseError(f"{self._table.full_name}.{name}: null where the first rows said there is none")
-        if layout.is_as_given:
-            return rows
-        return pa.Table.from_arrays([rows.column(index) for index in layout.sources], schema=layout.file)
+        if self._given is None or not self._given.equals(rows.schema):
+            schema = self._schema_of(rows.schema)
+            self._schema = schema if self._given is None else self._schema
+            self._given = rows.schema
+        rows = rows.select(self._schema.names)
+        for field, column in zip(self._schema, rows.columns, strict=True):
+            if column.null_count and not field.nullable:
+                raise WarehouseError(
+                    f"{self._table.full_name}.{field.name}: null where the first rows said there is none"
+                )
+        return rows if rows.schema.equals(self._schema) else rows.cast(self._schema)
 
-    def _layout_of(self, rows: pa.Table) -> "_Layout":
-        given = rows.schema
-        if self._never_null is None:
-            self._never_null = frozenset(field.name for field in given if not field.nullable)
-        never_null = self._never_null
-        sources = []
+    def _schema_of(self, given: pa.Schema) -> pa.Schema:
+        """The columns of a file with such rows. Partition columns are only in Delta's log."""
         fields = []
-        for declared in arrow_schema(self._table):
-            name = declared.name
-            if name in self._partition_values:
-                # only in Delta's log
-                continue
-            type_ = rows.column(name).type
-            if not _is_type_of(type_, declared.type):
-                raise WarehouseError(f"{self._table.full_name}.{name} takes {declared.type}, not {type_}")
-            sources.append(given.get_field_index(name))
-            fields.append(pa.field(name, type_, nullable=name not in never_null))
-        file = pa.schema(fields)
-        return _Layout(given, tuple(sources), file, file.equals(given, check_metadata=True))
+        for declared in file_schema(self._table):
+            field = given.field(declared.name)
+            if _recoded(field.type, pa.string()) != declared.type:
+                raise WarehouseError(f"{self._table.full_name}.{field.name} takes {declared.type}, not {field.type}")
+            fields.append(pa.field(field.name, _recoded(field.type, CODED), nullable=field.nullable))
+        return pa.schema(fields)
 
 
-class _Layout(NamedTuple):
-    """How to convert given rows to those of the file: computed once for rows of equal schema."""
-
-    given: pa.Schema
-    sources: tuple[int, ...]
-    """Index of each file column among the given columns."""
-    file: pa.Schema
-    is_as_given: bool
-
-
-def _unified(rows: pa.Table) -> pa.Table:
-    """Rows whose chunks share one dictionary in each string column."""
-    try:
-        return rows.unify_dictionaries()
-    except pa.ArrowInvalid:
-        # the index type of a column is too narrow for the strings of all its chunks
-        return rows.cast(pa.schema([field.with_type(_uncoded(field.type)) for field in rows.schema]))
-
-
-def _uncoded(type_: pa.DataType) -> pa.DataType:
-    """The type without dictionary encoding at any level."""
-    if pa.types.is_dictionary(type_):
-        return type_.value_type
+def _recoded(type_: pa.DataType, texts: pa.DataType) -> pa.DataType:
+    """The type with `texts` in place of dictionary-encoded strings, at any level."""
+    if pa.types.is_dictionary(type_) and type_.value_type == pa.string():
+        return texts
     if pa.types.is_list(type_):
-        return pa.list_(type_.value_field.with_type(_uncoded(type_.value_type)))
+        return pa.list_(type_.value_field.with_type(_recoded(type_.value_type, texts)))
     if pa.types.is_struct(type_):
-        return pa.struct([field.with_type(_uncoded(field.type)) for field in type_.fields])
+        return pa.struct([field.with_type(_recoded(field.type, texts)) for field in type_.fields])
     return type_
+
+
+@cache
+def _encodings(table: Table) -> dict[str, Any]:
+    """How the columns of a table are encoded, and which have statistics.
+
+    Offsets, times and counts grow in small steps or stay the same; strings repeat. Statistics of personal columns would
+    tell what they hold.
+    """
+    leaves = {path: type_ for field in file_schema(table) for path, type_ in _leaves(field.name, field.type)}
+    return {
+        "use_dictionary": [path for path, type_ in leaves.items() if pa.types.is_string(type_)],
+        "column_encoding": {
+            path: "DELTA_BINARY_PACKED"
+            for path, type_ in leaves.items()
+            if pa.types.is_integer(type_) or pa.types.is_timestamp(type_)
+        },
+        "write_statistics": list(statistics_columns(table)),
+    }
+
+
+def _leaves(path: str, type_: pa.DataType) -> Iterator[tuple[str, pa.DataType]]:
+    """The leaves of a column, by their paths in Parquet."""
+    if pa.types.is_list(type_):
+        yield from _leaves(f"{path}.list.element", type_.value_type)
+    elif pa.types.is_map(type_):
+        yield from _leaves(f"{path}.key_value.key", type_.key_type)
+        yield from _leaves(f"{path}.key_value.value", type_.item_type)
+    elif pa.types.is_struct(type_):
+        for field in type_.fields:
+            yield from _leaves(f"{path}.{field.name}", field.type)
+    else:
+        yield path, type_
 
 
 def _copied(rows: pa.Table) -> pa.Table:
@@ -285,23 +303,18 @@ def write_parts(target: PartTarget, rows: pa.Table, name: str = "part") -> list[
 
 
 class _Statistics:
-    """Minimum, maximum and null count of some columns, over all rows of a file. The Parquet writer provides the
-    bounds of numbers and times."""
+    """Minimum, maximum and null count of some columns, over all rows of a file."""
 
     def __init__(self, table: Table) -> None:
         self._names = statistics_columns(table)
-        types = [arrow_schema(table).field(name).type for name in self._names]
-        self._others = [name for name, type_ in zip(self._names, types, strict=True) if not is_packed(type_)]
-        self._times = {name for name, type_ in zip(self._names, types, strict=True) if pa.types.is_timestamp(type_)}
         self._minimum: dict[str, Any] = {}
         self._maximum: dict[str, Any] = {}
         self._null_count = dict.fromkeys(self._names, 0)
 
     def add(self, rows: pa.Table) -> None:
         for name in self._names:
-            self._null_count[name] += rows.column(name).null_count
-        for name in self._others:
             column = rows.column(name)
+            self._null_count[name] += column.null_count
             if pa.types.is_dictionary(column.type):
                 # bounds of the dictionary are bounds of its rows too
                 column = pa.chunked_array([chunk.dictionary for chunk in column.chunks], column.type.value_type)
@@ -312,30 +325,20 @@ class _Statistics:
                     self._minimum[name] = min(self._minimum.get(name, low), low)
                     self._maximum[name] = max(self._maximum.get(name, high), high)
 
-    def to_json(self, row_count: int, bounds_of_numbers: Mapping[str, tuple[int, int]]) -> str:
-        minimum, maximum = dict(self._minimum), dict(self._maximum)
-        for name in self._names:
-            if name in bounds_of_numbers:
-                low, high = bounds_of_numbers[name]
-                is_time = name in self._times
-                minimum[name], maximum[name] = (_moment(low), _moment(high)) if is_time else (low, high)
+    def to_json(self, row_count: int) -> str:
         return json.dumps(
             {
                 "numRecords": row_count,
                 "minValues": {
                     # a long string is truncated, which makes it less
                     name: _statistic(value[:STATISTICS_TEXT_MAX] if isinstance(value, str) else value)
-                    for name, value in minimum.items()
+                    for name, value in self._minimum.items()
                 },
-                "maxValues": {name: _statistic(_upper_bound(value)) for name, value in maximum.items()},
+                "maxValues": {name: _statistic(_upper_bound(value)) for name, value in self._maximum.items()},
                 "nullCount": self._null_count,
             },
             ensure_ascii=False,  # arrow-rs misreads the escapes of some characters outside the basic multilingual plane
         )
-
-
-def _moment(micros: int) -> datetime:
-    return EPOCH + timedelta(microseconds=micros)
 
 
 def _statistic(value: Any) -> Any:
@@ -370,16 +373,3 @@ def _common_values(rows: pa.Table, table: Table) -> dict[str, Any]:
             raise WarehouseError(f"the rows of one part file of {table.full_name} must share one {name}")
         values[name] = distinct[0]
     return values
-
-
-def _is_type_of(type_: pa.DataType, declared: pa.DataType) -> bool:
-    """Is it the declared type, with or without dictionary encoding at any level?"""
-    if pa.types.is_dictionary(type_):
-        return bool(type_.value_type == declared)
-    if pa.types.is_list(type_) and pa.types.is_list(declared):
-        return _is_type_of(type_.value_type, declared.value_type)
-    if pa.types.is_struct(type_) and pa.types.is_struct(declared):
-        names = [[field.name for field in of.fields] for of in (type_, declared)]
-        pairs = zip(type_.fields, declared.fields, strict=False)
-        return names[0] == names[1] and all(_is_type_of(field.type, other.type) for field, other in pairs)
-    return bool(type_ == declared)

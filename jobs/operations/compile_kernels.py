@@ -43,7 +43,6 @@ from coordinator_core.replay.columnar.offsets_columnar_states import columnar_st
 from coordinator_core.replay.columnar.share_state_columnar import ColumnarShareReplay
 from coordinator_core.replay.key_buckets import buckets_of, shared_out, slot_weights
 from coordinator_core.replay.offsets.operations import operation_first_offsets
-from jobs.delta.parquet.warm_up import use_loops
 from jobs.silver.coordinator_keys import GroupKeys, ShareStateKeys
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.consumer_offsets import RecordType
@@ -156,7 +155,6 @@ def compile_kernels() -> None:
 
 def use_all_but_share_states() -> None:
     """Run every loop once, except those that only a replay of share states needs."""
-    use_loops()
     log = share_rows()
     audit = audit_share_log(log, NO_CONFIGS, {}, InferenceSettings())
     audit.counted.counts(2)

@@ -353,24 +353,6 @@ def test_a_warehouse_that_is_not_there_is_no_answer(tmp_path: Path, capsys: pyte
     )
 
 
-READY = """
-from jobs.cli import session
-
-session.load_modules({module!r})
-from jobs.delta.parquet import kernels
-
-print(sum(bool(getattr(function, "signatures", ())) for function in vars(kernels).values()))
-"""
-
-
-@pytest.mark.parametrize(("module", "is_writer"), [("jobs.operations.nightly", True), (None, False)])
-def test_a_job_that_writes_is_ready_when_spark_is(module: str | None, is_writer: bool) -> None:
-    """Its first write would wait for compiled loops else; a job that only asks never needs them."""
-    code = READY.format(module=module)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PROJECT_ROOT)
-    assert (int(done.stdout) > 5) == is_writer
-
-
 def test_relative_times_go_by_the_zone_that_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """How they were read is on stderr, with the zone; an unknown zone and a word that is no time end with 2."""
     where = ("--topic", "t", "--partition", "0", "--warehouse", str(tmp_path))

@@ -13,7 +13,6 @@ from jobs.delta.part_files import PartWriter, WrittenFile, write_part, write_par
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES
-from schemas.tables.declare import Scalar
 from tests.jobs.table_rows import AT, COMMITS, NAMES, commits, never_null, rows
 
 STATES = TABLES["silver.share_partition_states"]
@@ -91,22 +90,6 @@ def test_what_repeats_takes_no_room(tmp_path: Path) -> None:
     for name in ("log_partition", "log_offset"):
         assert "DELTA_BINARY_PACKED" in columns[name].encodings
         assert columns[name].total_compressed_size < 50_000 / 8
-
-
-@pytest.mark.parametrize(("codec", "of_packed"), [("lz4", "UNCOMPRESSED"), ("zstd", "ZSTD"), ("none", "UNCOMPRESSED")])
-def test_lz4_is_not_asked_to_compress_what_is_packed(tmp_path: Path, codec: str, of_packed: str) -> None:
-    """Offsets are packed as deltas, and lz4 finds next to nothing in them; zstd does, and both do in all else."""
-    target = Warehouse(str(tmp_path), codec=codec).target(COMMITS)
-    written = write_part(target, commits(*range(100)))
-    group = pq.ParquetFile(Path(target.folder) / written.path).metadata.row_group(0)
-    columns = {column.path_in_schema: column for column in map(group.column, range(group.num_columns))}
-    packed = {name for name, column in columns.items() if "DELTA_BINARY_PACKED" in column.encodings}
-    times = {column.name for column in COMMITS.columns if column.type is Scalar.TIMESTAMP}
-    assert "log_offset" in packed - times
-    assert {columns[name].compression for name in packed - times} == {of_packed}
-    assert {columns[name].compression for name in {*columns} - (packed - times)} == {
-        "UNCOMPRESSED" if codec == "none" else codec.upper()
-    }
 
 
 def test_wrong_rows_are_refused(warehouse: Warehouse) -> None:
