@@ -1,17 +1,21 @@
 """Trust stores and key stores of Java clients: PEM, PKCS12 and JKS.
 
-JKS is read here: the packages that read it are unmaintained or new, and the format is small and frozen. PKCS12 is read
-by `cryptography`. As in Java, a store declared as JKS may be PKCS12 and vice versa.
+PKCS12 is read by `cryptography`; JKS is converted to it by Java's keytool. As in Java, a store declared
+as JKS may be PKCS12 and vice versa.
 """
 
 import base64
 import binascii
-import hashlib
-import hmac
+import os
 import re
-import struct
-from collections.abc import Iterator, Sequence
+import secrets
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
 from typing import Final
 
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, pkcs12
@@ -22,14 +26,13 @@ STORE_TYPES: Final = ("JKS", "PKCS12", "PEM")
 KEYTOOL: Final = "convert it: keytool -importkeystore -srckeystore OLD -destkeystore NEW.p12 -deststoretype PKCS12"
 
 JKS_MAGIC: Final = b"\xfe\xed\xfe\xed"
-JKS_VERSIONS: Final = (1, 2)
-JKS_KEY: Final = 1
-JKS_CERTIFICATE: Final = 2
-JKS_WHITENER: Final = b"Mighty Aphrodite"
-"""Constant that Java hashes between password and content (sun.security.provider.JavaKeyStore)."""
-SHA1_BYTES: Final = hashlib.sha1(usedforsecurity=False).digest_size
-DER_SEQUENCE: Final = 0x30
-DER_OCTET_STRING: Final = 0x04
+DER_SEQUENCE: Final = b"\x30"
+"""The first byte of each PKCS12 store."""
+KEYTOOL_SECONDS_MAX: Final = 120
+ENGLISH: Final = ("-J-Duser.language=en", "-J-Dfile.encoding=UTF-8")
+"""Of keytool: its messages, and passwords, whatever the locale."""
+KEY_ALIAS: Final = re.compile(r"^Alias name: (.*)\n.*\nEntry type: PrivateKeyEntry$", re.MULTILINE)
+"""In the output of `keytool -list -v`."""
 
 CERTIFICATE: Final = re.compile(
     rb"-----BEGIN (?:TRUSTED |X509 )?CERTIFICATE-----.*?-----END (?:TRUSTED |X509 )?CERTIFICATE-----", re.S
@@ -142,8 +145,6 @@ def read_identity(settings: ClientSettings) -> Identity | None:
         raise settings.error(location, str(error)) from None
     if not keys:
         raise settings.error(location, "holds no private key")
-    if len(keys) > 1:
-        settings.note(location, f"holds {len(keys)} private keys; the first one is used")
     return Identity(location, _pem_block("PRIVATE KEY", keys[0].private_key) + _pem_chain(keys[0].chain))
 
 
@@ -154,13 +155,14 @@ def read_store(content: bytes, password: str | None, key_password: str | None = 
     As in Java, without a password the store's integrity is not checked, and its keys are not available.
     """
     if content.startswith(JKS_MAGIC):
-        return _read_jks(content, password, password if key_password is None else key_password)
+        own_password = None if key_password == password else key_password
+        return _read_pkcs12(*_converted(content, password, own_password))
     if b"-----BEGIN " in content:
         raise StoreError("is PEM: set the type to PEM")
     if content.startswith(b"\xce\xce\xce\xce"):
         raise StoreError(f"is JCEKS; {KEYTOOL}")
-    if not _is_der_sequence(content):
-        raise StoreError("is neither JKS nor PKCS12, or it is cut off")
+    if not content.startswith(DER_SEQUENCE):
+        raise StoreError("is neither JKS nor PKCS12")
     return _read_pkcs12(content, password)
 
 
@@ -238,109 +240,63 @@ def _read_pkcs12(content: bytes, password: str | None) -> Store:
     return Store((KeyEntry(alias, private_key, (store.cert.certificate.public_bytes(Encoding.DER), *others)),), ())
 
 
-def _is_der_sequence(content: bytes) -> bool:
-    """Is the whole content one DER sequence, like every PKCS12 store?"""
+# JKS
+
+
+@cache
+def _converted(content: bytes, password: str | None, key_password: str | None) -> tuple[bytes, str]:
+    """A JKS store as PKCS12, and its password. With a `key_password`, of its entries only the first key.
+
+    Passwords are passed on in the environment of keytool, which no other user can read. Raises StoreError.
+    """
+    new_password = secrets.token_hex()
+    with tempfile.TemporaryDirectory() as folder:  # no other user can read it
+        old, new = Path(folder, "old"), Path(folder, "new")
+        old.write_bytes(content)
+        passwords = {"OLD": password, "KEY": key_password, "NEW": new_password}
+        which: tuple[str, ...] = ()
+        if key_password is not None:
+            opened = ("-keystore", str(old), "-storetype", "JKS", "-storepass:env", "OLD")
+            keys = KEY_ALIAS.findall(_keytool(passwords, "-list", "-v", *opened))
+            if not keys:
+                raise StoreError("holds no private key")
+            which = ("-srcalias", keys[0], "-srckeypass:env", "KEY", "-destkeypass:env", "NEW")
+        _keytool(
+            passwords,
+            *("-importkeystore", "-noprompt", "-srckeystore", str(old), "-srcstoretype", "JKS"),
+            *(() if password is None else ("-srcstorepass:env", "OLD")),
+            *("-destkeystore", str(new), "-deststoretype", "PKCS12", "-deststorepass:env", "NEW"),
+            *which,
+        )
+        if not new.exists():
+            raise StoreError("holds no certificate")
+        return new.read_bytes(), new_password
+
+
+def _keytool(passwords: Mapping[str, str | None], *arguments: str) -> str:
+    """Run keytool with passwords in its environment. Returns its output. Raises StoreError."""
+    home = os.environ.get("JAVA_HOME")
+    java = shutil.which("java", path=f"{home}/bin" if home else None)
+    keytool = Path(java or "java").resolve().with_name("keytool")
+    if not keytool.is_file():
+        raise StoreError(f"is JKS, which needs Java's keytool, and there is none: set JAVA_HOME, or {KEYTOOL}")
+    given = {name: value for name, value in passwords.items() if value is not None}
     try:
-        tag, _, end = _der(content, 0)
-    except StoreError:
-        return False
-    return tag == DER_SEQUENCE and end == len(content)
-
-
-def _der(content: bytes, at: int) -> tuple[int, bytes, int]:
-    """Tag, value and end of the DER element at a position. Raises StoreError."""
-    if at + 2 > len(content):
-        raise StoreError("is damaged")
-    tag, size, start = content[at], content[at + 1], at + 2
-    if size & 0x80:
-        start += size & 0x7F
-        size = int.from_bytes(content[at + 2 : start], "big")
-    if start + size > len(content):
-        raise StoreError("is damaged")
-    return tag, content[start : start + size], start + size
-
-
-# JKS: sun.security.provider.JavaKeyStore and KeyProtector of the JDK
-
-
-class _Reader:
-    def __init__(self, content: bytes) -> None:
-        self._content = content
-        self.position = 0
-
-    def take(self, size: int) -> bytes:
-        part = self._content[self.position : self.position + size]
-        if len(part) < size:
-            raise StoreError("is cut off, or damaged")
-        self.position += size
-        return part
-
-    def int32(self) -> int:
-        value: int = struct.unpack(">I", self.take(4))[0]
-        return value
-
-    def text(self) -> str:
-        size: int = struct.unpack(">H", self.take(2))[0]
-        return self.take(size).decode(errors="replace")
-
-
-def _read_jks(content: bytes, password: str | None, key_password: str | None) -> Store:
-    # check the digest first: it distinguishes a wrong password from damage as well as possible
-    body, digest = content[:-SHA1_BYTES], content[-SHA1_BYTES:]
-    if password is not None:
-        hashed = hashlib.sha1(_utf16(password) + JKS_WHITENER + body, usedforsecurity=False).digest()
-        if not hmac.compare_digest(hashed, digest):
-            raise WrongPassword("is wrong, or the store is damaged")
-    reader = _Reader(body)
-    reader.take(len(JKS_MAGIC))
-    version = reader.int32()
-    if version not in JKS_VERSIONS:
-        raise StoreError(f"is JKS of version {version}, which Java does not have")
-    keys: list[KeyEntry] = []
-    trusted: list[bytes] = []
-    for _ in range(reader.int32()):
-        tag = reader.int32()
-        alias = reader.text()
-        reader.take(8)  # creation date
-        if tag == JKS_KEY:
-            protected = reader.take(reader.int32())
-            chain = tuple(_jks_certificates(reader, version, reader.int32()))
-            private_key = b"" if key_password is None else _unprotected(protected, key_password)
-            keys.append(KeyEntry(alias, private_key, chain))
-        elif tag == JKS_CERTIFICATE:
-            trusted.extend(_jks_certificates(reader, version, 1))
-        else:
-            raise StoreError(f"holds an entry of kind {tag}, which JKS does not have")
-    if reader.position != len(body):
-        raise StoreError("is damaged: something follows its entries")
-    return Store(tuple(keys), tuple(trusted))
-
-
-def _jks_certificates(reader: _Reader, version: int, count: int) -> Iterator[bytes]:
-    for _ in range(count):
-        if version > 1 and (kind := reader.text()) not in ("X.509", "X509"):
-            raise StoreError(f"holds a certificate of kind {kind[:20]!r}, not X.509")
-        yield reader.take(reader.int32())
-
-
-def _unprotected(protected: bytes, password: str) -> bytes:
-    """Decrypt a private key (PKCS#8, DER): salt, key XOR a hash stream, and a hash that verifies the password."""
-    _, info, _ = _der(protected, 0)
-    _, _, end = _der(info, 0)  # the algorithm: JKS has only one
-    tag, sealed, _ = _der(info, end)
-    if tag != DER_OCTET_STRING or len(sealed) < 2 * SHA1_BYTES:
-        raise StoreError("is damaged: a private key is not in the form of JKS")
-    secret = _utf16(password)
-    digest, sealed_key, proof = sealed[:SHA1_BYTES], sealed[SHA1_BYTES:-SHA1_BYTES], sealed[-SHA1_BYTES:]
-    stream = bytearray()
-    while len(stream) < len(sealed_key):
-        digest = hashlib.sha1(secret + digest, usedforsecurity=False).digest()
-        stream += digest
-    private_key = bytes(one ^ other for one, other in zip(sealed_key, stream, strict=False))
-    if not hmac.compare_digest(hashlib.sha1(secret + private_key, usedforsecurity=False).digest(), proof):
-        raise WrongPassword("is wrong for the private key in the store")
-    return private_key
-
-
-def _utf16(password: str) -> bytes:
-    return password.encode("utf-16-be", "surrogatepass")
+        done = subprocess.run(
+            [keytool, *ENGLISH, *arguments],
+            input=b"" if "OLD" in given else b"\n",  # no password: the store's integrity is not checked
+            env={**os.environ, "LC_ALL": "C.UTF-8", **given},
+            capture_output=True,
+            timeout=KEYTOOL_SECONDS_MAX,
+            check=False,
+        )
+    except (OSError, ValueError, subprocess.TimeoutExpired):
+        raise StoreError("cannot be read: keytool does not run") from None
+    output = (done.stdout + done.stderr).decode(errors="replace")
+    if "password was incorrect" in output:
+        raise WrongPassword("is wrong, or the store is damaged")
+    if "Cannot recover key" in output or "key password" in output:
+        raise WrongPassword(f"is {'wrong' if 'OLD' in given else 'missing'} for the private key in the store")
+    if done.returncode != 0:
+        raise StoreError("is damaged, or cut off: keytool cannot read it")
+    return output
