@@ -21,7 +21,7 @@ from coordinator_core.replay.columnar.share_state_columnar import ColumnarShareR
 from coordinator_core.replay.key_buckets import keys_in
 from jobs.bronze.reader import read_log
 from jobs.cli_enums import View
-from jobs.delta.core_tables import rows_table
+from jobs.delta.core_tables import assignments_table, rows_table
 from jobs.errors import JobError
 from jobs.queries.answers.audit_report import Span, completeness
 from jobs.queries.as_of.in_log import require_groups
@@ -304,6 +304,23 @@ def test_a_log_partition_that_cannot_be_replayed(tmp_path: Path, topic: str) -> 
     assert whole.night(tmp_path / "logs").exit_code == 0
     assert silver(ledger) == silver(whole)
     assert gold(ledger) == gold(whole)
+
+
+@takes_minutes
+def test_rows_that_are_no_columns_and_of_no_group_to_blame(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log partitions whose rows they are are left out; share states are replayed, and the next night has all."""
+    ledger, whole = Ledger(tmp_path / "nights"), Ledger(tmp_path / "whole")
+    first_log().write(tmp_path / "logs")
+    share_log(("share",), 1).write(tmp_path / "logs")
+    with monkeypatch.context() as patch:
+        patch.setattr(tasks, "assignments_table", planted(KeyError, assignments_table, lambda *_: True))
+        assert ledger.night(tmp_path / "logs").exit_code == 3
+    rows = [row for row in ledger.rows("gold.log_anomalies") if row["category"] == "AUDIT"]
+    assert [(row["rule"], row["log_topic"], row["log_partition"]) for row in rows] == [("LOG_NOT_REPLAYED", TOPIC, 0)]
+    assert ledger.rows("silver.share_partition_states") and not ledger.rows("silver.group_generations")
+    for night in (ledger.night(tmp_path / "logs", number=2), whole.night(tmp_path / "logs")):
+        assert night.exit_code == 0
+    assert silver(ledger) == silver(whole)
 
 
 def _is_of(log: SmallLog, files: Any) -> bool:

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from coordinator_core.bytes import codec
 from coordinator_core.bytes.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
 from coordinator_core.bytes.log.copies import Load
-from coordinator_core.history import views
+from coordinator_core.history import groups, views
 from coordinator_core.history.groups import GroupHistory, LostOffsets
-from coordinator_core.history.operations import GroupRecord, OffsetsDeleted, Operation
+from coordinator_core.history.operations import GroupRecord, OffsetsDeleted, Operation, ReplayedOperation
 from coordinator_core.history.rows import GroupRows, key_columns
 from coordinator_core.inference.groups.rebalances import is_unwritten
+from coordinator_core.replay.dispatch import GroupShard
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
 from tests.examples import examples
@@ -465,6 +466,21 @@ def test_a_group_that_a_new_leader_loaded_goes_on() -> None:
     assert [(row.generation, row.to_log_offset) for row in rows.generations] == [(4, 95), (5, None)]
     assert [(row.from_log_offset, row.to_log_offset) for row in rows.members] == [(5, None)]
     assert "FORGOTTEN" not in kinds(rows)
+
+
+def test_a_group_that_fails_where_a_new_leader_begins_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All others have the row that says what is forgotten."""
+
+    def failing(operation: Operation, *args: Any) -> Any:
+        if operation.group_id == "bad":
+            raise TypeError("planted")
+        return ReplayedOperation(operation, *args)
+
+    monkeypatch.setattr(groups, "ReplayedOperation", failing)
+    history = GroupHistory()
+    history.reload(GroupShard(), LOAD, 100, 100_000, dict.fromkeys(("bad", "good"), LostOffsets(1, 7)))
+    assert list(history.faults) == ["bad"]
+    assert [event.group_id for event in history.finish().events] == ["good"]
 
 
 def test_a_group_that_lost_only_offsets_goes_on() -> None:
