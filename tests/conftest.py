@@ -30,6 +30,7 @@ from pyspark.sql import SparkSession
 from xdist.remote import Producer
 
 from jobs.delta.warehouse import Warehouse
+from jobs.spark.executors import Executor
 from jobs.spark.session import start_session
 from tests.claims import CLAIMS, table
 from tests.jobs.in_process import in_process
@@ -112,7 +113,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 
 @pytest.fixture(scope="session")
-def no_spark() -> SparkSession:
+def no_spark() -> Executor:
     """For tests of what tasks do, where Spark would only carry them to another process: a tenth of
     the time. What Spark makes of the same jobs is compared by the tests of `nightly` and of faults."""
     return in_process()

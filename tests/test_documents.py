@@ -31,6 +31,7 @@ from jobs.laboratory.whatif import PRINTED_NAMES
 from jobs.queries.verify import verify
 from jobs.report.run import Written
 from jobs.settings import Settings
+from jobs.spark.executors import SparkExecutor
 from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES
 from simulator.whatif.answer import WhatIfRow
@@ -75,9 +76,10 @@ def reported(own_session: SparkSession, tmp_path_factory: pytest.TempPathFactory
     """In a folder with the warehouse of the recording, jobs share one session: what nightly printed."""
     text = io.StringIO()
 
-    def open_session(_: str, settings: Settings, **__: Any) -> tuple[SparkSession, Warehouse, Steps]:
+    def open_session(_: str, settings: Settings, **__: Any) -> tuple[SparkExecutor, Warehouse, Steps]:
         warehouse = Warehouse(settings.warehouse)
-        return own_session, warehouse, Steps(own_session, Console(file=text, width=200))
+        executor = SparkExecutor(own_session)
+        return executor, warehouse, Steps(executor, Console(file=text, width=200))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("documents"))

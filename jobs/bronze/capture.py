@@ -20,8 +20,6 @@ from functools import partial
 from time import perf_counter
 from typing import TYPE_CHECKING, Final
 
-from pyspark.sql import SparkSession
-
 from coordinator_core.bytes.log.copies import Lineage
 from coordinator_core.bytes.log.scan import TORN_TAIL
 from coordinator_core.bytes.log_partitions import LogPartition
@@ -47,6 +45,7 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, CaptureConflict, SourceError
 from jobs.settings import Settings, require_source
 from jobs.sources.segments import LogPlace, find_partitions
+from jobs.spark.executors import Executor
 from jobs.spark.tasks import run_tasks, tapered
 from schemas.tables.bronze import COVERAGE, RECORD_BATCHES
 
@@ -94,7 +93,7 @@ class CaptureSummary:
 
 
 def capture(
-    session: SparkSession, warehouse: Warehouse, settings: Settings, *, capture_id: str, captured_at: datetime
+    executor: Executor, warehouse: Warehouse, settings: Settings, *, capture_id: str, captured_at: datetime
 ) -> CaptureSummary:
     """Read all sources and add to bronze what it lacks. `captured_at` is the start of the run, with a time zone.
 
@@ -115,7 +114,7 @@ def capture(
     identities = check_sources(warehouse, bronze, sources)
     refuse_other_logs(sources.live, bronze, first_topic_ids(tables))
     run = CaptureRun(settings.cluster_id, capture_id, captured_at)
-    summary, dumped = _capture_all(session, warehouse, settings, bronze, sources, run)
+    summary, dumped = _capture_all(executor, warehouse, settings, bronze, sources, run)
     summary = replace(summary, notes=(*summary.notes, *other_names(warehouse, bronze, identities)))
     keep_identities(tables, identities, captured_at)
     copied: list[LogPlace] = [*sources.segments, *dumped] if settings.copied_at_ms is not None else []
@@ -140,20 +139,20 @@ def capture(
 
 
 def _capture_all(
-    session: SparkSession, warehouse: Warehouse, settings: Settings, bronze: Bronze, sources: Sources, run: CaptureRun
+    executor: Executor, warehouse: Warehouse, settings: Settings, bronze: Bronze, sources: Sources, run: CaptureRun
 ) -> tuple[CaptureSummary, Sequence[LogPlace]]:
     """Capture all sources, dumps included; returns the log partitions of dumps, too."""
     if not settings.dumps:
-        return capture_logs(session, warehouse, settings, bronze, sources, run)[0], ()
+        return capture_logs(executor, warehouse, settings, bronze, sources, run)[0], ()
     from jobs.sources.dumps.source import unpack_dumps  # noqa: PLC0415  (a capture without dumps need not load it)
 
     staging = f"{warehouse.root}/_staging/dumps/{run.capture_id}"
     try:
-        unpacked = unpack_dumps(settings, staging=staging, run_all=partial(run_tasks, session))
+        unpacked = unpack_dumps(settings, staging=staging, run_all=partial(run_tasks, executor))
         sources = replace(sources, dumps=unpacked)
         _refuse_numbered_dumps(ClusterTables(warehouse, settings.cluster_id), sources)
         refuse_other_dumps(warehouse, bronze, sources)
-        return capture_logs(session, warehouse, settings, bronze, sources, run)[0], sources.all_dumps
+        return capture_logs(executor, warehouse, settings, bronze, sources, run)[0], sources.all_dumps
     finally:
         delete_folder(staging)
 
@@ -197,7 +196,7 @@ def refuse_other_logs(logs: "Sequence[BrokerLog]", bronze: Bronze, ids: Mapping[
 
 
 def capture_logs(
-    session: SparkSession,
+    executor: Executor,
     warehouse: Warehouse,
     settings: Settings,
     bronze: Bronze,
@@ -211,7 +210,7 @@ def capture_logs(
     `may_cut`: several tasks may share a log partition that only one source has.
     """
     started = perf_counter()
-    core_count = session.sparkContext.defaultParallelism
+    core_count = executor.core_count
     work = plan(sources, bronze, settings.task_bytes_max, core_count, may_cut=may_cut)
     bins = tapered([item.size_bytes for item in work], core_count, new_bytes=sum(item.unread_bytes for item in work))
     version = bronze.versions[RECORD_BATCHES.full_name] + 1
@@ -227,7 +226,7 @@ def capture_logs(
         )
         for indices in bins
     ]
-    done = run_tasks(session, run_task, tasks, "reading the sources")
+    done = run_tasks(executor, run_task, tasks, "reading the sources")
     for result in done:
         if result.error is not None:
             raise result.error
@@ -235,7 +234,7 @@ def capture_logs(
     if len(removed) < sum(len(result.removed) for result in done) or any(result.has_moved for result in done):
         # two tasks rewrote the same file of bronze, each without the batches that the other removed; or a broker
         # replaced segments, and the new ones may hold offsets of several tasks
-        return capture_logs(session, warehouse, settings, bronze, sources, run, may_cut=False)
+        return capture_logs(executor, warehouse, settings, bronze, sources, run, may_cut=False)
     if sources.dumps is not None:
         done.append(_unpacking(sources.dumps, run))
 

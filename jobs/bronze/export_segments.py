@@ -14,13 +14,13 @@ from typing import BinaryIO, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from coordinator_core.bytes.log.segment import parse_partition_folder
 from jobs.bronze.reader import rows_in_order
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ExportError, writing
+from jobs.spark.executors import Executor
 from jobs.spark.tasks import run_tasks
 from schemas.tables.bronze import RECORD_BATCHES
 
@@ -59,7 +59,7 @@ class Exported:
 
 
 def export_segments(
-    session: SparkSession, warehouse: Warehouse, *, cluster_id: str, output: str, topics: Sequence[str] | None = None
+    executor: Executor, warehouse: Warehouse, *, cluster_id: str, output: str, topics: Sequence[str] | None = None
 ) -> list[Exported]:
     """Write `<output>/<topic>-<partition>/<20-digit base offset>.log`. `output` is a local folder, new or empty.
 
@@ -82,7 +82,7 @@ def export_segments(
         ExportWork(topic, partition, tuple(files), str(root.resolve() / f"{topic}-{partition}"))
         for (topic, partition), files in sorted(by_partition.items())
     ]
-    return run_tasks(session, export_log, work, "writing segments")
+    return run_tasks(executor, export_log, work, "writing segments")
 
 
 def export_log(work: ExportWork) -> Exported:

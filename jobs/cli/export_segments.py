@@ -29,7 +29,7 @@ def export_segments(
     run = start_run("export-segments", settings)
     with run.steps.step("export-segments"):
         written = run_export(
-            run.session, run.warehouse, cluster_id=settings.cluster_id, output=output, topics=topic or None
+            run.executor, run.warehouse, cluster_id=settings.cluster_id, output=output, topics=topic or None
         )
     segment_count = sum(item.segment_count for item in written)
     size_bytes = sum(item.size_bytes for item in written)

@@ -63,7 +63,7 @@ def maintain(
 
         with run.steps.step("erase"):
             counts = run_erase(
-                run.session,
+                run.executor,
                 run.warehouse,
                 ids=ids,
                 new_key=secrets.token_bytes(KEY_BYTES),
@@ -79,7 +79,7 @@ def maintain(
 
     with run.steps.step("maintain"):
         summary = run_maintain(
-            run.session,
+            run.executor,
             run.warehouse,
             settings,
             started_at=run.started_at,

@@ -12,11 +12,10 @@ from jobs import PACKAGE
 from jobs.settings import Settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from jobs.console.progress import Steps
     from jobs.delta.warehouse import Warehouse
     from jobs.operations.run_context import RunContext
+    from jobs.spark.executors import SparkExecutor
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +33,8 @@ class Run:
 
 def open_session(
     job: str, settings: Settings, *, meanwhile: str | None = None
-) -> "tuple[SparkSession, Warehouse, Steps]":
-    """The Spark session of a job, its warehouse, and its output.
+) -> "tuple[SparkExecutor, Warehouse, Steps]":
+    """Spark as the executor of a job, its warehouse, and its output.
 
     `meanwhile`: the module of a job that writes tables, imported while the JVM starts, which takes seconds during which
     Python is idle.
@@ -48,9 +47,11 @@ def open_session(
     loading.join()
     from jobs.console.progress import Steps
     from jobs.delta.warehouse import Warehouse
+    from jobs.spark.executors import SparkExecutor
 
     tables = Warehouse(settings.warehouse, codec=settings.codec, codecs=settings.codecs)
-    return session, tables, Steps(session)
+    executor = SparkExecutor(session)
+    return executor, tables, Steps(executor)
 
 
 def load_modules(module: str | None) -> None:
@@ -70,7 +71,7 @@ def start_run(job: str, settings: Settings, *, meanwhile: str | None = None, has
         from jobs.delta.filesystems import require_writable
 
         require_writable(settings.warehouse)
-    session, warehouse, steps = open_session(job, settings, meanwhile=meanwhile)
+    executor, warehouse, steps = open_session(job, settings, meanwhile=meanwhile)
     from jobs.operations.newer_warehouse import require_not_newer
 
     require_not_newer(warehouse)
@@ -80,4 +81,6 @@ def start_run(job: str, settings: Settings, *, meanwhile: str | None = None, has
 
     run = Run.start()
     metrics = Metrics.of_run(ClusterTables(warehouse, settings.cluster_id), settings, run.run_id, steps.say)
-    return RunContext(session, warehouse, settings, run.run_id, run.started_at, steps, metrics if has_metrics else None)
+    return RunContext(
+        executor, warehouse, settings, run.run_id, run.started_at, steps, metrics if has_metrics else None
+    )

@@ -96,6 +96,8 @@ def _spark(settings: Settings, cluster_id: str | None, *, may_write: bool) -> "A
     from jobs.queries.sql.sql_spark import Catalogue, has_metastore
 
     run = start_run("sql", settings)
-    if cluster_id is not None and has_metastore(run.session):
+    session = run.executor.session
+    assert session is not None, "the session of the job"
+    if cluster_id is not None and has_metastore(session):
         say("note: names of a metastore mean the rows of all clusters: add where cluster_id = ...")
-    return Catalogue(run.session, run.warehouse, cluster_id=cluster_id, may_write=may_write)
+    return Catalogue(session, run.warehouse, cluster_id=cluster_id, may_write=may_write)

@@ -5,9 +5,8 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from time import perf_counter
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
-from pyspark.sql import SparkSession
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table as RichTable
@@ -21,11 +20,19 @@ TELLING_SECONDS: Final = 2.0
 """Before this time, rates and remaining time are too uncertain to be shown."""
 
 
+class Runs(Protocol):
+    """What runs tasks: `jobs.spark.executors.Executor`."""
+
+    def task_counts(self) -> tuple[int, int]:
+        """(done, all) tasks of what runs now."""
+        ...
+
+
 class Steps:
     """Prints the steps of a job: a live line on a terminal, else one plain line each."""
 
-    def __init__(self, session: SparkSession | None = None, console: Console | None = None) -> None:
-        self._session = session
+    def __init__(self, executor: Runs | None = None, console: Console | None = None) -> None:
+        self._executor = executor
         # without a terminal, wide enough for any table
         width = None if sys.stderr.isatty() else 160
         self._console = console or Console(stderr=True, highlight=False, emoji=False, width=width)
@@ -41,7 +48,7 @@ class Steps:
         """Context of a step; on a terminal it shows the running Spark stage: share done, rate, and time left."""
         started = perf_counter()
         if self._console.is_terminal:
-            with _Line(name, self._session, self._console):
+            with _Line(name, self._executor, self._console):
                 yield
         else:
             yield
@@ -59,8 +66,8 @@ class Steps:
 class _Line:
     """A progress line for the running Spark stage."""
 
-    def __init__(self, name: str, session: SparkSession | None, console: Console) -> None:
-        self._session = session
+    def __init__(self, name: str, executor: Runs | None, console: Console) -> None:
+        self._executor = executor
         self._progress = Progress(
             SpinnerColumn(),
             TextColumn("{task.description}", markup=False),
@@ -92,8 +99,8 @@ class _Line:
             if now is not None and now.total_bytes:
                 printed = self._pace.printed(now, perf_counter())
                 self._show(now.what, now.done_bytes, now.total_bytes, printed)
-            elif self._session is not None:
-                done, total = tasks_of(self._session)
+            elif self._executor is not None:
+                done, total = self._executor.task_counts()
                 what = now.what if now is not None else ""
                 self._show(what, done, total, f"{done:,} of {total:,} tasks" if total else "")
 
@@ -119,14 +126,6 @@ class Pace:
             return printed
         left = (now.total_bytes - done) * seconds / done
         return f"{printed}, {size_text(done / seconds)}/s, {duration_text(left)} left"
-
-
-def tasks_of(session: SparkSession) -> tuple[int, int]:
-    """(done, all) Spark tasks of the running stages."""
-    tracker = session.sparkContext.statusTracker()
-    infos = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
-    running = [info for info in infos if info is not None]
-    return sum(info.numCompletedTasks for info in running), sum(info.numTasks for info in running)
 
 
 def summary_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> RichTable:

@@ -3,10 +3,18 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 if TYPE_CHECKING:
     from pyspark.accumulators import Accumulator
+
+
+class Done(Protocol):
+    """How much of it is done."""
+
+    value: int
+
+    def add(self, count: int) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +22,7 @@ class RunningStage:
     what: str
     total_bytes: int
     """Size of all tasks; 0 where their work has no `size_bytes`."""
-    done: "Accumulator[int]"
+    done: "Accumulator[int] | Done"
 
     @property
     def done_bytes(self) -> int:

@@ -20,8 +20,6 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
-
 from coordinator_core.errors import CoreError
 from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, not_replayed
 from coordinator_core.inference.facts.settings import InferenceSettings
@@ -45,6 +43,7 @@ from jobs.silver.checkpoints import ReplayMode
 from jobs.silver.hot_logs import CutRule, cut_hot_logs
 from jobs.silver.reader import SilverFiles
 from jobs.silver.replay_failures import FailuresByLog, ReplayFailure, failure_text
+from jobs.spark.executors import Executor
 from jobs.spark.tasks import run_tasks
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.group_types import GroupType
@@ -98,7 +97,7 @@ class _Audit:
 
 
 def audit(
-    session: SparkSession,
+    executor: Executor,
     warehouse: Warehouse,
     *,
     cluster_id: str,
@@ -130,7 +129,7 @@ def audit(
         if basis.tables.write(AUDIT_STARTS, [this.start], app_id=app_id, version=version).skipped:
             raise WarehouseError(f"another audit of cluster {cluster_id!r} began at the same time: run this one again")
         work = _work(warehouse, this.snapshot, plan)
-        plan, done = _infer(session, this.snapshot, plan, work, cut)
+        plan, done = _infer(executor, this.snapshot, plan, work, cut)
         return _commit(warehouse, this, plan, work, done)
 
 
@@ -167,7 +166,7 @@ def _work(warehouse: Warehouse, snapshot: Snapshot, plan: AuditPlan) -> AuditWor
 
 
 def _infer(
-    session: SparkSession, snapshot: Snapshot, plan: AuditPlan, work: AuditWork, cut: CutRule
+    executor: Executor, snapshot: Snapshot, plan: AuditPlan, work: AuditWork, cut: CutRule
 ) -> tuple[AuditPlan, list[AuditDone]]:
     """Run the tasks. Returns the plan as executed, and the results. Where settled rows of share partitions turn out
     to differ, all share partitions are audited from their beginning."""
@@ -176,17 +175,17 @@ def _infer(
         found: list[AuditWork] = []
         for topic in topics:
             unread = unread_logs(plan, topic) if topic == OFFSETS_TOPIC else []
-            hot = [log for log in cut_hot_logs(session, unread, cut) if log.bucket is not None] if unread else []
+            hot = [log for log in cut_hot_logs(executor, unread, cut) if log.bucket is not None] if unread else []
             numbered = dataclasses.replace(work, number=number + len(found))
-            found += works(snapshot, plan, numbered, topic, hot, session.sparkContext.defaultParallelism)
+            found += works(snapshot, plan, numbered, topic, hot, executor.core_count)
         return found
 
     first = tasks(plan, 0, OFFSETS_TOPIC, SHARE_TOPIC)
-    done = run_tasks(session, audit_logs, first, LABEL)
+    done = run_tasks(executor, audit_logs, first, LABEL)
     if any(task.has_differing for task in done):
         plan = plan.afresh(SHARE_TOPIC)
         done = [task for task in done if task.topic != SHARE_TOPIC]
-        done += run_tasks(session, audit_logs, tasks(plan, len(first), SHARE_TOPIC), LABEL)
+        done += run_tasks(executor, audit_logs, tasks(plan, len(first), SHARE_TOPIC), LABEL)
     return plan, done
 
 

@@ -22,7 +22,7 @@ from jobs.operations.metrics import Metrics
 from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import Settings
-from jobs.spark.in_driver import in_driver
+from jobs.spark.executors import InProcess
 from schemas.tables import TABLES
 
 LINE_WIDTH: Final = 160
@@ -51,7 +51,7 @@ def night_of(settings: Settings, run_id: str, started_at: datetime) -> ClusterNi
     try:
         warehouse = _warehouse(settings.warehouse, settings.codec, tuple(settings.codecs.items()))
         metrics = Metrics.of_run(ClusterTables(warehouse, settings.cluster_id), settings, run_id, steps.say)
-        code = run_nightly(RunContext(in_driver(), warehouse, settings, run_id, started_at, steps, metrics))
+        code = run_nightly(RunContext(InProcess(), warehouse, settings, run_id, started_at, steps, metrics))
     except Exception as raised:
         code = FAILED
         _warehouse.cache_clear()

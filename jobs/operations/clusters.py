@@ -1,7 +1,7 @@
 """nightly of many clusters in one warehouse, in parallel processes, as many as there are cores.
 
 Spark distributes the tasks of one large cluster. Each of many small clusters has less work than Spark needs to
-distribute it. So here a cluster's tasks run in one process (`jobs.spark.in_driver`), and the clusters are distributed.
+distribute it. So here a cluster's tasks run in one process (`jobs.spark.executors`), and the clusters are distributed.
 A process handles one cluster at a time: memory is that of the largest cluster, times the number of cores. An error of
 one cluster, or the end of its process, does not affect others.
 

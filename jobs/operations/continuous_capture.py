@@ -13,8 +13,6 @@ from datetime import datetime
 from time import monotonic
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
-
 from coordinator_core.bytes.coverage import CoverageKind, CoverageRange, subtract, with_times
 from coordinator_core.bytes.log_partitions import LogPartition
 from coordinator_core.text import counted
@@ -39,6 +37,7 @@ from jobs.settings import BrokerAddress, Settings
 from jobs.sources.broker import Broker
 from jobs.sources.broker_log import BrokerLog, list_broker_logs
 from jobs.sources.log_offsets import log_key
+from jobs.spark.executors import Executor
 
 TICK_S: Final = 0.2
 BACK_OFF_S: Final = (1.0, 60.0)
@@ -89,7 +88,7 @@ def run_continuously(
     `new_run`: returns a new id, and the time with its zone.
     """
 
-    session, warehouse, settings, steps = context.session, context.warehouse, context.settings, context.steps
+    executor, warehouse, settings, steps = context.executor, context.warehouse, context.settings, context.steps
     metrics = context.metrics
 
     def run() -> CaptureRun:
@@ -98,7 +97,7 @@ def run_continuously(
     if settings.segments or settings.dumps:
         first = run()
         with steps.step("capture"):
-            capture(session, warehouse, settings, capture_id=first.capture_id, captured_at=first.captured_at)
+            capture(executor, warehouse, settings, capture_id=first.capture_id, captured_at=first.captured_at)
     with job_of(metrics, "capture") as so_far:
         exposed_at = run().captured_at
 
@@ -112,7 +111,7 @@ def run_continuously(
                 metrics.expose("capture", so_far, exposed_at, run().captured_at)
 
         ContinuousCapture(
-            session, warehouse, settings, every_ms=every_ms, new_run=run, steps=steps, on_progress=show_progress
+            executor, warehouse, settings, every_ms=every_ms, new_run=run, steps=steps, on_progress=show_progress
         ).run(stop_after_ms=stop_after_ms)
 
 
@@ -121,7 +120,7 @@ class ContinuousCapture:
 
     def __init__(
         self,
-        session: SparkSession,
+        executor: Executor,
         warehouse: Warehouse,
         settings: Settings,
         *,
@@ -133,7 +132,7 @@ class ContinuousCapture:
         address = settings.broker_address
         if address is None:
             raise SourceError("a continuous capture needs a live cluster: name it with --bootstrap-server")
-        self._session = session
+        self._executor = executor
         self._warehouse = warehouse
         self._tables = ClusterTables(warehouse, settings.cluster_id)
         self._settings = settings
@@ -240,7 +239,7 @@ class ContinuousCapture:
             "compared with bronze, and the capture continues from there"
         )
         summary, after = capture_logs(
-            self._session, self._warehouse, self._settings, bronze, Sources(live=cut), self._new_run()
+            self._executor, self._warehouse, self._settings, bronze, Sources(live=cut), self._new_run()
         )
         self._totals.add(summary)
         return after
@@ -254,7 +253,7 @@ class ContinuousCapture:
         sources = Sources(
             live=grown, pieces_from={(it.topic, it.partition): starts[it.topic, it.partition] for it in grown}
         )
-        summary, after = capture_logs(self._session, self._warehouse, self._settings, bronze, sources, self._new_run())
+        summary, after = capture_logs(self._executor, self._warehouse, self._settings, bronze, sources, self._new_run())
         self._bronze = after
         self._totals.add(summary)
         for line in lost_lines(bronze.coverage, after.coverage):

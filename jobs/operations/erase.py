@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from coordinator_core.bytes.log.redact import ID_BYTES_MAX, ID_BYTES_MIN, Redaction
 from coordinator_core.errors import NotRedactable
@@ -40,6 +39,7 @@ from jobs.errors import SettingsError, WarehouseError
 from jobs.operations.compaction import MERGED
 from jobs.operations.maintain import STAGING, clusters_of, nobody_else, writers_of
 from jobs.operations.metrics import Metrics, job_of
+from jobs.spark.executors import Executor
 from jobs.spark.tasks import run_tasks
 from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES
@@ -97,7 +97,7 @@ def erased_ids(asked: Iterable[str]) -> list[str]:
 
 
 def erase(
-    session: SparkSession,
+    executor: Executor,
     warehouse: Warehouse,
     *,
     ids: Sequence[str],
@@ -131,7 +131,7 @@ def erase(
         counts = {}
         # state comes last: if it must be dropped, everything that it is rebuilt from is redacted
         for table in sorted(existing, key=lambda table: table in (LOG_CHECKPOINTS, GROUP_CHECKPOINTS)):
-            counts[table.full_name] = _erase_in(session, warehouse, table, redaction, at, clusters, lost)
+            counts[table.full_name] = _erase_in(executor, warehouse, table, redaction, at, clusters, lost)
         if lost:
             _drop_state(warehouse, lost, at, clusters)
         for table in existing:
@@ -158,7 +158,7 @@ def _key_of(warehouse: Warehouse, new_key: bytes) -> bytes:
 
 
 def _erase_in(
-    session: SparkSession,
+    executor: Executor,
     warehouse: Warehouse,
     table: Table,
     redaction: Redaction,
@@ -170,7 +170,7 @@ def _erase_in(
     version = warehouse.version(table)
     target = warehouse.target(table)
     works = [EraseWork(target, file, redaction, at) for file in warehouse.files(table, version)]
-    done = run_tasks(session, erase_in_file, works, f"files of {table.full_name}")
+    done = run_tasks(executor, erase_in_file, works, f"files of {table.full_name}")
     changed = [item for item in done if item.written is not None]
     if changed:
         warehouse.swap(

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from pyarrow import fs
-from pyspark.sql import SparkSession
 
 from coordinator_core.bytes.coverage import CoverageKind, subtract
 from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
@@ -36,6 +35,7 @@ from jobs.operations.metrics import Metrics, job_of
 from jobs.settings import MaintainSettings, Settings
 from jobs.silver.checkpoints import read_watermarks
 from jobs.silver.replay import replay_application
+from jobs.spark.executors import Executor
 from jobs.spark.tasks import run_tasks
 from schemas.tables import TABLES
 from schemas.tables.bronze import CONFIGS, COVERAGE, RECORD_BATCHES, TOPICS
@@ -138,7 +138,7 @@ class MaintainSummary:
 
 
 def maintain(
-    session: SparkSession,
+    executor: Executor,
     warehouse: Warehouse,
     settings: Settings,
     *,
@@ -179,7 +179,7 @@ def maintain(
             dry_run=dry_run,
         )
         done = [
-            _maintain_table(session, warehouse, table, plan)
+            _maintain_table(executor, warehouse, table, plan)
             for table in TABLES.values()
             if (not tables or table.full_name in tables) and warehouse.exists(table)
         ]
@@ -267,7 +267,7 @@ def _compacted(warehouse: Warehouse, clusters: Iterable[str]) -> dict[tuple[str,
     return holes
 
 
-def _maintain_table(session: SparkSession, warehouse: Warehouse, table: Table, plan: Plan) -> TableDone:
+def _maintain_table(executor: Executor, warehouse: Warehouse, table: Table, plan: Plan) -> TableDone:
     version = warehouse.version(table)
     files = warehouse.files(table, version)
     old = plan.old_files(table, files)
@@ -283,7 +283,7 @@ def _maintain_table(session: SparkSession, warehouse: Warehouse, table: Table, p
     left_out_count = sum(file.row_count or 0 for file in old.dropped)
     if not plan.dry_run:
         if works or old.dropped:
-            left_out_count += _swap(session, warehouse, table, works, old, version, plan)
+            left_out_count += _swap(executor, warehouse, table, works, old, version, plan)
         warehouse.vacuum(table, retention_hours=plan.retention_hours, keep_versions=plan.keep(table))
         if works or old.dropped or deleted:
             warehouse.checkpoint(table)
@@ -301,7 +301,7 @@ def _maintain_table(session: SparkSession, warehouse: Warehouse, table: Table, p
 
 
 def _swap(
-    session: SparkSession,
+    executor: Executor,
     warehouse: Warehouse,
     table: Table,
     works: Sequence[MergeWork],
@@ -311,7 +311,7 @@ def _swap(
 ) -> int:
     """Replace small files by merged ones, and remove old files. Returns the number of rows removed from rewritten
     files."""
-    done = run_tasks(session, merge_files, works, f"files of {table.full_name}")
+    done = run_tasks(executor, merge_files, works, f"files of {table.full_name}")
     for work, merged in zip(works, done, strict=True):
         if work.keep_from is None and merged.left_out_count:
             raise WarehouseError(

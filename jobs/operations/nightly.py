@@ -87,7 +87,7 @@ def _capture(run: RunContext) -> int:
     with job_of(run.metrics, "capture") as job:
         with run.steps.step("capture"):
             summary = capture(
-                run.session, run.warehouse, run.settings, capture_id=run.run_id, captured_at=run.started_at
+                run.executor, run.warehouse, run.settings, capture_id=run.run_id, captured_at=run.started_at
             )
         job.batch_count, job.record_count = summary.batch_count, summary.record_count
         job.size_bytes, job.gap_count = summary.size_bytes, summary.gap_count
@@ -109,7 +109,7 @@ def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
 def _audit(run: RunContext, *, rebuild: bool) -> int:
     with job_of(run.metrics, "audit") as job, run.steps.step("audit"):
         summary = audit(
-            run.session,
+            run.executor,
             run.warehouse,
             cluster_id=run.settings.cluster_id,
             inference=run.settings.inference,
@@ -132,9 +132,10 @@ def _audit(run: RunContext, *, rebuild: bool) -> int:
     }
     if not summary.skipped:
         run.steps.table(summary_table("inferred", ("table", "rows"), sorted(summary.row_counts.items())))
-    if has_metastore(run.session):
+    session = run.executor.session
+    if session is not None and has_metastore(session):
         with run.steps.step("tables, views and functions in the metastore"):
-            publish(run.session, run.warehouse)
+            publish(session, run.warehouse)
     return job.exit_code
 
 
@@ -151,7 +152,7 @@ def _replay(run: RunContext, *, rebuild: bool) -> int:
     with job_of(run.metrics, "replay") as job:
         with run.steps.step("replay"):
             summary = replay(
-                run.session,
+                run.executor,
                 run.warehouse,
                 cluster_id=run.settings.cluster_id,
                 run_id=run.run_id,

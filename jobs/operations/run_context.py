@@ -3,20 +3,19 @@
 from dataclasses import dataclass
 from datetime import datetime
 
-from pyspark.sql import SparkSession
-
 from jobs.console.progress import Steps
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.operations.metrics import Metrics
 from jobs.settings import Settings
+from jobs.spark.executors import Executor
 
 
 @dataclass(frozen=True, slots=True)
 class RunContext:
-    """The session, the tables, the settings, the id and start in each row of the run, and its output."""
+    """The executor, the tables, the settings, the id and start in each row of the run, and its output."""
 
-    session: SparkSession
+    executor: Executor
     warehouse: Warehouse
     settings: Settings
     run_id: str

@@ -3,14 +3,13 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import Warehouse
 from jobs.silver.checkpoints import ReplayMode
 from jobs.silver.plan import REMADE, REPLAY_TABLES, Plan
 from jobs.silver.tasks import NAMED_TABLES, TABLES_OF_TOPIC, Carried, ReplayDone
+from jobs.spark.executors import Executor
 from jobs.spark.tasks import tapered
 from schemas.tables.silver import MEMBER_ASSIGNMENTS
 
@@ -51,7 +50,7 @@ def rewritten_files(
 
 
 def carried_rows(
-    session: SparkSession, plan: Plan, former: FormerFiles, rewritten: Mapping[str, tuple[TableFile, ...]]
+    executor: Executor, plan: Plan, former: FormerFiles, rewritten: Mapping[str, tuple[TableFile, ...]]
 ) -> list[Carried]:
     """Rows of earlier runs that this run rewrites.
 
@@ -74,7 +73,7 @@ def carried_rows(
     weights = [file.size_bytes for *_, file in settled]
     carried += [
         Carried(tuple(settled[index] for index in indices), plan.made(*REMADE))
-        for indices in task_bins(session, weights)
+        for indices in task_bins(executor, weights)
     ]
     for (topic, partition), checkpoint in plan.earlier.items():
         files = tuple(
@@ -110,5 +109,5 @@ def take_misnamed(
     return tuple(misnamed)
 
 
-def task_bins(session: SparkSession, weights: Sequence[int]) -> list[list[int]]:
-    return tapered(weights, session.sparkContext.defaultParallelism, weight_max=TASK_BYTES_MAX)
+def task_bins(executor: Executor, weights: Sequence[int]) -> list[list[int]]:
+    return tapered(weights, executor.core_count, weight_max=TASK_BYTES_MAX)

@@ -13,13 +13,13 @@ from itertools import islice
 from typing import Final
 
 import numpy as np
-from pyspark.sql import SparkSession
 
 from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.bytes.log.records import decode_chunk
 from coordinator_core.replay.key_buckets import BUCKET_COUNT_MAX, SLOT_COUNT, buckets_of, shared_out, slot_weights
 from jobs.bronze.reader import read_log
 from jobs.silver.tasks import CHUNK_DECOMPRESSED_BYTES_MAX, LogFiles
+from jobs.spark.executors import Executor
 from jobs.spark.tasks import run_tasks
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
@@ -56,11 +56,11 @@ class CutRule:
     batch_decompressed_bytes_max: int
 
 
-def cut_hot_logs(session: SparkSession, logs: Sequence[LogFiles], rule: CutRule) -> list[LogFiles]:
+def cut_hot_logs(executor: Executor, logs: Sequence[LogFiles], rule: CutRule) -> list[LogFiles]:
     """The log partitions; a disproportionately large one is replaced by as many buckets as keep all cores busy."""
-    counts = bucket_counts(logs, session.sparkContext.defaultParallelism, rule.records_min)
+    counts = bucket_counts(logs, executor.core_count, rule.records_min)
     hot = [index for index, count in enumerate(counts) if count > 1]
-    weights = dict(zip(hot, _weights(session, [logs[index] for index in hot], rule), strict=True))
+    weights = dict(zip(hot, _weights(executor, [logs[index] for index in hot], rule), strict=True))
     cut: list[LogFiles] = []
     for index, (log, count) in enumerate(zip(logs, counts, strict=True)):
         if index not in weights:
@@ -84,12 +84,12 @@ KNOWN_WEIGHTS_MAX: Final = 64
 """Maximum number of log partitions, 32 KiB each."""
 
 
-def _weights(session: SparkSession, logs: Sequence[LogFiles], rule: CutRule) -> list[I64]:
+def _weights(executor: Executor, logs: Sequence[LogFiles], rule: CutRule) -> list[I64]:
     """The key weights of each log partition."""
     places = [(log.topic, log.from_offset, *(file.path for file in log.files)) for log in logs]
     unknown = [index for index, place in enumerate(places) if place not in _KNOWN_WEIGHTS]
     work = [WeighWork(logs[index], rule.batch_decompressed_bytes_max) for index in unknown]
-    found = dict(zip(unknown, run_tasks(session, weigh_keys, work, "keys of large log partitions"), strict=True))
+    found = dict(zip(unknown, run_tasks(executor, weigh_keys, work, "keys of large log partitions"), strict=True))
     weights = [found[index] if index in found else _KNOWN_WEIGHTS[place] for index, place in enumerate(places)]
     _KNOWN_WEIGHTS.update(zip(places, weights, strict=True))
     while len(_KNOWN_WEIGHTS) > KNOWN_WEIGHTS_MAX:

@@ -24,7 +24,6 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import SparkSession
 
 from coordinator_core.history.ledger import LedgerCounts
 from coordinator_core.text import counted
@@ -75,6 +74,7 @@ from jobs.silver.topic_names import (
     transactional_topics,
     with_learned,
 )
+from jobs.spark.executors import Executor
 from jobs.spark.tasks import run_tasks
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
@@ -124,7 +124,7 @@ class ReplaySummary:
 
 
 def replay(
-    session: SparkSession,
+    executor: Executor,
     warehouse: Warehouse,
     *,
     cluster_id: str,
@@ -145,7 +145,7 @@ def replay(
     Raises WarehouseError when another replay of the cluster is running.
     """
     with only_one(warehouse, "replay", cluster_id, since=started_at):
-        job = _Job(session, ClusterTables(warehouse, cluster_id), batch_decompressed_bytes_max, cut_records_min, hosts)
+        job = _Job(executor, ClusterTables(warehouse, cluster_id), batch_decompressed_bytes_max, cut_records_min, hosts)
         return _replay(job, run_id, started_at, rebuild=rebuild)
 
 
@@ -153,7 +153,7 @@ def replay(
 class _Job:
     """The context that all steps of a replay share."""
 
-    session: SparkSession
+    executor: Executor
     tables: ClusterTables
     batch_decompressed_bytes_max: int
     cut_records_min: int
@@ -293,7 +293,7 @@ def _run(job: _Job, start: Start, whole: WholeRun, plan: Plan) -> ReplaySummary:
 def _run_tasks(job: _Job, start: Start, whole: WholeRun, plan: Plan, former: FormerFiles) -> _Results:
     """Run both rounds: first groups and logs with topic names, then share states and rows whose names were found
     meanwhile."""
-    session, warehouse = job.session, job.tables.warehouse
+    executor, warehouse = job.executor, job.tables.warehouse
     targets = {
         table.full_name: warehouse.target(table)
         for table in (*REPLAY_TABLES, QUARANTINE, LOG_CHECKPOINTS, GROUP_CHECKPOINTS)
@@ -315,26 +315,26 @@ def _run_tasks(job: _Job, start: Start, whole: WholeRun, plan: Plan, former: For
 
     def round_of(*topics: str) -> list[LogFiles]:
         rule = CutRule(job.cut_records_min, job.batch_decompressed_bytes_max)
-        return cut_hot_logs(session, [log for log in plan.logs if log.topic in topics], rule)
+        return cut_hot_logs(executor, [log for log in plan.logs if log.topic in topics], rule)
 
     first = round_of(*FIRST_ROUND)
     second = round_of(SHARE_TOPIC)
 
-    done = run_tasks(session, replay_logs, _works(session, work, first), "groups, offsets and transactions")
+    done = run_tasks(executor, replay_logs, _works(executor, work, first), "groups, offsets and transactions")
     names = with_learned(before, done)
     topics = topic_rows(names, *observed)
     name_of = name_by_id(topics)
     is_renamed = any(name_of.get(topic_id) != name for topic_id, name in before.in_use.items())
     rewritten = {} if plan.is_afresh else rewritten_files(warehouse, plan, former, is_renamed=is_renamed)
     naming = dataclasses.replace(work, names=name_of, number=len(done), unsettled=SilverFiles({}))
-    works = _works(session, naming, second)
+    works = _works(executor, naming, second)
     misnamed = take_misnamed(done, name_of, targets[MEMBER_ASSIGNMENTS.full_name].folder)
-    carried = carried_rows(session, plan, former, rewritten)
+    carried = carried_rows(executor, plan, former, rewritten)
     if misnamed:
         carried.append(Carried(misnamed))
     works += [dataclasses.replace(naming, carried=rows) for rows in carried]
     works = [dataclasses.replace(item, number=len(done) + index) for index, item in enumerate(works)]
-    done += run_tasks(session, replay_logs, works, "share state")
+    done += run_tasks(executor, replay_logs, works, "share state")
     for _, _, file in misnamed:
         delete_file(file.path)
     return _Results(done, before, names, topics, name_of, is_renamed, rewritten)
@@ -451,11 +451,11 @@ def _files_of(done: Iterable[ReplayDone], table: Table) -> list[WrittenFile]:
     return list(chain.from_iterable(task.files.get(table.full_name, ()) for task in done))
 
 
-def _works(session: SparkSession, work: ReplayWork, logs: Sequence[LogFiles]) -> list[ReplayWork]:
+def _works(executor: Executor, work: ReplayWork, logs: Sequence[LogFiles]) -> list[ReplayWork]:
     weights = [log.size_bytes for log in logs]
     return [
         dataclasses.replace(work, number=work.number + number, logs=tuple(logs[index] for index in indices))
-        for number, indices in enumerate(task_bins(session, weights))
+        for number, indices in enumerate(task_bins(executor, weights))
     ]
 
 

@@ -10,20 +10,17 @@ import gc
 import sys
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import Final, Generic, TypeVar
+from typing import TYPE_CHECKING, Final, Generic
 
 import pyarrow as pa
-from pyspark import Accumulator, SparkContext
-from pyspark.sql import SparkSession
 
-from jobs.console.running import RunningStage, running
+from jobs.console.running import Done, RunningStage, running
+from jobs.spark.executors import Executor, InputPartition, WriterCommitMessage
 
-InputPartition = TypeVar("InputPartition")
-WriterCommitMessage = TypeVar("WriterCommitMessage")
-
+if TYPE_CHECKING:
+    from pyspark import Accumulator
 
 TASKS_PER_CORE: Final = 2
 """Minimum number, if there is enough work."""
@@ -57,7 +54,7 @@ class _Task(Generic[InputPartition, WriterCommitMessage]):
     """The function on each partition of the plan; reports its completed bytes to an accumulator."""
 
     function: Callable[[InputPartition], WriterCommitMessage]
-    done: "Accumulator[int]"
+    done: "Accumulator[int] | Done"
 
     def __call__(self, partitions: Iterable[InputPartition]) -> Iterator[WriterCommitMessage]:
         for partition in partitions:
@@ -69,7 +66,7 @@ class _Task(Generic[InputPartition, WriterCommitMessage]):
 
 
 def run_tasks(
-    session: SparkSession,
+    executor: Executor,
     function: Callable[[InputPartition], WriterCommitMessage],
     plan: Sequence[InputPartition],
     what: str = "",
@@ -82,21 +79,9 @@ def run_tasks(
     """
     if not plan:
         return []
-    context = session.sparkContext
-    stage = RunningStage(what, sum(map(_size_bytes, plan)), context.accumulator(0))
-    with running(stage), _described(context, what):
-        partitions = context.parallelize(plan, len(plan)).mapPartitions(_Task(function, stage.done))
-        return partitions.setName(what).collect()
-
-
-@contextmanager
-def _described(context: SparkContext, what: str) -> Iterator[None]:
-    """Context in which jobs of this thread have a description."""
-    context.setJobDescription(what)
-    try:
-        yield
-    finally:
-        context.setJobDescription("")
+    stage = RunningStage(what, sum(map(_size_bytes, plan)), executor.counter())
+    with running(stage):
+        return executor.run(_Task(function, stage.done), plan, what)
 
 
 def _size_bytes(partition: object) -> int:

@@ -104,12 +104,12 @@ class Ledger:
             for path, log in empty_tables().items():
                 (self.root / path).parent.mkdir(parents=True)
                 (self.root / path).write_bytes(log)
-        session = in_process()
+        executor = in_process()
         out = StringIO()
-        steps = Steps(session, Console(file=out, width=400))
+        steps = Steps(console=Console(file=out, width=400))
         code = run_nightly(
             RunContext(
-                session,
+                executor,
                 Warehouse(str(self.root)),
                 self.settings(**values),
                 run_id=f"night-{number}",

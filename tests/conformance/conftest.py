@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Final
 
 import pytest
-from pyspark.sql import SparkSession
 
 from coordinator_core.bytes.kafka_versions import kafka_version
 from coordinator_core.errors import UnknownKafkaVersion
+from jobs.spark.executors import Executor
 from tests.conformance.recordings import (
     Recording,
     SilverMaker,
@@ -134,7 +134,7 @@ def _family_id(file: FamilyFile) -> str:
 
 
 @pytest.fixture(scope="session")
-def silver_maker(no_spark: SparkSession, made_once: MadeOnce) -> SilverMaker:
+def silver_maker(no_spark: Executor, made_once: MadeOnce) -> SilverMaker:
     """Makes what the jobs make of a recording, each once."""
     return SilverMaker(no_spark, made_once)
 

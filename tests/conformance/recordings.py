@@ -10,12 +10,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from pyspark.sql import SparkSession
-
 from jobs.bronze.capture import capture
 from jobs.delta.warehouse import Warehouse
 from jobs.settings import load_settings
 from jobs.silver.replay import replay
+from jobs.spark.executors import Executor
 from tests.conformance.tables import Tables, read_tables
 from tests.made_once import MadeOnce
 
@@ -71,8 +70,8 @@ WarehouseOf = Callable[[Recording], Path]
 class SilverMaker:
     """Makes the tables of a recording on first asking, and keeps them for all processes of the run."""
 
-    def __init__(self, session: SparkSession, made_once: MadeOnce) -> None:
-        self._session = session
+    def __init__(self, executor: Executor, made_once: MadeOnce) -> None:
+        self._session = executor
         self._made_once = made_once
         self._made: dict[Recording, Tables] = {}
 
@@ -97,18 +96,18 @@ def cluster_id_of(recording: Recording) -> str:
     return re.sub(r"\W", "-", recording.name)
 
 
-def make_warehouse(session: SparkSession, logs: Path, root: Path, *, cluster_id: str) -> None:
+def make_warehouse(executor: Executor, logs: Path, root: Path, *, cluster_id: str) -> None:
     """What `nightly --segments LOGS --warehouse ROOT` does up to silver."""
-    make_warehouse_of(session, root, cluster_id=cluster_id, segments=(str(logs.resolve()),))
+    make_warehouse_of(executor, root, cluster_id=cluster_id, segments=(str(logs.resolve()),))
 
 
-def make_warehouse_of(session: SparkSession, root: Path, *, cluster_id: str, **sources: Any) -> None:
+def make_warehouse_of(executor: Executor, root: Path, *, cluster_id: str, **sources: Any) -> None:
     """The same of other sources: `sources` are fields of `jobs.settings.Settings`."""
     settings = load_settings({"warehouse": str(root), "cluster_id": cluster_id, **sources}, environment={})
     warehouse = Warehouse(settings.warehouse, codec=settings.codec)
-    capture(session, warehouse, settings, capture_id="capture-1", captured_at=CAPTURED_AT)
+    capture(executor, warehouse, settings, capture_id="capture-1", captured_at=CAPTURED_AT)
     replay(
-        session,
+        executor,
         warehouse,
         cluster_id=cluster_id,
         run_id="replay-1",

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
+from jobs.spark.executors import Executor
 from tests.conformance import compare
 from tests.conformance.dump import DumpBatch, UnreadableDump, parse_dump
 from tests.conformance.explained import CLASSIC_REBALANCING, explanation
@@ -281,7 +281,7 @@ def test_a_client_who_saw_something_else_is_found(recording: Recording, silver_o
     assert {failure.split()[0] for failure in reported.failures} == {"assigned", "commit", "txn"}
 
 
-def test_a_log_which_was_pruned_says_so(silver_of: SilverOf, tmp_path: Path, no_spark: SparkSession) -> None:
+def test_a_log_which_was_pruned_says_so(silver_of: SilverOf, tmp_path: Path, no_spark: Executor) -> None:
     """Of a share state log that begins in the middle, rows are not complete until a snapshot of their key, and the end
     state is the one of the whole log."""
     whole = Recording(RECORDINGS / "compact", LOGS_BEFORE)

@@ -16,7 +16,6 @@ from typing import Final
 
 import numpy as np
 import pyarrow as pa
-from pyspark.sql import SparkSession
 
 from jobs.bronze.capture import capture
 from jobs.delta.part_files import write_part
@@ -26,6 +25,7 @@ from jobs.gold.audit import audit
 from jobs.settings import Settings, load_settings
 from jobs.silver.hot_logs import CutRule
 from jobs.silver.replay import replay
+from jobs.spark.executors import Executor, SparkExecutor
 from jobs.spark.session import start_session
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.gold import GOLD_TABLES
@@ -62,13 +62,13 @@ def reorder(warehouse: Warehouse, order: str) -> None:
     warehouse.commit(RECORD_BATCHES, written, app_id=APP_ID, version=0, mode=OVERWRITE)
 
 
-def run(session: SparkSession, settings: Settings, order: str) -> dict[str, list[object]]:
+def run(executor: Executor, settings: Settings, order: str) -> dict[str, list[object]]:
     """Capture, replay and audit; the digests of silver and gold."""
     warehouse = Warehouse(settings.warehouse)
-    capture(session, warehouse, settings, capture_id="c", captured_at=STARTED_AT)
+    capture(executor, warehouse, settings, capture_id="c", captured_at=STARTED_AT)
     reorder(warehouse, order)
     replay(
-        session,
+        executor,
         warehouse,
         cluster_id=CLUSTER,
         run_id="r",
@@ -77,7 +77,7 @@ def run(session: SparkSession, settings: Settings, order: str) -> dict[str, list
         cut_records_min=settings.cut_records_min,
     )
     audit(
-        session,
+        executor,
         warehouse,
         cluster_id=CLUSTER,
         inference=settings.inference,
@@ -92,14 +92,15 @@ def run(session: SparkSession, settings: Settings, order: str) -> dict[str, list
 def main(logs: str, folder: str, orders: str, partitions: str = "") -> None:
     """Run, and print the digests of each run."""
     for count in partitions.split(","):
-        session = in_process() if not count else start_session("determinism", conf_of(count, folder))
+        session = start_session("determinism", conf_of(count, folder)) if count else None
+        executor = in_process() if session is None else SparkExecutor(session)
         try:
             for order in orders.split(","):
                 warehouse = str(Path(folder) / f"warehouse-{count}-{order}")
                 options = {"warehouse": warehouse, "cluster_id": CLUSTER, "segments": (logs,)}
-                print(json.dumps(run(session, load_settings(options, environment={}), order)), flush=True)
+                print(json.dumps(run(executor, load_settings(options, environment={}), order)), flush=True)
         finally:
-            if count:
+            if session is not None:
                 session.stop()
 
 

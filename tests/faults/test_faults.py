@@ -21,6 +21,7 @@ from jobs.errors import WarehouseError
 from jobs.operations.maintain import maintain
 from jobs.operations.nightly import run_replay
 from jobs.operations.run_context import RunContext
+from jobs.spark.executors import Executor, SparkExecutor
 from tests.cluster.standalone import SPARK_HOME
 from tests.faults.harness import CLUSTER, EXECUTOR, WORKER, differences, digests, kill, processes_of, processor_seconds
 from tests.jobs.silver.test_incremental_replay import FULL_A, Nights
@@ -76,7 +77,7 @@ by_night = pytest.mark.skipif(not IS_WHOLE, reason="make faults")
 
 
 @pytest.fixture(scope="module")
-def undisturbed(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
+def undisturbed(no_spark: Executor, tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[int, str]]:
     """The tables of one night without any fault."""
     jobs = Jobs(no_spark, tmp_path_factory.mktemp("undisturbed") / "warehouse", FULL_A)
     jobs.nightly()
@@ -142,7 +143,7 @@ def test_a_driver_is_killed(
                 time.sleep(0.01)  # the processor is the night's
             kill(job.pid)
         assert job.wait() == -signal.SIGKILL, job.end_of_said()
-    jobs = Jobs(spark, tmp_path / "warehouse", FULL_A)
+    jobs = Jobs(SparkExecutor(spark), tmp_path / "warehouse", FULL_A)
     if point != POINTS[-1]:
         assert differences(digests(jobs.warehouse), undisturbed), "the fault came too late to prove anything"
     jobs.nightly()
@@ -156,7 +157,7 @@ def test_maintain_is_killed(
 ) -> None:
     """Merging is one transaction a table: done or not; what a dead run wrote is of no table, and goes by and by."""
     parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.5])
-    jobs = Nights(spark, tmp_path / "warehouse", parts[0])
+    jobs = Nights(SparkExecutor(spark), tmp_path / "warehouse", parts[0])
     for night, part in enumerate(parts):
         jobs.run(part, f"night-{night}")
     # batches know the file they were read from
@@ -225,15 +226,22 @@ def test_two_processes_at_one_time(
     spark: SparkSession, tmp_path: Path, undisturbed: dict[str, tuple[int, str]]
 ) -> None:
     """While one is stopped in the middle, the other is refused, and so is maintain; the first then ends as ever."""
-    jobs = Jobs(spark, tmp_path / "warehouse", FULL_A)
+    jobs = Jobs(SparkExecutor(spark), tmp_path / "warehouse", FULL_A)
     with nightly(tmp_path, "SIGSTOP after silver.group_members") as job:
         job.await_that(lambda: is_stopped(job.pid))
         with pytest.raises(WarehouseError, match=rf"another replay of cluster .*process {job.pid}"):
             run_replay(
-                RunContext(spark, jobs.warehouse, jobs.settings, run_id="r2", started_at=STARTED_AT, steps=jobs.steps)
+                RunContext(
+                    SparkExecutor(spark),
+                    jobs.warehouse,
+                    jobs.settings,
+                    run_id="r2",
+                    started_at=STARTED_AT,
+                    steps=jobs.steps,
+                )
             )
         with pytest.raises(WarehouseError, match=rf"another replay of cluster .*process {job.pid}"):
-            maintain(spark, jobs.warehouse, jobs.settings, started_at=STARTED_AT)
+            maintain(SparkExecutor(spark), jobs.warehouse, jobs.settings, started_at=STARTED_AT)
         os.kill(job.pid, signal.SIGCONT)
         assert job.wait() == 0, job.end_of_said()
     assert differences(digests(jobs.warehouse), undisturbed) == []

@@ -5,9 +5,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs.delta.warehouse import Warehouse
+from jobs.spark.executors import Executor
 from tests.jobs.java_says import JavaSays
 from tests.made_once import MadeOnce
 from tests.recorded import RECORDINGS
@@ -24,7 +24,7 @@ def java() -> Iterator[JavaSays]:
 
 
 @pytest.fixture(scope="session")
-def recorded(no_spark: SparkSession, made_once: MadeOnce) -> Recorded:
+def recorded(no_spark: Executor, made_once: MadeOnce) -> Recorded:
     """Gives the tables of a recording after a night: to be read, and never changed."""
 
     def make(recording: str) -> Warehouse:

@@ -1,10 +1,8 @@
-"""A stub of a Spark session of two cores for jobs that only hand it tasks: these run here, one after the other."""
+"""Where tasks of tests run: in their process, one after the other."""
 
-from pyspark.sql import SparkSession
-
-from jobs.spark.in_driver import in_driver
+from jobs.spark.executors import InProcess
 
 
-def in_process() -> SparkSession:
+def in_process() -> InProcess:
     """For jobs whose tasks are plain functions."""
-    return in_driver(2)
+    return InProcess(2)

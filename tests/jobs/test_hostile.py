@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 import typer
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row
 from rich.console import Console
 
 from jobs.bronze.export_segments import export_segments
@@ -27,6 +27,7 @@ from jobs.queries.answers.audit_report import Span, run_audit_report
 from jobs.queries.answers.describe import write_descriptions
 from jobs.queries.answers.findings import findings, lines
 from jobs.queries.sql.sql import write_rows
+from jobs.spark.executors import Executor
 from schemas.tables.bronze import RECORD_BATCHES as BATCHES
 from simulator.whatif.answer import WhatIfRow
 from tests.answers import describe
@@ -149,7 +150,7 @@ def test_tables_of_what_was_done_show_names_as_they_are() -> None:
     assert out.getvalue().replace("\n", "").isprintable()
 
 
-def test_files_lie_where_they_belong(no_spark: SparkSession, tmp_path: Path) -> None:
+def test_files_lie_where_they_belong(no_spark: Executor, tmp_path: Path) -> None:
     """No name becomes part of a path: not a cluster's in its tables, nor a topic's in an export."""
     warehouse = Warehouse(str(tmp_path / "warehouse"))
     names = [text for text in HOSTILE if "\x00" not in text]

@@ -9,6 +9,7 @@ from typing import Any, Final
 import pytest
 from pyspark.sql import SparkSession
 
+from jobs.spark.executors import SparkExecutor
 from tests.conformance.dump import DumpBatch
 from tests.conformance.recordings import make_warehouse
 from tests.conformance.tables import Tables, read_tables
@@ -144,7 +145,7 @@ def tables(request: pytest.FixtureRequest, simulated: Simulated, tmp_path_factor
     """The tables which the jobs make of the same segments; `make test-live` has Spark carry their tasks."""
     spark: SparkSession = request.getfixturevalue("spark" if IS_TEST_LIVE else "no_spark")
     root = tmp_path_factory.mktemp("warehouse")
-    make_warehouse(spark, simulated.logs, root, cluster_id="simulated")
+    make_warehouse(SparkExecutor(spark), simulated.logs, root, cluster_id="simulated")
     return read_tables(root)
 
 

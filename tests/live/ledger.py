@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from deltalake import DeltaTable
-from pyspark.sql import SparkSession
 
+from jobs.spark.executors import Executor
 from tests.conformance.recordings import make_warehouse_of
 from tests.conformance.tables import Rows
 from tests.live.disk import TOPICS
@@ -29,10 +29,10 @@ SILVER: Final = (
 class Ledger:
     """A warehouse with bronze and silver."""
 
-    def __init__(self, session: SparkSession, root: Path, **sources: Any) -> None:
+    def __init__(self, executor: Executor, root: Path, **sources: Any) -> None:
         """Capture the sources (fields of `jobs.settings.Settings`) into a new warehouse, and replay."""
         self.root = root
-        make_warehouse_of(session, root, cluster_id=CLUSTER_ID, topics=TOPICS, **sources)
+        make_warehouse_of(executor, root, cluster_id=CLUSTER_ID, topics=TOPICS, **sources)
 
     def rows(self, table: str) -> Rows:
         """All rows of a table."""

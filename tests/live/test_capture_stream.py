@@ -29,6 +29,7 @@ from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import BrokerAddress, Settings, load_settings
 from jobs.sources.broker import Broker, Coordinator
+from jobs.spark.executors import SparkExecutor
 from jobs.spark.tasks import run_tasks
 from schemas.tables.bronze import CONFIGS, COVERAGE, END_OFFSETS, RECORD_BATCHES, TOPICS
 from schemas.tables.gold import LAG_HISTORY
@@ -56,7 +57,7 @@ def broker(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Iterato
 class Stream:
     """A continuous capture in a thread, run after run over one warehouse."""
 
-    spark: SparkSession
+    executor: SparkExecutor
     warehouse: Warehouse
     settings: Settings
     broker: LiveBroker
@@ -78,9 +79,9 @@ class Stream:
 
     def while_running(self, act: Callable[[ContinuousCapture], None]) -> None:
         """Start, act, stop; what the run raised is raised."""
-        steps = Steps(self.spark, Console(file=self.text, width=300))
+        steps = Steps(self.executor, Console(file=self.text, width=300))
         running = ContinuousCapture(
-            self.spark, self.warehouse, self.settings, every_ms=EVERY_MS, new_run=self.run_of, steps=steps
+            self.executor, self.warehouse, self.settings, every_ms=EVERY_MS, new_run=self.run_of, steps=steps
         )
         failed: list[BaseException] = []
 
@@ -141,7 +142,7 @@ def stream(spark: SparkSession, warehouse: Warehouse, broker: LiveBroker) -> Str
         "end_offsets_every_ms": 1000,
         "lag_every_ms": 1,
     }
-    made = Stream(spark, warehouse, load_settings(options, environment={}), broker)
+    made = Stream(SparkExecutor(spark), warehouse, load_settings(options, environment={}), broker)
     made.commit(10)
     return made
 
@@ -231,13 +232,13 @@ def test_lag_is_reported_from_samples_of_a_live_cluster(stream: Stream) -> None:
     with KafkaProducer(bootstrap_servers=stream.broker.address) as producer:
         for _ in range(50):
             producer.send("orders", b"x", partition=1)
-    capture(stream.spark, stream.warehouse, stream.settings, capture_id="before", captured_at=datetime.now(UTC))
+    capture(stream.executor, stream.warehouse, stream.settings, capture_id="before", captured_at=datetime.now(UTC))
     with Broker.connect(BrokerAddress(stream.broker.address)) as connection:
         commit_offset(connection, "lagging", 20, partition=1)
-    steps = Steps(stream.spark, Console(file=stream.text, width=300))
+    steps = Steps(stream.executor, Console(file=stream.text, width=300))
     now = datetime.now(UTC)
     code = run_nightly(
-        RunContext(stream.spark, stream.warehouse, stream.settings, run_id="n", started_at=now, steps=steps)
+        RunContext(stream.executor, stream.warehouse, stream.settings, run_id="n", started_at=now, steps=steps)
     )
     assert code == 0, stream.text.getvalue()
     rows = stream.warehouse.read(LAG_HISTORY, where={"group_id": "lagging"}).to_pylist()
@@ -254,7 +255,7 @@ def test_another_capture_meanwhile_does_no_harm(stream: Stream, monkeypatch: pyt
     def meanwhile(*arguments: Any) -> Any:
         done = run_tasks(*arguments)
         monkeypatch.setattr(capture_job, "run_tasks", run_tasks)
-        capture(stream.spark, stream.warehouse, stream.settings, capture_id="other", captured_at=START)
+        capture(stream.executor, stream.warehouse, stream.settings, capture_id="other", captured_at=START)
         return done
 
     monkeypatch.setattr(capture_job, "run_tasks", meanwhile)

@@ -7,13 +7,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from pyspark.sql import SparkSession
-
 from jobs.cli_enums import Tool, View
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.answers.describe import write_descriptions
 from jobs.queries.answers.restore import run_restore
+from jobs.spark.executors import Executor
 from tests.answers import describe
 from tests.conformance.recordings import make_warehouse
 from tests.jobs.builders import batch, write_segment
@@ -56,7 +55,7 @@ def offsets(table: str) -> dict[tuple[str, str, str], str]:
     return found
 
 
-def test_offsets_come_back(home: KafkaHome, no_spark: SparkSession, tmp_path: Path) -> None:
+def test_offsets_come_back(home: KafkaHome, no_spark: Executor, tmp_path: Path) -> None:
     """Two groups are moved on, one of their topics is deleted, the other gets a partition more: the file of a moment
     before brings both back to what is still there, and describe shows that moment."""
     for topic in (TOPIC, DELETED):

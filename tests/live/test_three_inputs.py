@@ -12,6 +12,7 @@ import pytest
 from kafka import KafkaConsumer, TopicPartition
 from pyspark.sql import SparkSession
 
+from jobs.spark.executors import SparkExecutor
 from tests.live.conftest import Played
 from tests.live.disk import TOPICS, read_logs
 from tests.live.ledger import SILVER, Ledger, counted
@@ -55,16 +56,16 @@ def inputs(played: Played, spark: SparkSession, tmp_path_factory: pytest.TempPat
     for _ in range(TRIES_MAX):
         root = tmp_path_factory.mktemp("inputs")
         ends = broker.snapshot()["leo_before"]
-        live = Ledger(spark, root / "live", bootstrap_servers=broker.address)
-        segments = Ledger(spark, root / "segments", segments=(str(broker.data),))
+        live = Ledger(SparkExecutor(spark), root / "live", bootstrap_servers=broker.address)
+        segments = Ledger(SparkExecutor(spark), root / "segments", segments=(str(broker.data),))
         printed = print_log(played, root / "printed")
         rows = consume_all(broker.address, root / "rows.parquet")
         if broker.snapshot()["leo_after"] == ends:
             return Inputs(
                 live,
                 segments,
-                Ledger(spark, root / "from-printed", dumps=tuple(str(path) for path in printed)),
-                Ledger(spark, root / "from-rows", dumps=(str(rows),)),
+                Ledger(SparkExecutor(spark), root / "from-printed", dumps=tuple(str(path) for path in printed)),
+                Ledger(SparkExecutor(spark), root / "from-rows", dumps=(str(rows),)),
             )
     raise AssertionError("groups at rest write to the log")
 

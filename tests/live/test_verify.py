@@ -26,6 +26,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.queries.verify.verify import run_verify
 from jobs.settings import Settings, load_settings
+from jobs.spark.executors import SparkExecutor
 from schemas.tables.declare import Table
 from schemas.tables.silver import GROUP_MEMBERS, OFFSET_COMMITS, SHARE_STATE_BATCHES
 from tests.conftest import PROJECT_ROOT, takes_minutes
@@ -44,6 +45,10 @@ JOB_TIMEOUT_S: Final = 600
 COORDINATOR_TRIES_MAX: Final = 100
 
 Row = dict[str, Any]
+
+
+def ledger_of(spark: SparkSession, root: Path, **sources: Any) -> Ledger:
+    return Ledger(SparkExecutor(spark), root, **sources)
 
 
 def settings_of(address: str, warehouse: Path) -> Settings:
@@ -85,7 +90,7 @@ class Verified:
 def first(played: Played, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Verified:
     """As the command does it: the broker is asked, then its log captured and replayed, then both compared."""
     root, address = tmp_path_factory.mktemp("verify") / "warehouse", played.broker.address
-    return Verified(root, *verified(address, root, lambda: Ledger(spark, root, bootstrap_servers=address)))
+    return Verified(root, *verified(address, root, lambda: ledger_of(spark, root, bootstrap_servers=address)))
 
 
 def test_the_ledger_of_a_live_broker_is_what_the_broker_says(played: Played, first: Verified) -> None:
@@ -169,7 +174,7 @@ def test_one_more_commit_than_was_captured(home: KafkaHome, spark: SparkSession,
     root = tmp_path / "warehouse"
     with LiveBroker(home, tmp_path / "broker", topics=[topic]) as broker:
         commit(broker.address, 5)
-        Ledger(spark, root, bootstrap_servers=broker.address)
+        ledger_of(spark, root, bootstrap_servers=broker.address)
         assert verified(broker.address, root)[0] is Verdict.EQUAL
         commit(broker.address, 6)
         worst, rows = verified(broker.address, root)
@@ -178,7 +183,7 @@ def test_one_more_commit_than_was_captured(home: KafkaHome, spark: SparkSession,
         assert (found["GROUP"], found["OF"]) == ("billing", "orders-0")
         assert (found["BROKER"], found["LEDGER"]) == (6, 5)
         assert "the warehouse at" in found["REASON"]
-        caught_up = verified(broker.address, root, lambda: Ledger(spark, root, bootstrap_servers=broker.address))
+        caught_up = verified(broker.address, root, lambda: ledger_of(spark, root, bootstrap_servers=broker.address))
         assert (caught_up[0], unequal(caught_up[1])) == (Verdict.EQUAL, [])
 
 
@@ -208,10 +213,12 @@ def test_groups_that_do_not_hold_still(home: KafkaHome, spark: SparkSession, tmp
         clients.churn(seed=11, group_count=CHURN_GROUPS, pause_ms_max=200)
         for _ in range(ROUNDS):
             time.sleep(CHURN_S)
-            worst, rows = verified(broker.address, root, lambda: Ledger(spark, root, bootstrap_servers=broker.address))
+            worst, rows = verified(
+                broker.address, root, lambda: ledger_of(spark, root, bootstrap_servers=broker.address)
+            )
             assert worst <= Verdict.MOVED_ON, unequal(rows)
         clients.calm()
-        worst, rows = verified(broker.address, root, lambda: Ledger(spark, root, bootstrap_servers=broker.address))
+        worst, rows = verified(broker.address, root, lambda: ledger_of(spark, root, bootstrap_servers=broker.address))
         assert (worst, unequal(rows)) == (Verdict.EQUAL, [])
 
 

@@ -9,7 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 
 from coordinator_core.bytes.coverage import CoverageKind
 from jobs.bronze import capture as capture_job
@@ -30,6 +29,7 @@ from jobs.delta.warehouse import OVERWRITE, Warehouse
 from jobs.errors import ExportError, SourceError, WarehouseError
 from jobs.settings import load_settings
 from jobs.sources.segments import UNREADABLE_FILE, find_partitions, read_segment
+from jobs.spark.executors import Executor
 from jobs.spark.tasks import run_tasks
 from schemas.tables import TABLES
 from schemas.tables.bronze import COVERAGE, RECORD_BATCHES
@@ -47,8 +47,8 @@ NAMES = sorted(path.parent.name for path in RECORDINGS.glob("*/logs"))
 class Capturing:
     """Captures into one warehouse, run after run, each a minute later."""
 
-    def __init__(self, session: SparkSession, warehouse: Warehouse) -> None:
-        self.session = session
+    def __init__(self, executor: Executor, warehouse: Warehouse) -> None:
+        self.executor = executor
         self.warehouse = warehouse
         self.runs = 0
 
@@ -57,7 +57,7 @@ class Capturing:
         self.runs += 1
         options = {"segments": tuple(map(str, sources)), "cluster_id": cluster_id, **settings}
         return capture(
-            self.session,
+            self.executor,
             self.warehouse,
             load_settings(options, environment={}),
             capture_id=f"run-{self.runs}",
@@ -91,7 +91,7 @@ class Capturing:
 
 
 @pytest.fixture
-def run(no_spark: SparkSession, warehouse: Warehouse) -> Capturing:
+def run(no_spark: Executor, warehouse: Warehouse) -> Capturing:
     """Captures into an empty warehouse."""
     return Capturing(no_spark, warehouse)
 
@@ -121,7 +121,7 @@ def test_a_recording_comes_back_byte_for_byte(run: Capturing, tmp_path: Path, na
     before = run.versions()
     again = run(source)
     assert (again.batch_count, again.record_count, run.versions()) == (0, 0, before)
-    exported = export_segments(run.session, run.warehouse, cluster_id="c", output=str(tmp_path / "out"), topics=None)
+    exported = export_segments(run.executor, run.warehouse, cluster_id="c", output=str(tmp_path / "out"), topics=None)
     wanted = {
         key: data
         for key, data in segments_under(source).items()
@@ -588,7 +588,7 @@ def test_an_export_never_mixes_with_other_files(run: Capturing, logs: Path, tmp_
     (tmp_path / "out" / "x").touch()
     for output, cluster_id, words in (("out", "c", "not an empty folder"), ("new", "other", "nothing of cluster")):
         with pytest.raises(ExportError, match=words):
-            export_segments(run.session, run.warehouse, cluster_id=cluster_id, output=str(tmp_path / output))
+            export_segments(run.executor, run.warehouse, cluster_id=cluster_id, output=str(tmp_path / output))
 
 
 def test_a_log_captured_in_pieces_is_exported_whole(run: Capturing, tmp_path: Path) -> None:
@@ -600,7 +600,7 @@ def test_a_log_captured_in_pieces_is_exported_whole(run: Capturing, tmp_path: Pa
     shutil.copytree(late / f"{SHARE}-0", whole / f"{SHARE}-0", dirs_exist_ok=True)
     for source in (early, late, whole):
         run(source)
-    export_segments(run.session, run.warehouse, cluster_id="c", output=str(tmp_path / "out"))
+    export_segments(run.executor, run.warehouse, cluster_id="c", output=str(tmp_path / "out"))
     assert segments_under(tmp_path / "out") == segments_under(whole)
 
 

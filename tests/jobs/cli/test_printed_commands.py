@@ -10,7 +10,6 @@ from subprocess import run
 from typing import Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from jobs import exit_codes
@@ -24,6 +23,7 @@ from jobs.delta.other_writers import lines as lines_of_others
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.answers.findings import Findings, lines
 from jobs.settings import Settings, first_night, load_settings, place_words
+from jobs.spark.executors import Executor
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
 from tests.conftest import PROJECT_ROOT, takes_minutes
 from tests.jobs.in_process import in_process
@@ -222,10 +222,9 @@ def test_every_printed_command_runs(
     if place != "nothing":
         commands = list({(words[0], words[1]): words for words in commands}.values())
 
-    def open_session(_: str, settings: Settings, **__: Any) -> tuple[SparkSession, Warehouse, Steps]:
+    def open_session(_: str, settings: Settings, **__: Any) -> tuple[Executor, Warehouse, Steps]:
         """No command needs Spark: tasks run here."""
-        session = in_process()
-        return session, Warehouse(settings.warehouse), Steps(session, Console(file=StringIO()))
+        return in_process(), Warehouse(settings.warehouse), Steps(console=Console(file=StringIO()))
 
     monkeypatch.setattr(session, "open_session", open_session)
     for words in commands:

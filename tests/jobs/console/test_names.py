@@ -5,12 +5,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from coordinator_core.bytes.codec import encode_key, encode_value, make
 from coordinator_core.bytes.log.batch import Record, build_batch
 from coordinator_core.live.coordinator.records import encode_record
 from jobs.silver import replay
+from jobs.spark.executors import Executor
 from jobs.spark.tasks import run_tasks
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.consumer_offsets.offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
@@ -54,9 +54,9 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many tasks each round of a replay has, once it ran."""
     counts: list[int] = []
 
-    def counted(session: SparkSession, function: Any, work: Sequence[Any], what: str) -> list[Any]:
+    def counted(executor: Executor, function: Any, work: Sequence[Any], what: str) -> list[Any]:
         counts.append(len(work))
-        return run_tasks(session, function, work, what)
+        return run_tasks(executor, function, work, what)
 
     monkeypatch.setattr(replay, "run_tasks", counted)
     return counts
@@ -64,7 +64,7 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 @pytest.mark.parametrize("reported", [(), ("a",), ("a", "b")], ids=["none", "one", "both"])
 def test_names_that_another_task_learned(
-    no_spark: SparkSession, tmp_path: Path, rounds: list[int], reported: Sequence[str]
+    no_spark: Executor, tmp_path: Path, rounds: list[int], reported: Sequence[str]
 ) -> None:
     """Assignments are written under the names that their task knows, and once more where another one learned more: the
     files of before are gone."""
@@ -78,7 +78,7 @@ def test_names_that_another_task_learned(
         assert run.warehouse.unreferenced(table, retention_hours=0, orphans_only=True) == [], table.full_name
 
 
-def test_names_that_the_task_knows(no_spark: SparkSession, tmp_path: Path, rounds: list[int]) -> None:
+def test_names_that_the_task_knows(no_spark: Executor, tmp_path: Path, rounds: list[int]) -> None:
     """From the log partition itself, or from a run before: there is nothing to write once more."""
     members = Members()
     first = joined(members, "m") + telling("a", 100) + telling("b", 101)

@@ -9,8 +9,9 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from jobs.console import progress
-from jobs.console.progress import Pace, Steps, duration_text, size_text, summary_table, tasks_of
+from jobs.console.progress import Pace, Steps, duration_text, size_text, summary_table
 from jobs.console.running import RunningStage, running_stage
+from jobs.spark.executors import InProcess, SparkExecutor
 from jobs.spark.tasks import run_tasks
 
 
@@ -42,11 +43,11 @@ def test_a_table_says_names_as_they_are(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_terminal_sees_the_step_while_it_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The line names the step and the tasks done, and is gone when the step is."""
-    monkeypatch.setattr(progress, "tasks_of", lambda _: (3, 8))
+    monkeypatch.setattr(InProcess, "task_counts", lambda _: (3, 8))
     monkeypatch.setattr(progress, "POLL_SECONDS", 0.01)
     out = io.StringIO()
     console = Console(file=out, width=100, force_terminal=True)
-    with Steps(object(), console).step("replay"):  # type: ignore[arg-type]
+    with Steps(InProcess(), console).step("replay"):
         sleep(0.4)
     assert "replay" in out.getvalue()
     assert "3 of 8 tasks" in out.getvalue()
@@ -103,10 +104,10 @@ class Kept(list[RunningStage]):
 def test_tasks_count_the_bytes_they_did(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The progress of tasks is shown with the bytes of those that ended, and no longer than they run."""
     pieces = [Piece(10), Piece(20), Piece(30)]
-    assert run_tasks(spark, half, pieces) == [5, 10, 15]
+    assert run_tasks(SparkExecutor(spark), half, pieces) == [5, 10, 15]
     assert running_stage() is None
     monkeypatch.setattr("jobs.console.running._stages", kept := Kept())
-    run_tasks(spark, half, pieces, "halving")
+    run_tasks(SparkExecutor(spark), half, pieces, "halving")
     assert [(now.what, now.done_bytes, now.total_bytes) for now in kept] == [("halving", 60, 60)]
 
 
@@ -130,7 +131,7 @@ def test_an_error_ends_the_line_and_goes_on() -> None:
 @pytest.mark.spark
 def test_no_tasks_run_between_jobs(spark: SparkSession) -> None:
     """Nothing is counted when nothing runs."""
-    assert tasks_of(spark) == (0, 0)
+    assert SparkExecutor(spark).task_counts() == (0, 0)
 
 
 def test_summary_table_is_aligned() -> None:

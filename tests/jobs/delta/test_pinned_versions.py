@@ -18,6 +18,7 @@ from jobs.queries.answers.findings import findings
 from jobs.queries.as_of.as_of import SilverAt
 from jobs.queries.sql.sql import run_query
 from jobs.queries.sql.sql_spark import Catalogue
+from jobs.spark.executors import Executor
 from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
@@ -69,7 +70,7 @@ def answers(session: SparkSession, warehouse: Warehouse) -> dict[str, Any]:
 @pytest.mark.spark
 @pytest.mark.parametrize("application", ["replay", "audit"])
 def test_a_run_broken_off_between_two_tables_changes_no_answer(
-    own_session: SparkSession, no_spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, application: str
+    own_session: SparkSession, no_spark: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, application: str
 ) -> None:
     """SQL, its views and functions, describe, owner and what is found: all as before, until the next run is whole."""
     parts = slices_of(LOGS, tmp_path / "parts", lambda name: [0.6])

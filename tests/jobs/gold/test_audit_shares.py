@@ -4,7 +4,6 @@ from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
 
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from jobs.console.progress import Steps
@@ -13,13 +12,14 @@ from jobs.exit_codes import DONE
 from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import load_settings
+from jobs.spark.executors import Executor
 from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES
 from tests.recorded import RECORDINGS
 
 LOGS = RECORDINGS / "full-a" / "logs"
 
 
-def test_topics_without_names_have_their_ids(no_spark: SparkSession, tmp_path: Path) -> None:
+def test_topics_without_names_have_their_ids(no_spark: Executor, tmp_path: Path) -> None:
     """`__share_group_state` alone names no topic: gold has the same rows as with names, by topic id."""
     counts = {}
     for name, topics in (("all", ()), ("alone", ("__share_group_state",))):

@@ -58,7 +58,7 @@ class Nights(Jobs):
     def audit(self, run_id: str, *, rebuild: bool = False) -> bool:
         """Gives whether there was something to do."""
         summary = audit(
-            self.session,
+            self.executor,
             self.warehouse,
             cluster_id=CLUSTER,
             inference=self.settings.inference,

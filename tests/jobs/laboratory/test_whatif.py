@@ -10,7 +10,6 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
 from rich.console import Console
 
 from jobs.console.progress import Steps
@@ -24,6 +23,7 @@ from jobs.laboratory.whatif import asked, print_rows, whatif
 from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import Settings, load_settings
+from jobs.spark.executors import Executor
 from schemas.tables.silver import CONFIGS
 from simulator.simulation.scenario_file import parse_scenario
 from simulator.simulation.simulation import Simulation
@@ -68,7 +68,7 @@ duration = "10s"
 class Replayed:
     """The scenario, replayed into silver."""
 
-    def __init__(self, session: SparkSession, root: Path) -> None:
+    def __init__(self, executor: Executor, root: Path) -> None:
         scenario = root / "whatif.toml"
         scenario.write_text(SCENARIO.format(limit=5), encoding="utf-8")
         simulate(str(scenario), str(root / "out"))
@@ -78,10 +78,10 @@ class Replayed:
             {"warehouse": str(root / "warehouse"), "cluster_id": "test", "segments": (str(root / "out" / "logs"),)},
             environment={},
         )
-        steps = Steps(session, Console(file=StringIO(), width=200))
+        steps = Steps(executor, Console(file=StringIO(), width=200))
         self.code = run_nightly(
             RunContext(
-                session,
+                executor,
                 Warehouse(self.settings.warehouse),
                 self.settings,
                 run_id="r1",
@@ -101,7 +101,7 @@ class Replayed:
 
 
 @pytest.fixture(scope="module")
-def replayed(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replayed]:
+def replayed(no_spark: Executor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Replayed]:
     """One replay for all tests here."""
     replayed = Replayed(no_spark, tmp_path_factory.mktemp("whatif"))
     assert replayed.code == DONE

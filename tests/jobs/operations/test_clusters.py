@@ -117,7 +117,7 @@ def test_a_first_page_is_over_all_reports(tmp_path: Path) -> None:
 
 def what_is_loaded(settings: Settings, _run_id: str, _started_at: datetime) -> ClusterNight:
     """In place of a night: had its process loaded what a night needs, compiled loops too, before anybody asked?"""
-    is_ahead = bool(pack_pool.signatures)
+    is_ahead = bool(pack_pool.signatures)  # type: ignore[attr-defined]  # numba's own
     facts = {"ledger": {"total": {"record_count": 1}}, "found": {"headline": ""}, "is_ahead": is_ahead}
     return ClusterNight(settings.cluster_id, 0, 0.1, (), facts)
 

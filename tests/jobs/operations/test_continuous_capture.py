@@ -29,7 +29,7 @@ from jobs.settings import BrokerAddress, load_settings
 from jobs.sources.broker import Broker
 from jobs.sources.broker_log import BrokerLog
 from jobs.sources.segments import PartitionLog, Segment
-from jobs.spark.in_driver import in_driver
+from jobs.spark.executors import InProcess
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 TOPIC, SHARE = "__consumer_offsets", "__share_group_state"
@@ -189,7 +189,7 @@ class Rounds:
         settings = load_settings({"bootstrap_servers": "127.0.0.1:1", "cluster_id": "c"}, environment={})
         steps = Steps(console=Console(file=self.text, width=300))
         running = ContinuousCapture(
-            in_driver(), warehouse, settings, every_ms=1, new_run=lambda: CaptureRun("c", "r", START), steps=steps
+            InProcess(), warehouse, settings, every_ms=1, new_run=lambda: CaptureRun("c", "r", START), steps=steps
         )
 
         def one_round(_: ContinuousCapture) -> None:
@@ -237,7 +237,7 @@ def test_a_log_that_was_cut_is_compared_with_bronze(monkeypatch: pytest.MonkeyPa
     settings = load_settings({"bootstrap_servers": "127.0.0.1:1", "cluster_id": "c"}, environment={})
     steps = Steps(console=Console(file=StringIO()))
     running = ContinuousCapture(
-        in_driver(), warehouse, settings, every_ms=1, new_run=lambda: CaptureRun("c", "r", START), steps=steps
+        InProcess(), warehouse, settings, every_ms=1, new_run=lambda: CaptureRun("c", "r", START), steps=steps
     )
     opened: list[int] = []
     ends = iter([50, 60, 60, 40, 45])

@@ -10,7 +10,6 @@ from typing import Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from coordinator_core.bytes.log.batch import verify_crc
 from coordinator_core.bytes.log.compression import decompress
@@ -20,6 +19,7 @@ from jobs.delta.replay_runs import Start
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SettingsError, WarehouseError
 from jobs.operations.erase import erase, erased_ids, redact_rows
+from jobs.spark.executors import Executor
 from schemas.tables import TABLES
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.silver import GROUP_MEMBERS
@@ -42,7 +42,7 @@ Erased = tuple[Nights, list[Path], dict[str, list[str]]]
 
 
 @pytest.fixture(scope="module")
-def erased_once(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Erased:
+def erased_once(no_spark: Executor, tmp_path_factory: pytest.TempPathFactory) -> Erased:
     """Two nights of three, then the erasure; and what the tables contained before."""
     folder = tmp_path_factory.mktemp("erased")
     parts = slices_of(FULL_A, folder / "parts", lambda name: [0.5, 0.8])
@@ -51,13 +51,13 @@ def erased_once(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
         jobs.run(parts[night], f"night-{night}")
     before = {name: jobs.rows(name) for name, table in TABLES.items() if jobs.warehouse.exists(table)}
     assert all(any(needle.decode() in row for row in before["silver.group_members"]) for needle in NEEDLES)
-    counts = erase(jobs.session, jobs.warehouse, ids=erased_ids(ASKED), new_key=KEY, at=AT)
+    counts = erase(jobs.executor, jobs.warehouse, ids=erased_ids(ASKED), new_key=KEY, at=AT)
     assert counts["silver.group_members"] > 0 and counts["bronze.record_batches"] > 0
     return jobs, parts, before
 
 
 @pytest.fixture
-def erased(erased_once: Erased, no_spark: SparkSession, tmp_path: Path) -> Erased:
+def erased(erased_once: Erased, no_spark: Executor, tmp_path: Path) -> Erased:
     """The same, in a warehouse of the test's own."""
     jobs, parts, before = erased_once
     shutil.copytree(jobs.warehouse.root, tmp_path / "erased")
@@ -138,7 +138,7 @@ def test_wrong_words_are_refused() -> None:
     ]
 
 
-def test_not_after_a_replay_that_broke_off(warehouse: Warehouse, no_spark: SparkSession) -> None:
+def test_not_after_a_replay_that_broke_off(warehouse: Warehouse, no_spark: Executor) -> None:
     """What it is repeated with must stay as it is until it is."""
     start = Start(1, "r", STARTED_AT, 0, -1, -1, False)
     ClusterTables(warehouse, CLUSTER).write(REPLAY_STARTS, [asdict(start)], app_id="a", version=1)

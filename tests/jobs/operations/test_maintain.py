@@ -17,6 +17,7 @@ from jobs.delta.replay_runs import Start
 from jobs.delta.warehouse import MAINTAIN_APPLICATION, OVERWRITE, Warehouse
 from jobs.errors import SettingsError, WarehouseError
 from jobs.operations.maintain import MaintainSummary, maintain, old_staging, pinned_versions
+from jobs.spark.executors import Executor
 from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.silver import OFFSET_COMMITS
@@ -38,11 +39,11 @@ def tended(jobs: Jobs, *, at: datetime = STARTED_AT, days: dict[str, int] | None
     settings = replace(
         jobs.settings, maintain=replace(jobs.settings.maintain, merge_file_count_min=2, retention_days=days or {})
     )
-    return maintain(jobs.session, jobs.warehouse, settings, started_at=at)
+    return maintain(jobs.executor, jobs.warehouse, settings, started_at=at)
 
 
 @pytest.fixture(scope="module")
-def two_nights(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
+def two_nights(no_spark: Executor, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[Path]]:
     """A warehouse after two nights of three, and the logs of all three."""
     folder = tmp_path_factory.mktemp("nights")
     parts = slices_of(FULL_A, folder / "parts", lambda name: [0.4, 0.8])
@@ -53,7 +54,7 @@ def two_nights(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory)
 
 
 @pytest.fixture
-def nights(no_spark: SparkSession, two_nights: tuple[Path, list[Path]], tmp_path: Path) -> tuple[Nights, list[Path]]:
+def nights(no_spark: Executor, two_nights: tuple[Path, list[Path]], tmp_path: Path) -> tuple[Nights, list[Path]]:
     """Two nights of three, in a warehouse of the test's own; the last is to come."""
     warehouse, parts = two_nights
     shutil.copytree(warehouse, tmp_path / "nights")
@@ -66,7 +67,7 @@ def contents(jobs: Jobs) -> dict[str, list[str]]:
 
 
 @pytest.fixture(scope="module")
-def whole(no_spark: SparkSession, recorded: Recorded) -> dict[str, list[str]]:
+def whole(no_spark: Executor, recorded: Recorded) -> dict[str, list[str]]:
     """Silver of one run over all."""
     return Jobs(no_spark, Path(recorded("full-a").root), FULL_A).silver()
 
@@ -235,7 +236,7 @@ def test_versions_that_readers_are_pinned_at_are_kept(warehouse: Warehouse) -> N
     }
 
 
-def test_a_short_retention_is_refused(no_spark: SparkSession, tmp_path: Path) -> None:
+def test_a_short_retention_is_refused(no_spark: Executor, tmp_path: Path) -> None:
     """Below what readers need it takes a word of its own; a table that is none is named."""
     jobs = Jobs(no_spark, tmp_path / "warehouse", FULL_A)
     with pytest.raises(SettingsError, match="--allow-short-retention"):
@@ -267,7 +268,7 @@ def test_a_dry_run_changes_nothing(nights: tuple[Nights, list[Path]]) -> None:
     jobs, _ = nights
     versions = {name: jobs.warehouse.version(table) for name, table in TABLES.items()}
     settings = replace(jobs.settings, maintain=replace(jobs.settings.maintain, merge_file_count_min=2))
-    summary = maintain(jobs.session, jobs.warehouse, settings, started_at=LATER, dry_run=True)
+    summary = maintain(jobs.executor, jobs.warehouse, settings, started_at=LATER, dry_run=True)
     assert {table.name for table in summary.tables} == {name for name, version in versions.items() if version >= 0}
     assert versions == {name: jobs.warehouse.version(table) for name, table in TABLES.items()}
 

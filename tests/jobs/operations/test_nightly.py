@@ -23,6 +23,7 @@ from jobs.exit_codes import DONE
 from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import load_settings
+from jobs.spark.executors import Executor, SparkExecutor
 from tests.conftest import PROJECT_ROOT, takes_minutes
 from tests.recorded import RECORDINGS
 
@@ -32,17 +33,17 @@ SMALL: Final = RECORDINGS / "codec-zstd"
 FULL: Final = RECORDINGS / "full-a"
 
 
-def nightly(session: SparkSession, root: Path, recording: Path) -> list[str]:
+def nightly(executor: Executor, root: Path, recording: Path) -> list[str]:
     """What a run over a recording says, line by line."""
     settings = load_settings(
         {"warehouse": str(root), "cluster_id": "night", "segments": (str(recording / "logs"),)}, environment={}
     )
     warehouse = Warehouse(settings.warehouse)
     out = StringIO()
-    steps = Steps(session, Console(file=out, width=200))
+    steps = Steps(executor, Console(file=out, width=200))
     started_at = datetime(2026, 1, 1, tzinfo=UTC)
     assert (
-        run_nightly(RunContext(session, warehouse, settings, run_id="r1", started_at=started_at, steps=steps)) == DONE
+        run_nightly(RunContext(executor, warehouse, settings, run_id="r1", started_at=started_at, steps=steps)) == DONE
     )
     return out.getvalue().splitlines()
 
@@ -60,7 +61,7 @@ def numbers(line: str) -> list[int]:
 
 def test_it_ends_with_what_it_found(spark: SparkSession, tmp_path: Path) -> None:
     """The numbers are those of gold, counted another way; commands ask these tables; a second run says the same."""
-    said = nightly(spark, tmp_path, FULL)
+    said = nightly(SparkExecutor(spark), tmp_path, FULL)
     begin = next(index for index, line in enumerate(said) if line.startswith("found: "))
     reported = {line.partition(":")[0]: line for line in said[begin:]}
     archived = rows(tmp_path, "gold.archived_records")
@@ -96,7 +97,7 @@ def test_it_ends_with_what_it_found(spark: SparkSession, tmp_path: Path) -> None
     for line in said[begin + 1 :]:
         command = shlex.split(line[line.index("./spark-submit.sh") :])
         assert command[-4:] == ["--warehouse", str(tmp_path), "--cluster-id", "night"]
-    again = nightly(spark, tmp_path, FULL)
+    again = nightly(SparkExecutor(spark), tmp_path, FULL)
     assert again[-len(said[begin:]) :] == said[begin:]
 
 
@@ -122,7 +123,7 @@ overrides = spark_defaults() | {
     ),
 }
 session = start_session("metastore", overrides)
-said = nightly(session, root / "here", SMALL)
+said = nightly(executor, root / "here", SMALL)
 other = session.newSession()
 counts = {
     name: other.sql(f"SELECT count(*) FROM {name}").first()[0]
@@ -130,7 +131,7 @@ counts = {
         "gold.partition_owners", "current_groups", "group_at(timestamp'2100-01-01 00:00:00Z')", "current_offsets"
     )
 }
-publish(session, Warehouse(str(root / "here")))
+publish(executor, Warehouse(str(root / "here")))
 elsewhere = Warehouse(str(root / "elsewhere"))
 (root / "here").rename(root / "elsewhere")
 try:

@@ -36,6 +36,7 @@ from jobs.settings import Settings
 from jobs.silver.checkpoints import Watermark, read_watermarks, watermarks_table
 from jobs.silver.reader import SilverFiles
 from jobs.silver.replay import replay_application
+from jobs.spark.executors import Executor
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.tables import TABLES, bronze
 from schemas.tables.bronze import RECORD_BATCHES, TOPICS
@@ -182,7 +183,7 @@ def test_the_newest_run_tells_the_format(
 
 
 @pytest.fixture(scope="module")
-def older_folder(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[str]]]:
+def older_folder(no_spark: Executor, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, list[str]]]:
     """A warehouse as before silver had numbers, and the silver it should have."""
     folder = tmp_path_factory.mktemp("older") / "warehouse"
     jobs = Jobs(no_spark, folder, LOGS)
@@ -196,7 +197,7 @@ def older_folder(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
 
 
 @pytest.fixture
-def older(no_spark: SparkSession, tmp_path: Path, older_folder: tuple[Path, dict[str, list[str]]]) -> Jobs:
+def older(no_spark: Executor, tmp_path: Path, older_folder: tuple[Path, dict[str, list[str]]]) -> Jobs:
     """A copy of it."""
     shutil.copytree(older_folder[0], tmp_path / "w")
     return Jobs(no_spark, tmp_path / "w", LOGS)
@@ -247,7 +248,7 @@ def test_older_silver_is_rebuilt(
 def audit_alone(jobs: Jobs, settings: Settings) -> None:
     """As `audit` begins."""
     started_at = STARTED_AT + timedelta(days=1 + jobs.warehouse.read(AUDITS).num_rows)
-    run_audit(RunContext(jobs.session, jobs.warehouse, settings, run_id="a", started_at=started_at, steps=jobs.steps))
+    run_audit(RunContext(jobs.executor, jobs.warehouse, settings, run_id="a", started_at=started_at, steps=jobs.steps))
 
 
 @pytest.mark.spark
@@ -309,7 +310,7 @@ FORMER_TABLES: Final = ("starts", "logs", "groups", "names", "dropped")
 
 
 @pytest.fixture
-def last_release(no_spark: SparkSession, tmp_path: Path) -> Jobs:
+def last_release(no_spark: Executor, tmp_path: Path) -> Jobs:
     """The jobs of today on that warehouse."""
     return Jobs(no_spark, unpack(LAST_RELEASE, tmp_path), LOGS)
 
@@ -335,7 +336,7 @@ def test_a_warehouse_of_the_last_release_is_renamed_and_rebuilt(last_release: Jo
     assert all(before.values())
     assert jobs.nightly("r3", day=2) == DONE
     assert jobs.text.getvalue().count("silver is of an older version: rebuilt") == 1
-    fresh = Jobs(jobs.session, tmp_path / "fresh", LOGS)
+    fresh = Jobs(jobs.executor, tmp_path / "fresh", LOGS)
     for table in (TOPICS, bronze.CONFIGS):
         given = pa.Table.from_pylist(before[table], schema=arrow_schema(table))
         fresh.warehouse.write(table, given, app_id="a", version=0)
@@ -400,6 +401,6 @@ def test_erase_carries_over_first(last_release: Jobs) -> None:
     jobs = last_release
     warehouse = jobs.warehouse
     at = STARTED_AT + timedelta(days=9)
-    erase(jobs.session, warehouse, ids=["consumer-codec"], new_key=b"k" * KEY_BYTES, at=at)
+    erase(jobs.executor, warehouse, ids=["consumer-codec"], new_key=b"k" * KEY_BYTES, at=at)
     assert [name for name in FORMER_TABLES if (Path(warehouse.root) / "state" / name).exists()] == []
     assert deleted_ranges(ClusterTables(warehouse, "other")) == {(OFFSETS_TOPIC, 3): ((0, 41),)}

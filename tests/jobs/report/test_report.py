@@ -14,12 +14,12 @@ from typing import Any, Final
 
 import pytest
 from playwright.sync_api import Browser
-from pyspark.sql import SparkSession
 
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError
 from jobs.report.run import BYTES_MAX, duration_text, make_report, run_report
 from jobs.report.sql_text import Scope
+from jobs.spark.executors import Executor
 from schemas.tables import TABLES
 from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT, takes_minutes
 from tests.jobs.conftest import Recorded
@@ -140,7 +140,7 @@ def test_some_groups_alone(warehouse: Warehouse, tmp_path: Path) -> None:
         run_report(warehouse, Scope(CLUSTER, ("nobody",)), output=str(path), made_at=MADE_AT)
 
 
-def test_nightly_writes_it_at_its_end(no_spark: SparkSession, tmp_path: Path) -> None:
+def test_nightly_writes_it_at_its_end(no_spark: Executor, tmp_path: Path) -> None:
     """Where the settings name a file: it says which, and another program learns it, too."""
     path = tmp_path / "pages" / "night.html"
     jobs = Jobs(no_spark, tmp_path / "warehouse", RECORDINGS / "codec-zstd" / "logs")

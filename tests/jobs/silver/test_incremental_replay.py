@@ -8,7 +8,6 @@ from random import Random
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
 
 from coordinator_core.bytes.log_partitions import LogPartition
 from jobs.delta.cluster_tables import ClusterTables
@@ -21,6 +20,7 @@ from jobs.operations.maintain import maintain
 from jobs.operations.nightly import run_replay
 from jobs.operations.run_context import RunContext
 from jobs.silver.checkpoints import log_name
+from jobs.spark.executors import Executor
 from schemas.tables.silver import SHARE_STATE_BATCHES, SILVER_TABLES
 from schemas.tables.state import GROUP_CHECKPOINTS, RUNS, WATERMARKS
 from tests.conftest import takes_minutes
@@ -47,7 +47,7 @@ class Nights(Jobs):
 
 
 @pytest.fixture(scope="module")
-def whole(no_spark: SparkSession, recorded: Recorded) -> dict[str, list[str]]:
+def whole(no_spark: Executor, recorded: Recorded) -> dict[str, list[str]]:
     """Silver of one run over all."""
     return Jobs(no_spark, Path(recorded("full-a").root), FULL_A).silver()
 
@@ -58,7 +58,7 @@ def assert_same(jobs: Jobs, whole: dict[str, list[str]]) -> None:
         assert jobs.rows(table.full_name) == whole[table.full_name], table.full_name
 
 
-def test_nights_make_what_one_run_makes(no_spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]]) -> None:
+def test_nights_make_what_one_run_makes(no_spark: Executor, tmp_path: Path, whole: dict[str, list[str]]) -> None:
     """Each log partition is cut at places of its own: transactions, intervals and names are open across the runs."""
 
     def cuts(name: str) -> Sequence[float]:
@@ -86,7 +86,7 @@ def is_late(folder: str) -> bool:
 
 @pytest.mark.parametrize("has_state", [True, False])
 def test_older_interval_is_replayed_from_the_last_state_before_it(
-    no_spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]], has_state: bool
+    no_spark: Executor, tmp_path: Path, whole: dict[str, list[str]], has_state: bool
 ) -> None:
     """The second third of some log partitions comes last: these alone are replayed, from where the first night ended;
     from their beginning where VACUUM took away what that night left."""
@@ -104,7 +104,7 @@ def test_older_interval_is_replayed_from_the_last_state_before_it(
 
 
 def test_the_first_interval_that_comes_last_is_replayed_with_all_behind_it(
-    no_spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]]
+    no_spark: Executor, tmp_path: Path, whole: dict[str, list[str]]
 ) -> None:
     """No run had a state before it: log partitions whose first half comes last are replayed from their beginning."""
     parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.0, 0.5] if is_late(name) else [0.5, 0.5])
@@ -141,7 +141,7 @@ def break_off(monkeypatch: pytest.MonkeyPatch, commit_count: int, job: str = "re
 
 @pytest.mark.parametrize("commit", [1, *(pytest.param(commit, marks=takes_minutes) for commit in (4, 9)), 14])
 def test_a_run_that_breaks_off_is_repeated(
-    no_spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, commit: int
+    no_spark: Executor, tmp_path: Path, whole: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch, commit: int
 ) -> None:
     """Whichever table it had come to: readers see the run before it, and the next run makes it good."""
     parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.4, 0.8])
@@ -159,7 +159,7 @@ def test_a_run_that_breaks_off_is_repeated(
 
 
 def test_maintain_between_a_backfill_that_broke_off_and_its_repetition(
-    no_spark: SparkSession, tmp_path: Path, whole: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
+    no_spark: Executor, tmp_path: Path, whole: dict[str, list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files whose rows were to go are not there any more, and their rows are in others."""
     parts = slices_of(FULL_A, tmp_path / "parts", lambda name: [0.3, 0.6] if is_late(name) else [0.3, 0.3])
@@ -172,7 +172,7 @@ def test_maintain_between_a_backfill_that_broke_off_and_its_repetition(
     monkeypatch.undo()
     merging = replace(jobs.settings, maintain=replace(jobs.settings.maintain, merge_file_count_min=2))
     files = jobs.warehouse.files(SHARE_STATE_BATCHES)
-    maintain(jobs.session, jobs.warehouse, merging, started_at=STARTED_AT)
+    maintain(jobs.executor, jobs.warehouse, merging, started_at=STARTED_AT)
     assert jobs.warehouse.files(SHARE_STATE_BATCHES) != files
     jobs.run(parts[1], "night-3")
     assert_same(jobs, whole)
@@ -184,7 +184,7 @@ def whole_silver(jobs: Jobs) -> dict[str, int]:
     return {table.full_name: run.read(table, ["cluster_id"]).num_rows for table in SILVER_TABLES}
 
 
-def test_a_second_run_at_the_same_time_is_refused(no_spark: SparkSession, tmp_path: Path) -> None:
+def test_a_second_run_at_the_same_time_is_refused(no_spark: Executor, tmp_path: Path) -> None:
     """It says who is at work; once that has ended, it may."""
     jobs = Jobs(no_spark, tmp_path / "warehouse", RECORDINGS / "codec-gzip" / "logs")
     with (
@@ -195,7 +195,7 @@ def test_a_second_run_at_the_same_time_is_refused(no_spark: SparkSession, tmp_pa
     assert jobs.nightly() == DONE
 
 
-def test_nothing_new_writes_nothing(no_spark: SparkSession, tmp_path: Path) -> None:
+def test_nothing_new_writes_nothing(no_spark: Executor, tmp_path: Path) -> None:
     """A run that finds nothing new leaves every table at its version."""
     jobs = Jobs(no_spark, tmp_path / "warehouse", RECORDINGS / "codec-gzip" / "logs")
     jobs.nightly("r1")

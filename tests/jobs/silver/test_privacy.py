@@ -6,11 +6,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs.errors import SettingsError
 from jobs.settings import load_settings
 from jobs.silver.privacy import HostPseudonyms, host_pseudonyms, pseudonym
+from jobs.spark.executors import Executor
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import GROUP_EVENTS, GROUP_MEMBERS, SILVER_TABLES
@@ -66,7 +66,7 @@ def test_a_key_that_is_none_is_refused(tmp_path: Path) -> None:
     assert host_pseudonyms(load_settings(environment={})) is None
 
 
-def test_no_host_is_in_silver_and_gold(no_spark: SparkSession, tmp_path: Path, key_file: Path) -> None:
+def test_no_host_is_in_silver_and_gold(no_spark: Executor, tmp_path: Path, key_file: Path) -> None:
     """Over a recording, two runs of it: only bronze has the address; the rows are the same but for it."""
     tables = [*SILVER_TABLES, *GOLD_TABLES]
     logs = RECORDINGS / "codec-gzip" / "logs"

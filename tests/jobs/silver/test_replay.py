@@ -19,6 +19,7 @@ from jobs.exit_codes import DONE, INCOMPLETE
 from jobs.operations.nightly import run_nightly, run_replay
 from jobs.operations.run_context import RunContext
 from jobs.settings import Settings, load_settings
+from jobs.spark.executors import Executor, SparkExecutor
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
 from schemas.tables import TABLES
@@ -35,26 +36,26 @@ STARTED_AT = datetime(2026, 1, 1, tzinfo=UTC)
 class Jobs:
     """One warehouse and the jobs on it."""
 
-    def __init__(self, session: SparkSession, root: Path, logs: Path) -> None:
-        self.session = session
+    def __init__(self, executor: Executor, root: Path, logs: Path) -> None:
+        self.executor = executor
         self.settings: Settings = load_settings(
             {"warehouse": str(root), "cluster_id": CLUSTER, "segments": (str(logs),)},
             environment={},
         )
         self.warehouse = Warehouse(self.settings.warehouse)
         self.text = StringIO()
-        self.steps = Steps(session, Console(file=self.text, width=200))
+        self.steps = Steps(executor, Console(file=self.text, width=200))
 
     def nightly(self, run_id: str = "r1", day: int = 0) -> int:
         at = STARTED_AT + timedelta(days=day)
         return run_nightly(
-            RunContext(self.session, self.warehouse, self.settings, run_id=run_id, started_at=at, steps=self.steps)
+            RunContext(self.executor, self.warehouse, self.settings, run_id=run_id, started_at=at, steps=self.steps)
         )
 
     def replay(self, run_id: str, *, rebuild: bool) -> int:
         return run_replay(
             RunContext(
-                self.session, self.warehouse, self.settings, run_id=run_id, started_at=STARTED_AT, steps=self.steps
+                self.executor, self.warehouse, self.settings, run_id=run_id, started_at=STARTED_AT, steps=self.steps
             ),
             rebuild=rebuild,
         )
@@ -74,7 +75,7 @@ class Jobs:
 @pytest.fixture(scope="module")
 def full_a(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> tuple[Jobs, int]:
     """The recording that comes with the project, after one nightly run, and its exit code."""
-    jobs = Jobs(spark, tmp_path_factory.mktemp("full-a") / "warehouse", RECORDINGS / "full-a" / "logs")
+    jobs = Jobs(SparkExecutor(spark), tmp_path_factory.mktemp("full-a") / "warehouse", RECORDINGS / "full-a" / "logs")
     return jobs, jobs.nightly()
 
 
@@ -134,7 +135,7 @@ def test_running_again_changes_nothing(full_a: tuple[Jobs, int]) -> None:
     assert {table.full_name: jobs.warehouse.version(table) for table in SILVER_TABLES} != versions
 
 
-def test_another_cluster_is_left_alone(no_spark: SparkSession, tmp_path: Path) -> None:
+def test_another_cluster_is_left_alone(no_spark: Executor, tmp_path: Path) -> None:
     """Two clusters in one warehouse: a run of one replaces nothing of the other."""
     first = Jobs(no_spark, tmp_path, RECORDINGS / "codec-gzip" / "logs")
     first.nightly()
@@ -225,7 +226,7 @@ DAMAGES: dict[str, tuple[bytes, tuple[str, str], list[int]]] = {
 
 
 @pytest.mark.parametrize("name", DAMAGES)
-def test_damage_is_said_and_the_rest_is_replayed(no_spark: SparkSession, tmp_path: Path, name: str) -> None:
+def test_damage_is_said_and_the_rest_is_replayed(no_spark: Executor, tmp_path: Path, name: str) -> None:
     """One damaged log and a good one: a row in quarantine, everything else in silver, exit code 3."""
     damaged, (stage, code), replayed = DAMAGES[name]
     jobs = Jobs(no_spark, tmp_path / "warehouse", log_folder(tmp_path / "logs", [GOOD, damaged]))
@@ -243,7 +244,7 @@ def test_damage_is_said_and_the_rest_is_replayed(no_spark: SparkSession, tmp_pat
     )
 
 
-def test_quarantine_rows_stay_when_nothing_is_new(no_spark: SparkSession, tmp_path: Path) -> None:
+def test_quarantine_rows_stay_when_nothing_is_new(no_spark: Executor, tmp_path: Path) -> None:
     """Rows of capture and of replay are both there after a second run, once each."""
     damaged, _, _ = DAMAGES["bomb"]
     jobs = Jobs(no_spark, tmp_path / "warehouse", log_folder(tmp_path / "logs", [damaged, DAMAGES["flipped bit"][0]]))
@@ -255,7 +256,7 @@ def test_quarantine_rows_stay_when_nothing_is_new(no_spark: SparkSession, tmp_pa
     assert jobs.quarantine() == first
 
 
-def test_damaged_batch_stays_in_bronze(no_spark: SparkSession, tmp_path: Path) -> None:
+def test_damaged_batch_stays_in_bronze(no_spark: Executor, tmp_path: Path) -> None:
     """A batch with a wrong checksum is kept as it is, marked, and covered as CORRUPT."""
     damaged, _, _ = DAMAGES["flipped bit"]
     jobs = Jobs(no_spark, tmp_path / "warehouse", log_folder(tmp_path / "logs", [damaged]))
@@ -267,7 +268,7 @@ def test_damaged_batch_stays_in_bronze(no_spark: SparkSession, tmp_path: Path) -
     assert [tuple(row.values()) for row in coverage] == [(0, 1, "CAPTURED"), (2, 2, "CORRUPT"), (3, 3, "CAPTURED")]
 
 
-def test_later_segments_extend_what_is_there(no_spark: SparkSession, tmp_path: Path) -> None:
+def test_later_segments_extend_what_is_there(no_spark: Executor, tmp_path: Path) -> None:
     """A log that grew: the second run takes what is new, and the tables equal those of one run over all."""
     logs = log_folder(tmp_path / "logs", [FIRST + SECOND])
     grown = Jobs(no_spark, tmp_path / "grown", logs)

@@ -5,7 +5,7 @@ import os
 import weakref
 from pathlib import Path
 
-from jobs.spark.in_driver import in_driver
+from jobs.spark.executors import InProcess
 from jobs.spark.tasks import YOUNG_OBJECTS_MAX, give_back, run_tasks
 
 
@@ -30,7 +30,7 @@ def test_cycles_stay_bounded_in_a_task() -> None:
     """Of four hundred thousand cycles that a task makes and drops, many are there at a time, and not all."""
     before = gc.get_threshold()
     try:
-        (most,) = run_tasks(in_driver(), _most_cycles, [2 * YOUNG_OBJECTS_MAX])
+        (most,) = run_tasks(InProcess(), _most_cycles, [2 * YOUNG_OBJECTS_MAX])
     finally:
         gc.set_threshold(*before)
     assert 10_000 < most < 1.2 * YOUNG_OBJECTS_MAX

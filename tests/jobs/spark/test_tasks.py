@@ -12,6 +12,7 @@ from jobs.gold.plan import AuditPlan, new_bytes
 from jobs.silver.checkpoints import ReplayMode, Watermark
 from jobs.silver.tasks import LogFiles
 from jobs.sources.segments import PartitionLog, Segment
+from jobs.spark.executors import SparkExecutor
 from jobs.spark.tasks import TASK_BYTES_MIN, run_tasks, tapered
 
 MIB = 1024 * 1024
@@ -116,7 +117,7 @@ def test_what_an_audit_reads_of_a_log_partition(step: ReplayMode, expected: int)
 @pytest.mark.spark
 def test_a_stage_has_the_name_of_what_is_done(spark: SparkSession) -> None:
     """In Spark's UI and event log; messages come in the order of the plan, and what runs later has no name of it."""
-    assert run_tasks(spark, abs, (-3, 2, -1), "absolute numbers") == [3, 2, 1]
+    assert run_tasks(SparkExecutor(spark), abs, (-3, 2, -1), "absolute numbers") == [3, 2, 1]
     spark.sparkContext.parallelize((1,), 1).count()
     store = spark.sparkContext._jsc.sc().statusStore()
     newest = store.jobsList(None).iterator()

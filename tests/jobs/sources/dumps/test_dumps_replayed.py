@@ -8,13 +8,13 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
 
 from jobs.bronze.capture import capture
 from jobs.bronze.export_segments import export_segments
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SourceError
 from jobs.settings import load_settings
+from jobs.spark.executors import Executor
 from schemas.tables import TABLES
 from schemas.tables.silver import SILVER_TABLES
 from tests.conformance.recordings import CAPTURED_AT, make_warehouse_of
@@ -35,7 +35,7 @@ WAYS: Final = ("segments", "rows", "printed")
 
 
 @pytest.fixture(scope="module")
-def warehouses(no_spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Warehouse]:
+def warehouses(no_spark: Executor, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Warehouse]:
     """The recording read in each of the three ways."""
     root = tmp_path_factory.mktemp("dumps")
     rows = kafka_rows(FULL_A / "logs")
@@ -114,7 +114,7 @@ def test_bronze_says_that_it_is_a_dump(warehouses: Mapping[str, Warehouse]) -> N
 
 
 def test_export_of_a_printed_log_is_the_log(
-    no_spark: SparkSession, warehouses: Mapping[str, Warehouse], tmp_path: Path
+    no_spark: Executor, warehouses: Mapping[str, Warehouse], tmp_path: Path
 ) -> None:
     """Segments exported of what kafka-dump-log printed are those of the broker, byte for byte."""
     export_segments(no_spark, warehouses["printed"], cluster_id=CLUSTER, output=str(tmp_path / "out"), topics=[OFFSETS])
@@ -123,13 +123,13 @@ def test_export_of_a_printed_log_is_the_log(
     assert written == {path.relative_to(logs): path.read_bytes() for path in logs.glob(f"{OFFSETS}-*/*.log")}
 
 
-def capture_of(no_spark: SparkSession, warehouse: Warehouse, **options: Any) -> Any:
+def capture_of(no_spark: Executor, warehouse: Warehouse, **options: Any) -> Any:
     """One capture."""
     settings = load_settings({"cluster_id": CLUSTER, **options}, environment={})
     return capture(no_spark, warehouse, settings, capture_id="again", captured_at=CAPTURED_AT)
 
 
-def test_sources_of_one_log_join(no_spark: SparkSession, warehouse: Warehouse, tmp_path: Path) -> None:
+def test_sources_of_one_log_join(no_spark: Executor, warehouse: Warehouse, tmp_path: Path) -> None:
     """A dump of all and segments of a part: the segments give their part, the dump the rest, nothing comes twice; a
     capture of a longer dump adds what is new, and one of the same adds nothing."""
     rows = kafka_rows(FULL_A / "logs", [OFFSETS])
@@ -158,7 +158,7 @@ def test_sources_of_one_log_join(no_spark: SparkSession, warehouse: Warehouse, t
     assert others == sum(partition > 0 for partition in rows["partition"].to_pylist())
 
 
-def test_faults_of_a_dump_are_in_quarantine(no_spark: SparkSession, warehouse: Warehouse, tmp_path: Path) -> None:
+def test_faults_of_a_dump_are_in_quarantine(no_spark: Executor, warehouse: Warehouse, tmp_path: Path) -> None:
     """Bad lines are rows of bronze.quarantine, the same after a second capture, and resolved when it is mended."""
     dump = tmp_path / "rows.json"
     dump.write_text('{"topic": "__consumer_offsets", "partition": 0, "offset": -1}\n{"junk\n', encoding="utf-8")
@@ -175,7 +175,7 @@ def test_faults_of_a_dump_are_in_quarantine(no_spark: SparkSession, warehouse: W
     assert [row["resolved_at"] is not None for row in rows] == [True, True]
 
 
-def test_formatter_lines_meet_no_other_source(no_spark: SparkSession, warehouse: Warehouse) -> None:
+def test_formatter_lines_meet_no_other_source(no_spark: Executor, warehouse: Warehouse) -> None:
     """Records without offsets are captured alone, again without effect, and are refused together with the log."""
     formatted = (str(FULL_A / "truth" / "formatters"),)
     first = capture_of(no_spark, warehouse, dumps=formatted)
