@@ -90,7 +90,7 @@ case "$1 $2" in
         exit "${FAKE_COMPILE:-0}" ;;
     "-m jobs.spark.cluster_archives")
         echo pack >>"$FAKES/log"
-        echo "venv-pack says why"
+        echo "the packer says why"
         [[ ${FAKE_PACK:-0} == 0 ]] || exit 1
         mkdir -p "${3%/*}"; touch "$3" "$4" ;;
     */jobs/__main__.py*)
@@ -309,7 +309,7 @@ def test_what_cannot_be_packed(shell: Shell) -> None:
     """Why is said, and nothing is submitted."""
     code, _, err = shell("--master", "yarn", "nightly", FAKE_PACK="1")
     assert code == 1
-    assert "venv-pack says why" in err
+    assert "the packer says why" in err
     assert err.splitlines()[-1].startswith("error: the environment could not be packed")
     assert shell.noted("words") == []
 

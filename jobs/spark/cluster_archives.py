@@ -12,10 +12,10 @@ import subprocess
 import sys
 import tarfile
 import tempfile
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Final
 
-import venv_pack
 from numba.core.caching import UserProvidedCacheLocator
 
 from jobs import PACKAGE
@@ -24,16 +24,22 @@ from jobs.settings import PROJECT_ROOT
 CODE: Final = ("schemas", "coordinator_core", "simulator", "jobs", "conf")
 COMPRESSION_LEVEL: Final = 1
 """The packages are large and sent once: speed matters more than size."""
-LEFT_OUT: Final = ("*/site-packages/pyspark/*", "*/site-packages/pyspark-*", "*/__pycache__/*")
+LEFT_OUT: Final = ("*/site-packages/pyspark", "*/site-packages/pyspark-*", "*/__pycache__")
 """Workers use Spark's own Python modules; bytecode is compiled again quickly."""
 
 
 def pack_environment(path: Path) -> None:
-    """Pack the current virtual environment, without pyspark."""
-    environment = venv_pack.Env(sys.prefix)
-    for pattern in LEFT_OUT:
-        environment = environment.exclude(pattern)
-    environment.pack(output=str(path), force=True, compress_level=COMPRESSION_LEVEL)
+    """Pack the current virtual environment, without pyspark.
+
+    An environment works at any place of a machine that has the same Python at the same place: it names that one, and
+    workers run none of its scripts.
+    """
+    with tarfile.open(path, "w:gz", compresslevel=COMPRESSION_LEVEL) as archive:
+        archive.add(Path(sys.prefix).resolve(), arcname=".", filter=_if_needed)
+
+
+def _if_needed(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    return None if any(fnmatch(member.name, pattern) for pattern in LEFT_OUT) else member
 
 
 def pack_code(path: Path) -> None:
