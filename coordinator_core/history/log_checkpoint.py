@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final, get_args
 from zlib import crc32
 
-import msgpack
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
@@ -98,16 +98,15 @@ def unpack_share_state(packed: bytes) -> ColumnarShareState:
 def pack_metadata(pending: Sequence[Settled] | None) -> bytes:
     """Serialize the records of an open transaction of the metadata log."""
     made = None if pending is None else [(type(item).__name__, *_fields_of(item)) for item in pending]
-    packed: bytes = msgpack.packb(made)
-    return packed
+    return msgspec.msgpack.encode(made)
 
 
 def unpack_metadata(packed: bytes) -> Sequence[Settled] | None:
     """Deserialize the bytes of `pack_metadata`. Raises StateUnreadable for any other bytes."""
     try:
-        made = msgpack.unpackb(packed)
+        made = msgspec.msgpack.decode(packed)
         return None if made is None else [_SETTLED[name](*fields) for name, *fields in made]
-    except (msgpack.UnpackException, ValueError, TypeError, KeyError) as error:
+    except (msgspec.MsgspecError, ValueError, TypeError, KeyError) as error:
         raise StateUnreadable("the saved state of the metadata log cannot be read") from error
 
 
@@ -120,7 +119,7 @@ def _fields_of(item: Settled) -> tuple[Any, ...]:
 
 def _pack(arrays: Arrays) -> bytes:
     columns = {name: (array.dtype.str, array.shape, array.tobytes()) for name, array in arrays.items()}
-    packed: bytes = msgpack.packb(columns)
+    packed = msgspec.msgpack.encode(columns)
     return crc32(packed).to_bytes(CHECKSUM_BYTES, "big") + packed
 
 
@@ -132,9 +131,9 @@ def _unpack(packed: bytes) -> dict[str, NDArray[Any]]:
         # copies, because compiled loops need writable arrays
         return {
             name: np.frombuffer(raw, kind).reshape(shape).copy()
-            for name, (kind, shape, raw) in msgpack.unpackb(columns).items()
+            for name, (kind, shape, raw) in msgspec.msgpack.decode(columns).items()
         }
-    except (msgpack.UnpackException, AttributeError, TypeError, ValueError) as error:
+    except (msgspec.MsgspecError, AttributeError, TypeError, ValueError) as error:
         raise StateUnreadable("the saved state of a columnar replay cannot be read") from error
 
 

@@ -5,12 +5,11 @@ from dataclasses import dataclass, field
 from itertools import chain, compress
 from typing import Any, Final, Self
 
-import msgpack
+import msgspec
 import numpy as np
 
 from coordinator_core.errors import StateUnreadable
-from coordinator_core.history.rows import EventRow
-from coordinator_core.inference.audit.audit_watermark import AuditWatermark, OwnedBefore
+from coordinator_core.inference.audit.audit_watermark import AuditWatermark
 from coordinator_core.inference.audit.group_past import Gone, GroupedCommits, GroupFacts, MemberCommitTimes
 from coordinator_core.inference.commits.last_commit_times import TIMES_MAX
 from coordinator_core.inference.facts.life import COMMIT_COLUMNS, GroupCommits
@@ -87,7 +86,7 @@ class SavedGroups:
             for group_id, past in self.pasts.items()
         }
         commits, commit_times = self.commits.commits, self.commit_times
-        packed: bytes = msgpack.packb(
+        return msgspec.msgpack.encode(
             {
                 "pasts": pasts,
                 "departures": [tuple(leave_reason) for leave_reason in kinds],
@@ -103,13 +102,12 @@ class SavedGroups:
                 "not_judged": sorted(self.not_judged),
             }
         )
-        return packed
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Self:
         """Deserialize the bytes of `packed`. Raises StateUnreadable for any others."""
         try:
-            decoded: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
+            decoded: dict[str, Any] = msgspec.msgpack.decode(packed)
             kinds = [LeaveReason(*leave_reason) for leave_reason in decoded["departures"]]
             types = {name: getattr(GroupCommits(), name).dtype for name in COMMIT_COLUMNS}
             columns = {name: _numbers(decoded["commits"][name]).astype(types[name]) for name in COMMIT_COLUMNS}
@@ -129,38 +127,25 @@ class SavedGroups:
                 decoded["watermarks"],
                 frozenset(decoded["not_judged"]),
             )
-        except (AttributeError, IndexError, KeyError, TypeError, ValueError, msgpack.UnpackException) as error:
+        except (AttributeError, IndexError, KeyError, TypeError, ValueError, msgspec.MsgspecError) as error:
             raise StateUnreadable(f"what an audit kept of a log partition cannot be read: {error}") from error
 
 
 def packed_watermark(watermark: AuditWatermark) -> bytes:
-    packed: bytes = msgpack.packb(
+    return msgspec.msgpack.encode(
         watermark._replace(
             group_types=sorted(watermark.group_types),  # type: ignore[arg-type]
-            members=list(watermark.members.items()),  # type: ignore[arg-type]
             bound=sorted(watermark.bound),  # type: ignore[arg-type]
-            owned=list(watermark.owned.items()),  # type: ignore[arg-type]
-            lost=list(watermark.lost.items()),  # type: ignore[arg-type]
             unplanned=sorted(watermark.unplanned),  # type: ignore[arg-type]
         )
     )
-    return packed
 
 
 def unpacked_watermark(packed: bytes) -> AuditWatermark:
     """Deserialize the bytes of `packed_watermark`. Raises StateUnreadable for any others."""
     try:
-        decoded = AuditWatermark(*msgpack.unpackb(packed, use_list=False))
-        return decoded._replace(
-            group_types=frozenset(decoded.group_types),
-            words=tuple(EventRow(*word) for word in decoded.words),
-            members=dict(decoded.members),
-            bound=frozenset(decoded.bound),
-            owned={place: OwnedBefore(*before) for place, before in dict(decoded.owned).items()},
-            lost=dict(decoded.lost),
-            unplanned=frozenset(decoded.unplanned),
-        )
-    except (TypeError, ValueError, msgpack.UnpackException) as error:
+        return msgspec.msgpack.decode(packed, type=AuditWatermark)
+    except (TypeError, ValueError, msgspec.MsgspecError) as error:
         raise StateUnreadable(f"what an audit kept of a group's settled past cannot be read: {error}") from error
 
 

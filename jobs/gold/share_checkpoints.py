@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-import msgpack
+import msgspec
 import numpy as np
 import pyarrow as pa
 
@@ -71,7 +71,7 @@ class SavedShares:
         sink = pa.BufferOutputStream()
         with pa.ipc.new_stream(sink, self.states.schema) as writer:
             writer.write_table(self.states)  # uncompressed: the Parquet file that contains it is compressed
-        packed: bytes = msgpack.packb(
+        return msgspec.msgpack.encode(
             {
                 "past": (self.past.from_log_offset, self.past.observed_ms, self.past.until_ms),
                 "groups": {group_id: tuple(past) for group_id, past in self.past.groups.items()},
@@ -84,13 +84,12 @@ class SavedShares:
                 "counts": np.vstack((self.counts.place, self.counts.day, self.counts.numbers)).tobytes(),
             }
         )
-        return packed
 
     @classmethod
     def unpacked(cls, packed: bytes) -> Self:
         """Deserialize the bytes of `packed`. Raises StateUnreadable for any others."""
         try:
-            decoded: dict[str, Any] = msgpack.unpackb(packed, strict_map_key=False)
+            decoded: dict[str, Any] = msgspec.msgpack.decode(packed)
             from_log_offset, observed_ms, until_ms = decoded["past"]
             groups = {group_id: GroupPast(*past) for group_id, past in decoded["groups"].items()}
             group_ids, topics, known_until_ms, fingerprint = decoded["known"]
@@ -107,5 +106,5 @@ class SavedShares:
                 ShareCounts(tuple(SharePlace(*it) for it in decoded["places"]), place, day, np.array(numbers)),
                 tuple(EndedState(*it) for it in decoded["ended"]),
             )
-        except (KeyError, TypeError, ValueError, pa.ArrowInvalid, msgpack.UnpackException) as error:
+        except (KeyError, TypeError, ValueError, pa.ArrowInvalid, msgspec.MsgspecError) as error:
             raise StateUnreadable(f"what an audit kept of a log partition cannot be read: {error}") from error

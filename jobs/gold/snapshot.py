@@ -46,7 +46,7 @@ from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATC
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, TOPICS
 from schemas.tables.state import AUDITED_LOGS, DUMP_OFFSETS, GROUP_CHECKPOINTS, LEADER_EPOCHS
 
-AUDIT_FORMAT: Final = 21
+AUDIT_FORMAT: Final = 22
 """Raise it when the rules of inference change, or the state kept for the next audit: gold of an older format is
 rebuilt."""
 

@@ -2,7 +2,7 @@
 
 import struct
 
-import msgpack
+import msgspec
 import pytest
 
 from coordinator_core.bytes.log.batch import Record, build_batch, parse_header, verify_crc
@@ -37,7 +37,7 @@ FOUND = {
     "int16 after a character": b"x" + int16_text("alice-laptop") + b"x",
     "head of a member id": b"9" + int16_text("alice-laptop" + UUID) + b"9",
     "head of a compact member id": compact_text("alice-laptop" + KAFKA_UUID) + b"9",
-    "MessagePack": msgpack.packb({"client_id": "alice-laptop", "member": "alice-laptop" + UUID}),
+    "MessagePack": msgspec.msgpack.encode({"client_id": "alice-laptop", "member": "alice-laptop" + UUID}),
     "words": b"restarted by alice-laptop, again",
     "alone": b"alice-laptop",
 }

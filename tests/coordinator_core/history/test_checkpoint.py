@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, get_args
 from zlib import crc32
 
-import msgpack
 import msgspec
 import numpy as np
 import pytest
@@ -179,7 +178,7 @@ def test_persistent_maps_are_saved_in_one_order() -> None:
     group = ConsumerGroup("g", static_members=Map(dict.fromkeys(names, "m")), owners=owners)
     checkpointed = checkpoint.GroupCheckpoint(group, None, None)
     packed = checkpoint.pack_group(checkpointed)
-    _, *fields = msgpack.unpackb(packed, strict_map_key=False, use_list=False)[0]
+    _, *fields = msgspec.msgpack.decode(packed)[0]
     saved = dict(zip(ConsumerGroup.__struct_fields__, fields, strict=True))
     assert [*saved["static_members"]] == names
     assert [*saved["owners"]] == sorted(owners)
@@ -212,13 +211,17 @@ def test_an_assignment_is_saved_as_it_is() -> None:
         b"\xc1",
         b"\x80",
         b"\x91" * 100_000,
-        msgpack.packb([["NoGroup", "g"], None, None]),
-        msgpack.packb([["ClassicGroup"], None, None]),
-        msgpack.packb([["ClassicGroup", "g", 1, None, None, None, 0, {"m": ["m", "fields are missing"]}], None, None]),
-        msgpack.packb([["ClassicGroup", "g", 1, None, None, None, 0, ["no map"]], None, None]),
-        msgpack.packb([None, None]),
-        msgpack.packb([None, None, None, "a field too many"]),
-        msgpack.packb([None, None, [0, None, {}, {}, {"m": {"TARGET": [[[1, 2, 3], {"t": [0]}]]}}, {}, {}, []]]),
+        msgspec.msgpack.encode([["NoGroup", "g"], None, None]),
+        msgspec.msgpack.encode([["ClassicGroup"], None, None]),
+        msgspec.msgpack.encode(
+            [["ClassicGroup", "g", 1, None, None, None, 0, {"m": ["m", "fields are missing"]}], None, None]
+        ),
+        msgspec.msgpack.encode([["ClassicGroup", "g", 1, None, None, None, 0, ["no map"]], None, None]),
+        msgspec.msgpack.encode([None, None]),
+        msgspec.msgpack.encode([None, None, None, "a field too many"]),
+        msgspec.msgpack.encode(
+            [None, None, [0, None, {}, {}, {"m": {"TARGET": [[[1, 2, 3], {"t": [0]}]]}}, {}, {}, []]]
+        ),
     ],
 )
 def test_what_is_no_state_is_unreadable(damage: bytes) -> None:
@@ -239,9 +242,9 @@ def test_a_changed_byte_of_a_columnar_replay_is_noticed(place: int) -> None:
 
 def test_a_columnar_replay_of_an_earlier_release_is_read() -> None:
     """It kept neither which coordinator wrote last nor versions of values: both are not known."""
-    columns = msgpack.unpackb(pack_offset_state(OffsetsLogReplay().export_state().columnar)[4:])
+    columns = msgspec.msgpack.decode(pack_offset_state(OffsetsLogReplay().export_state().columnar)[4:])
     del columns["writer"], columns["row.value_version"]
-    earlier = msgpack.packb(columns)
+    earlier = msgspec.msgpack.encode(columns)
     state = unpack_offset_state(crc32(earlier).to_bytes(4, "big") + earlier)
     assert state.writer == NO_WRITER
     assert [len(column) for column in state.carried] == [0] * len(state.carried)
@@ -250,7 +253,7 @@ def test_a_columnar_replay_of_an_earlier_release_is_read() -> None:
 @pytest.mark.parametrize("columns", [{"a": ("|O", (1,), b"12345678")}, {"a": ("<i8", (2,), b"12345678")}, ["a"], {}])
 def test_a_forged_columnar_replay_is_unreadable(columns: object) -> None:
     """Whoever writes a right checksum gets no objects made, nor an error of another kind."""
-    forged = msgpack.packb(columns)
+    forged = msgspec.msgpack.encode(columns)
     with pytest.raises(StateUnreadable):
         unpack_share_state(crc32(forged).to_bytes(4, "big") + forged)
 
