@@ -146,9 +146,13 @@ def true_reasons(judged: Scenario) -> tuple[dict[tuple[str, int], set[str]], set
     reasons: dict[tuple[str, int], set[str]] = defaultdict(set)
     hidden = set()
     before: dict[str, Mapping[str, Any]] = defaultdict(dict)
+    faults = [line["fault"] for line in judged.truth("faults")]
     for line in judged.truth("generations"):
         group, key = line["group"], (line["group"], line["generation"])
         reasons[key].update(cause["reason"] for cause in line["causes"])
+        # a busy client says why it wanted to join first, and joins with the topics that it was given since
+        struck = (cause["fault"] for cause in line["causes"] if cause["fault"] is not None)
+        reasons[key].update("SUBSCRIPTION_CHANGED" for fault in struck if faults[fault] == "subscribe")
         excused = {cause["client_id"] for cause in line["causes"] if cause["reason"] in LEAVING}
         gone = [member for member_id, member in before[group].items() if member_id not in line["members"]]
         if line["group_type"] == "CLASSIC":
