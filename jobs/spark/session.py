@@ -4,13 +4,19 @@ import logging
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
+from importlib import import_module
+from typing import Final
 
 from pyspark import SparkConf, SparkContext
 from pyspark.sql import SparkSession
 
+from jobs import PACKAGE
 from jobs.console.command_name import command
 from jobs.errors import NotSubmittedError
 from jobs.spark.run_folder import use_run_folder
+
+TASKS: Final = (".bronze.tasks", ".silver.tasks", ".gold.audit")
+"""Modules with tasks, below `jobs`."""
 
 
 def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes_workers: bool = False) -> SparkSession:
@@ -37,6 +43,12 @@ def start_session(job: str, overrides: Mapping[str, str] | None = None, *, wakes
 
 
 def _wake_workers(context: SparkContext) -> None:
+    """Let Python workers load what their tasks need, meanwhile."""
     with suppress(Exception):  # only an optimization: errors of workers are reported by their first task
         core_count = context.defaultParallelism
-        context.parallelize(range(core_count), core_count).count()
+        context.parallelize(range(core_count), core_count).foreach(_load)
+
+
+def _load(_: int) -> None:
+    for name in TASKS:
+        import_module(name, PACKAGE)
