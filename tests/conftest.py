@@ -4,9 +4,9 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 IS_TEST_LIVE = os.environ.get("LIVE_TESTS") == "all"
@@ -46,14 +46,27 @@ hypothesis_settings.register_profile("exhaustive", max_examples=5000, deadline=N
 hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Marks of tests which are left out of `make check`."""
-    config.addinivalue_line("markers", "slow: takes more than a few seconds")
+PARTS: Final[Mapping[str, str]] = {
+    "cases": "nights",
+    "conformance": "conformance",
+    "groupledger": "api",
+    "cluster": "live",
+    "faults": "live",
+    "live": "live",
+    "stores": "live",
+}
+"""Folder of tests -> the part of `make test-all` that has them, a mark. All others are of `make test`, but for those
+with a mark of their own; those with the mark `first` are of `make test`, wherever they are."""
+FIRST: Final = "first"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that need Spark come first: one process takes all of them. Files of many small tests come last, and fill up
-    what is left when the long ones are done."""
+    """Tests get the mark of their part. Those that need Spark come first: one process takes all of them. Files of many
+    small tests come last, and fill up what is left when the long ones are done."""
+    for item in items:
+        part = PARTS.get(item.path.relative_to(PROJECT_ROOT / "tests").parts[0])
+        if part is not None and item.get_closest_marker(FIRST) is None:
+            item.add_marker(part)
     items.sort(key=lambda item: (not needs_spark(item.nodeid), OF_SMALL_TESTS in item.path.parents))
 
 

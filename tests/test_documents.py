@@ -356,3 +356,17 @@ def test_the_site_builds(tmp_path: Path) -> None:
     for page in pages:
         others = [tag for tag in fetched.findall(page.read_text(encoding="utf-8")) if 'rel="canonical"' not in tag]
         assert others == [], page
+
+
+@pytest.mark.spark
+def test_every_method_is_explained(printed: Printed) -> None:
+    """Each that gold of the recording has is on the page of methods."""
+    tables = [table.full_name for table in GOLD_TABLES if "method" in table.column_names]
+    queries = [
+        "select unnest(cause_methods) as method from gold.rebalances",
+        *(f"select method from {it}" for it in tables),
+    ]
+    answer = printed(Example("sql", " union ".join(queries)))
+    methods = set(re.findall(r"\b[A-Z]+(?:_[A-Z]+)+\b", answer))
+    assert len(methods) > 30
+    assert {method for method in methods if f"`{method}`" not in PAGES["internals/methods.md"]} == set()

@@ -14,7 +14,7 @@ from jobs.cli.readable import no_tables
 from jobs.cli.session import start_run
 from jobs.cli_enums import Engine, SqlFormat
 from jobs.errors import ArgumentError, JobError, SettingsError
-from jobs.exit_codes import DONE
+from jobs.exit_codes import DONE, FAILED
 from jobs.settings import Settings
 
 if TYPE_CHECKING:
@@ -79,8 +79,9 @@ def sql(
     if write or engine is Engine.SPARK:
         answering = _spark(settings, cluster_id, may_write=write)
     if execute is None:
-        shell(answering, output_format)
-        return DONE
+        failed_count = shell(answering, output_format)
+        # nobody reads the errors of a script
+        return FAILED if failed_count and not sys.stdin.isatty() else DONE
     try:
         with nullcontext(sys.stdout) if output is None else Path(output).open("w", encoding="utf-8", newline="") as out:
             run_query(answering, execute, output_format, out)

@@ -31,6 +31,7 @@ from coordinator_core.inference.audit.log_anomalies import (
 from coordinator_core.inference.commits.commit_anomalies import TOPIC_RECREATED
 from coordinator_core.inference.groups.causes import CONNECT_DELAY_OVER, COOPERATIVE_FOLLOW_UP, METADATA_FOLLOW_UP
 from coordinator_core.inference.groups.leave_reasons import EXPIRED, SILENT_FOR_POLL_INTERVAL
+from coordinator_core.inference.shares.archived import NOT_GIVEN_UP
 from coordinator_core.text import counted
 from jobs.bronze.copies import read_lineages
 from jobs.bronze.coverage import hole_count
@@ -99,7 +100,9 @@ class Findings:
     given_up_count: int
     """Records that share groups gave up."""
     given_up_marker_count: int = 0
-    """Archived offsets that look like transaction markers: not records, and not included in the other counts."""
+    """Those of `not_records_by_cause` that look like transaction markers."""
+    not_records_by_cause: Counts = field(default_factory=dict)
+    """Archived offsets that are likely no records of the topic, and not included in the other counts."""
     given_up_by_group: Counts
     redelivered_count: int
     """Records that share groups handed back or got again, each counted once."""
@@ -213,7 +216,8 @@ def findings(tables: ClusterTables) -> Findings:
     )
     # there may be millions of redeliveries, and the days have their sums
     days = gold.read(SHARE_GROUP_SUMMARY, ["records_redelivered", "extra_deliveries"])
-    markers = gold.read(ARCHIVED_RECORDS, ["likely_cause"])["likely_cause"].cast(pa.string())
+    archived = gold.read(ARCHIVED_RECORDS, ["first_offset", "last_offset", "likely_cause"])
+    no_records = _not_records(archived)
     moved = gold.read(SHARE_OFFSET_CHANGES, ["kind", "never_delivered_count", "delivered_again_count"])
     odd_commits = gold.read(COMMIT_ANOMALIES, ["group_id", "kind", "likely_cause", "confidence"])
     is_guessed = pc.fill_null(pc.equal(odd_commits["confidence"], GUESS), False)
@@ -241,7 +245,8 @@ def findings(tables: ClusterTables) -> Findings:
         rollout_count=rollouts.aggregate([]).num_rows,
         rebalances_on_worst_day=_most_on_a_day(rebalances),
         given_up_count=pc.sum(given_up["amount"]).as_py() or 0,
-        given_up_marker_count=pc.sum(pc.equal(markers, TRANSACTION_MARKER)).as_py() or 0,
+        given_up_marker_count=no_records.get(TRANSACTION_MARKER, 0),
+        not_records_by_cause=no_records,
         given_up_by_group=_sums_by_group(given_up),
         redelivered_count=pc.sum(days["records_redelivered"]).as_py() or 0,
         extra_delivery_count=pc.sum(days["extra_deliveries"]).as_py() or 0,
@@ -409,6 +414,14 @@ def _counts_of(names: pa.ChunkedArray) -> Counts:
     return dict(sorted((found["values"], found["counts"]) for found in pc.value_counts(names).to_pylist()))
 
 
+def _not_records(archived: pa.Table) -> Counts:
+    """Archived offsets that are likely no records, by cause."""
+    rows = archived.filter(pc.is_in(archived["likely_cause"].cast(pa.string()), pa.array(NOT_GIVEN_UP)))
+    sizes = pc.add(pc.subtract(rows["last_offset"], rows["first_offset"]), 1)
+    sums = rows.append_column("count", sizes).group_by("likely_cause", use_threads=False).aggregate([("count", "sum")])
+    return _sorted_most_first((row["likely_cause"], row["count_sum"]) for row in sums.to_pylist())
+
+
 def _forgotten(odd: pa.Table, odd_commits: pa.Table) -> Counts:
     """Groups that a new leader did not load wholly, and their committed offsets that it does not know."""
     offsets = _rows_by_group(odd_commits.filter(pc.field("kind") == FORGOTTEN))
@@ -502,10 +515,16 @@ def _parts_of_rebalances(found: Findings) -> Iterator[Part]:
     if found.storm_rebalance_count:
         query = "select distinct group_id, flapping_members from gold.rebalances where in_storm"
         yield "who flaps in the storms", _sql(query)
-    if found.thrown_out_by_group:
-        yield f"members were thrown out: {_names(found.thrown_out_by_group)}", _sql(THROWN_OUT)
-    if found.maybe_thrown_out_by_group:
-        yield f"members may have been thrown out: {_names(found.maybe_thrown_out_by_group)}", _sql(THROWN_OUT)
+    thrown_out = [
+        f"{what}: {_names(by_group)}"
+        for what, by_group in (
+            ("members were thrown out", found.thrown_out_by_group),
+            ("members may have been thrown out", found.maybe_thrown_out_by_group),
+        )
+        if by_group
+    ]
+    if thrown_out:
+        yield "; ".join(thrown_out), _sql(THROWN_OUT)
     if found.partitions_added_by_group:
         query = (
             f"select * from gold.rebalances where array_contains(causes, '{PARTITIONS_CHANGED}') "
@@ -522,8 +541,9 @@ def _parts_of_rebalances(found: Findings) -> Iterator[Part]:
 def _parts_of_offsets(found: Findings) -> Iterator[Part]:
     if found.given_up_count:
         what = f"records given up: {found.given_up_count:,} by {_names(found.given_up_by_group)}"
-        if found.given_up_marker_count:
-            what += f"; and {counted(found.given_up_marker_count, 'offset')} like those of transaction markers"
+        if found.not_records_by_cause:
+            offsets = counted(sum(found.not_records_by_cause.values()), "offset")
+            what += f"; and {offsets} likely without a record: {_names(found.not_records_by_cause)}"
         yield what, "audit --list archived"
     if found.redelivered_count or found.extra_delivery_count:
         extra = _counted(found.extra_delivery_count, "delivery", "beyond the first", plural="deliveries")

@@ -129,18 +129,21 @@ def _dot_command(answering: Answering, command: str) -> str:
     raise StatementError(f"no command {printable(command)}: .help lists them")
 
 
-def shell(answering: Answering, output_format: str, lines: Iterable[str] | None = None) -> None:
-    """Execute statements, each ended by `;`, until the input ends or `exit`.
+def shell(answering: Answering, output_format: str, lines: Iterable[str] | None = None) -> int:
+    """Execute statements, each ended by `;`, until the input ends or `exit`. Returns how many had an error.
 
     An error or Ctrl-C ends only the current statement.
     """
+    failed_count = 0
     for query in _statements(lines if lines is not None else _Prompt(), TOKENS[answering.engine]):
         try:
             run_query(answering, query, output_format)
         except SqlError as error:
+            failed_count += 1
             print(f"error: {error}", file=sys.stderr)
         except KeyboardInterrupt:
             print("interrupted", file=sys.stderr)
+    return failed_count
 
 
 def _statements(lines: Iterable[str], tokens: re.Pattern[str]) -> Iterator[str]:
@@ -249,12 +252,8 @@ def json_value(value: Any) -> Any:
             return value if isfinite(value) else str(value)
         case datetime():
             # Spark returns naive local times of the driver's zone
-            at = value.astimezone(UTC)
-            return (
-                at.strftime("%Y-%m-%dT%H:%M:%S")
-                + (f".{at.microsecond:06d}".rstrip("0") if at.microsecond else "")
-                + "Z"
-            )
+            at = value.astimezone(UTC).replace(tzinfo=None)
+            return at.isoformat(timespec="microseconds" if at.microsecond % 1000 else "milliseconds") + "Z"
         case date():
             return value.isoformat()
         case bytes() | bytearray():

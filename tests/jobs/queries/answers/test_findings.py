@@ -168,7 +168,7 @@ def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -
     write(warehouse, ROWS)
     reported = list(lines(findings(ClusterTables(warehouse, CLUSTER)), ["--warehouse", "/a b/it's"]))
     commands = [shlex.split(line[line.index("./spark-submit.sh") :]) for line in reported[1:]]
-    assert len(commands) == 18
+    assert len(commands) == 17
     assert all(
         command[0] == "./spark-submit.sh" and command[-2:] == ["--warehouse", "/a b/it's"] for command in commands
     )

@@ -173,7 +173,9 @@ def test_values_for_json() -> None:
     """What JSON has no form for becomes text."""
     assert json_value(float("nan")) == "nan"
     assert json_value(b"\x00\xff") == "AP8="
-    assert json_value(datetime(2024, 1, 1, tzinfo=UTC)) == "2024-01-01T00:00:00Z"
+    assert json_value(datetime(2024, 1, 1, tzinfo=UTC)) == "2024-01-01T00:00:00.000Z"
+    assert json_value(datetime(2024, 1, 1, microsecond=500_000, tzinfo=UTC)) == "2024-01-01T00:00:00.500Z"
+    assert json_value(datetime(2024, 1, 1, microsecond=1, tzinfo=UTC)) == "2024-01-01T00:00:00.000001Z"
     assert json_value([1, {"a": b"x"}]) == [1, {"a": "eA=="}]
 
 

@@ -17,7 +17,7 @@ from jobs.cli import app as cli
 from jobs.console.output import CELL_CHARACTERS_MAX, CUT
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError, StatementError
-from jobs.exit_codes import DONE
+from jobs.exit_codes import DONE, FAILED
 from jobs.queries.sql import sql
 from jobs.queries.sql.sql import run_query, shell
 from jobs.queries.sql.sql_duckdb import DuckDb
@@ -60,10 +60,10 @@ def test_values_have_their_forms(duckdb: DuckDb) -> None:
     """
     assert json.loads(printed(duckdb, query, "json")) == {
         "a": "2023-11-14T22:13:20.123Z",
-        "b": "2026-01-02T03:04:05.6Z",
+        "b": "2026-01-02T03:04:05.600Z",
         "c": 7,
         "d": "1.50",
-        "e": {"t": "2026-01-02T00:00:00Z"},
+        "e": {"t": "2026-01-02T00:00:00.000Z"},
         "f": [1, None],
         "g": "eA==",
         "h": None,
@@ -112,6 +112,15 @@ def test_tables_of_a_layer_are_listed(duckdb: DuckDb, capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert "silver.offset_commits\n" in out and "offsets_at(group STRING, time TIMESTAMP)" in out
     assert "\ngroup_id,VARCHAR," in out and "describe TABLE" in out and "\n1\n" not in out
+
+
+def test_a_script_with_an_error_fails(warehouse: Warehouse) -> None:
+    """The others of its statements are run, and the exit code tells whoever does not read."""
+    code = "import sys; from jobs.cli.app import main; sys.exit(main(sys.argv[1:]))"
+    words = [sys.executable, "-c", code, "sql", "--warehouse", warehouse.root, "--format", "csv"]
+    done = subprocess.run(words, input="selec 1;\nselect 2 as two;\n", capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (FAILED, "two\n2\n")
+    assert done.stderr.startswith("error: ")
 
 
 def test_what_a_session_makes_stays(duckdb: DuckDb, capsys: pytest.CaptureFixture[str]) -> None:
