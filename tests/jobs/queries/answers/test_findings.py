@@ -172,7 +172,7 @@ def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -
     assert all(
         command[0] == "./spark-submit.sh" and command[-2:] == ["--warehouse", "/a b/it's"] for command in commands
     )
-    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 13, "report": 1}
+    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 12, "report": 1}
 
 
 def test_nothing_to_tell(warehouse: Warehouse) -> None:
