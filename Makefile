@@ -1,27 +1,40 @@
-# One command each: `make test` is what the checks run, `make check` what a commit should pass.
+# One command each: `make check` is what a commit should pass; `.ci/run` runs most parts of `make test-all`.
 PYTHON := .venv/bin/python
+
+PYTEST := PYTHONPATH=. $(PYTHON) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -p no:randomly
 
 # a process that compiles a module leaves it compiled for the next: tests start hundreds
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test-env test test-live check bench fuzz methods faults mutants package-test reference docs
+.PHONY: test-env test test-nights test-conformance test-api test-all test-live check bench fuzz methods faults mutants package-test reference docs
 
 test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
 
-test: test-env ## The whole suite, in three processes (one often waits for a broker or a JVM), in the order in which it is written (`make check` shuffles).
-	PYTHONPATH=. $(PYTHON) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -p no:randomly
+test: test-env ## What a change must pass: rules on rows, jobs, the commands of the documentation, one night of a kind. Three processes (one often waits for a JVM).
+	$(PYTEST) -m "not (nights or conformance or api)"
+
+test-nights: test-env ## Whole nights over logs of all kinds, and killed ones.
+	$(PYTEST) -m nights
+
+test-conformance: test-env ## Recordings of real brokers, traces of Kafka's own classes; real brokers, clusters and stores in short.
+	$(PYTEST) -m conformance
+
+test-api: test-env ## The Python API, in Spark.
+	$(PYTEST) -m api
+
+test-all: test test-nights test-conformance test-api ## All of these.
 
 test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (LIVE_MINUTES), three brokers, a Spark cluster, HDFS, S3, whole nights over odd logs.
 	LIVE_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live tests/cluster tests/stores tests/groupledger tests/jobs tests/cases tests/conformance tests/test_spark_submit.py
 
-check: test-env ## Format, lint, types, imports, shell, and the tests that are not slow.
+check: test-env ## Format, lint, types, imports, shell, and `make test` in another order.
 	$(PYTHON) -m ruff format --check .
 	$(PYTHON) -m ruff check .
 	$(PYTHON) -m mypy --strict
 	.venv/bin/lint-imports
 	@if command -v shellcheck >/dev/null; then shellcheck spark-submit.sh .ci/run; else echo "shellcheck is not installed: skipped"; fi
-	PYTHONPATH=. $(PYTHON) -m pytest -q -m "not slow"
+	PYTHONPATH=. $(PYTHON) -m pytest -q -m "not (nights or conformance or api)"
 
 bench: test-env ## Timings of the hot paths.
 	PYTHONPATH=. $(PYTHON) -m tests.benchmarks $(if $(LOGS),--logs $(LOGS))

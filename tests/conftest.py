@@ -48,12 +48,12 @@ hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "determini
 
 PARTS: Final[Mapping[str, str]] = {
     "cases": "nights",
+    "faults": "nights",
     "conformance": "conformance",
+    "cluster": "conformance",
+    "live": "conformance",
+    "stores": "conformance",
     "groupledger": "api",
-    "cluster": "live",
-    "faults": "live",
-    "live": "live",
-    "stores": "live",
 }
 """Folder of tests -> the part of `make test-all` that has them, a mark. All others are of `make test`, but for those
 with a mark of their own; those with the mark `first` are of `make test`, wherever they are."""

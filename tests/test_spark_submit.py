@@ -852,7 +852,6 @@ def test_a_later_python_will_do(shell: Shell) -> None:
 
 
 @takes_minutes
-@pytest.mark.slow
 @pytest.mark.spark
 def test_the_real_thing(tmp_path: Path) -> None:
     """The recording is captured and asked in another folder, with the true Python, Java and Spark."""

@@ -7,6 +7,8 @@ from jobs.queries.answers.group_history import events_and_steps
 from jobs.queries.answers.group_verdicts import WARN, group_verdicts
 from tests.cases.harness import CASES, Ledger
 
+pytestmark = pytest.mark.first
+
 
 @pytest.fixture(scope="module")
 def stories(tmp_path_factory: pytest.TempPathFactory) -> Ledger:

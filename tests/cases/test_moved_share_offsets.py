@@ -20,6 +20,8 @@ from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_times import gold
 from tests.coordinator_core.group_records import T1
 
+pytestmark = pytest.mark.first
+
 MINUTE_MS: Final = 60_000
 RESET_MS: Final = NOON_MS + 10 * MINUTE_MS
 BACK_MS: Final = NOON_MS + 20 * MINUTE_MS

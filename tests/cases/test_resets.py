@@ -15,6 +15,8 @@ from jobs.report.sql_text import Scope
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 
+pytestmark = pytest.mark.first
+
 SECOND = 1_000
 
 

@@ -2,7 +2,11 @@
 
 from collections import Counter
 
+import pytest
+
 from tests.cases.harness import CASES, Ledger
+
+pytestmark = pytest.mark.first
 
 LOGS = CASES / "share-same-count" / "logs"
 

@@ -130,7 +130,6 @@ def has_data_file(folder: Path) -> bool:
     return any((folder / "warehouse" / "bronze" / "record_batches").glob("*.parquet"))
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("point", POINTS if IS_WHOLE else POINTS[:POINTS_OF_TEST])
 def test_a_driver_is_killed(
     spark: SparkSession, tmp_path: Path, undisturbed: dict[str, tuple[int, str]], point: str

@@ -25,7 +25,6 @@ from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import RECORDINGS, raw_records
 from tests.groupledger.test_replay import plan_of, replayed
 
-pytestmark = pytest.mark.slow
 QUICK = "codec-gzip"
 """A small recording that has groups of all types; `make test-live` takes a large one, too."""
 OFFSETS, SHARES = "__consumer_offsets", "__share_group_state"

@@ -19,8 +19,6 @@ from tests.conftest import PROJECT_ROOT, takes_minutes
 from tests.groupledger.conftest import Recorded
 from tests.spark_defaults import spark_defaults
 
-pytestmark = pytest.mark.slow
-
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"
 START_SECONDS_MAX = 120
 

@@ -53,7 +53,6 @@ def test_what_cannot_be_read_says_why(
     assert message in (made.error or "")
 
 
-@pytest.mark.slow
 def test_one_row_a_record(spark: SparkSession, recorded: Recorded) -> None:
     """Every record is a row, with what the declared columns say."""
     _, records = recorded("full-a")

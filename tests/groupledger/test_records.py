@@ -11,7 +11,6 @@ from groupledger import RecordsError
 from groupledger.records import EXPECTED, read_records
 
 SPARK = "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int"
-pytestmark = pytest.mark.slow
 
 
 @pytest.mark.parametrize(

@@ -26,8 +26,6 @@ from tests.groupledger.raw import recording as logs_of
 
 QUICK = "codec-gzip"
 """A small recording that has groups of all types; `make test-live` takes all recordings."""
-pytestmark = pytest.mark.slow
-
 REPLAYS = (groupledger.replay_groups, groupledger.replay_share_partitions)
 
 

@@ -11,8 +11,6 @@ from groupledger.sql import ReplayGroup
 from tests.conftest import takes_minutes
 from tests.groupledger.conftest import Recorded
 
-pytestmark = pytest.mark.slow
-
 REPLAY = """
     SELECT * FROM replay_group({name}
         TABLE(SELECT *, coordinator_key(key).group_id AS group_id FROM api_records WHERE {where})

@@ -20,7 +20,6 @@ from tests.conftest import takes_minutes
 from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import recording
 
-pytestmark = pytest.mark.slow
 NAMES = ("silver.group_events", "silver.offset_commits", "gold.rebalances")
 
 

@@ -69,7 +69,6 @@ print(Compiled.names)
 
 
 @takes_minutes
-@pytest.mark.slow
 def test_nothing_is_left_to_compile(tmp_path: Path) -> None:
     """A process after the set-up loads all kernels."""
     environment = {**os.environ, "PYTHONPATH": str(PROJECT_ROOT), "NUMBA_CACHE_DIR": str(tmp_path)}
