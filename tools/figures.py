@@ -29,7 +29,7 @@ FLOORS: Final = (
 )
 """The rooms of coordinator_core from the top; the contracts of import-linter in pyproject.toml hold them."""
 USERS_PAGES: Final = ("docs/*.md",)
-"""Pages for users beside README; those of the people who build it are in docs/internals."""
+"""Pages for users, README apart; those of the people who build it are in docs/internals."""
 
 Imports = Mapping[str, Set[str]]
 """Module -> the modules that it imports."""
