@@ -7,9 +7,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from pyspark.sql import SparkSession
 
-from jobs.spark.executors import SparkExecutor
+from jobs.spark.executors import Executor, SparkExecutor
 from tests.conformance.dump import DumpBatch
 from tests.conformance.recordings import make_warehouse
 from tests.conformance.tables import Tables, read_tables
@@ -143,9 +142,11 @@ def loaded(simulated: Simulated, home: KafkaHome, tmp_path_factory: pytest.TempP
 @pytest.fixture(scope="session")
 def tables(request: pytest.FixtureRequest, simulated: Simulated, tmp_path_factory: pytest.TempPathFactory) -> Tables:
     """The tables which the jobs make of the same segments; `make test-live` has Spark carry their tasks."""
-    spark: SparkSession = request.getfixturevalue("spark" if IS_TEST_LIVE else "no_spark")
+    executor: Executor = (
+        SparkExecutor(request.getfixturevalue("spark")) if IS_TEST_LIVE else request.getfixturevalue("no_spark")
+    )
     root = tmp_path_factory.mktemp("warehouse")
-    make_warehouse(SparkExecutor(spark), simulated.logs, root, cluster_id="simulated")
+    make_warehouse(executor, simulated.logs, root, cluster_id="simulated")
     return read_tables(root)
 
 
