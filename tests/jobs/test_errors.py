@@ -33,13 +33,10 @@ FULL = OSError(errno.ENOSPC, "No space left on device")
 class FullDisk:
     """A file of which nothing can be written, and which cannot be closed either."""
 
-    bounds: dict[str, Any] = {}  # noqa: RUF012
-    size_bytes = 0
-
     def __init__(self, *_: Any, **__: Any) -> None:
         pass
 
-    def write(self, *_: Any) -> None:
+    def write_table(self, *_: Any) -> None:
         """No."""
         raise FULL
 
@@ -52,7 +49,7 @@ def test_the_error_of_writing_is_reported_and_not_that_of_closing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It names the table and its folder; so it does after a task's way through pickle."""
-    monkeypatch.setattr(part_files, "ParquetFileWriter", FullDisk)
+    monkeypatch.setattr(part_files.pq, "ParquetWriter", FullDisk)
     schema = arrow_schema(RUNS)
     row = pa.Table.from_pylist([dict.fromkeys(schema.names)], schema=pa.schema([f.with_nullable(True) for f in schema]))
     target = PartTarget(RUNS.full_name, str(tmp_path / "runs"), "zstd")
