@@ -15,7 +15,6 @@ from deltalake.exceptions import DeltaError
 from jobs import exit_codes
 from jobs.bronze.export_segments import ExportWork, export_log
 from jobs.cli import outcome
-from jobs.delta import part_files
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.filesystems import write_whole
 from jobs.delta.locks import only_one
@@ -49,7 +48,7 @@ def test_the_error_of_writing_is_reported_and_not_that_of_closing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It names the table and its folder; so it does after a task's way through pickle."""
-    monkeypatch.setattr(part_files.pq, "ParquetWriter", FullDisk)
+    monkeypatch.setattr("pyarrow.parquet.ParquetWriter", FullDisk)
     schema = arrow_schema(RUNS)
     row = pa.Table.from_pylist([dict.fromkeys(schema.names)], schema=pa.schema([f.with_nullable(True) for f in schema]))
     target = PartTarget(RUNS.full_name, str(tmp_path / "runs"), "zstd")
