@@ -1,6 +1,7 @@
 # One command each: `make check` is what a commit should pass; `.ci/run` runs most parts of `make test-all`.
 PYTHON := .venv/bin/python
 
+IN_TEST := not (nights or conformance or api)
 PYTEST := PYTHONPATH=. $(PYTHON) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -p no:randomly
 
 # a process that compiles a module leaves it compiled for the next: tests start hundreds
@@ -12,7 +13,7 @@ test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
 
 test: test-env ## What a change must pass: rules on rows, jobs, the commands of the documentation, one night of a kind. Three processes (one often waits for a JVM).
-	$(PYTEST) -m "not (nights or conformance or api)"
+	$(PYTEST) -m "$(IN_TEST)"
 
 test-nights: test-env ## Whole nights over logs of all kinds, and killed ones.
 	$(PYTEST) -m nights
@@ -34,7 +35,7 @@ check: test-env ## Format, lint, types, imports, shell, and `make test` in anoth
 	$(PYTHON) -m mypy --strict
 	.venv/bin/lint-imports
 	@if command -v shellcheck >/dev/null; then shellcheck spark-submit.sh .ci/run; else echo "shellcheck is not installed: skipped"; fi
-	PYTHONPATH=. $(PYTHON) -m pytest -q -m "not (nights or conformance or api)"
+	PYTHONPATH=. $(PYTHON) -m pytest -q -m "$(IN_TEST)"
 
 bench: test-env ## Timings of the hot paths.
 	PYTHONPATH=. $(PYTHON) -m tests.benchmarks $(if $(LOGS),--logs $(LOGS))

@@ -39,7 +39,7 @@ from tests.scheduling import needs_spark, one_jvm
 from tests.spark_defaults import spark_defaults
 
 takes_minutes = pytest.mark.skipif(not IS_TEST_LIVE, reason="minutes: make test-live runs it")
-"""Marks what would make `make test` too long: whole tests, and cases of which one is enough there."""
+"""Marks what would make a run too long: whole tests, and cases of which one is enough there."""
 
 hypothesis_settings.register_profile("deterministic", max_examples=50, derandomize=True, deadline=None)
 hypothesis_settings.register_profile("exhaustive", max_examples=5000, deadline=None)

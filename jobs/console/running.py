@@ -3,18 +3,16 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Protocol
-
-if TYPE_CHECKING:
-    from pyspark.accumulators import Accumulator
+from typing import Final, Protocol
 
 
 class Done(Protocol):
-    """How much of it is done."""
+    """How much of it is done: an accumulator of Spark, or its like."""
 
-    value: int
+    @property
+    def value(self) -> int: ...
 
-    def add(self, count: int) -> None: ...
+    def add(self, count: int, /) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +20,7 @@ class RunningStage:
     what: str
     total_bytes: int
     """Size of all tasks; 0 where their work has no `size_bytes`."""
-    done: "Accumulator[int] | Done"
+    done: Done
 
     @property
     def done_bytes(self) -> int:

@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import Final
 
 from jobs.delta.filesystems import delete_folder
-from jobs.delta.handles import open_table
 from jobs.delta.warehouse import Warehouse
 from schemas.tables.bronze import CONFIGS, TOPICS
 from schemas.tables.state import DELETED_RANGES
@@ -30,8 +29,7 @@ def carry_over(warehouse: Warehouse) -> None:
         former = replace(table, name=name, columns=tuple(columns))
         if not warehouse.exists(former):
             continue
-        stored = {field.name for field in open_table(warehouse.path(former)).schema().fields}
-        if former_column in stored and (name == table.name or not warehouse.exists(table)):
+        if former_column in (warehouse.columns(former) or ()) and (name == table.name or not warehouse.exists(table)):
             warehouse.rebuild(table, warehouse.read(former).rename_columns(list(table.column_names)))
         if name != table.name:
             warehouse.delete(former)

@@ -10,6 +10,7 @@ belong to a table; VACUUM deletes them.
 
 import fcntl
 import re
+import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -147,8 +148,10 @@ class Warehouse:
 
     def exists(self, table: Table) -> bool:
         path = self.path(table)
-        if "://" not in path and (path in self._handles or not has_log(path)):
-            return has_log(path)
+        if "://" not in path:
+            is_there = has_log(path)
+            if path in self._handles or not is_there:
+                return is_there
         return bool(DeltaTable.is_deltatable(path))
 
     def ensure(self, table: Table) -> None:
@@ -458,7 +461,9 @@ class Warehouse:
             return []
         return list(self._files_of(self._at(table, version), table).values())
 
-    def columns(self, table: Table, version: int | None = None, *, reader_version_max: int) -> list[str] | None:
+    def columns(
+        self, table: Table, version: int | None = None, *, reader_version_max: int = sys.maxsize
+    ) -> list[str] | None:
         """The stored columns of a version; None where it needs a higher Delta reader version than
         `reader_version_max`."""
         delta = self._at(table, version)

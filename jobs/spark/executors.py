@@ -10,13 +10,16 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
+from jobs.console.running import Done
+
 if TYPE_CHECKING:
-    from pyspark import Accumulator
     from pyspark.sql import SparkSession
 
 InputPartition = TypeVar("InputPartition")
 WriterCommitMessage = TypeVar("WriterCommitMessage")
 Copied = TypeVar("Copied")
+
+Task = Callable[[Iterable[InputPartition]], Iterator[WriterCommitMessage]]
 
 
 @dataclass
@@ -41,13 +44,13 @@ class Executor(ABC):
         return 0, 0
 
     @abstractmethod
-    def counter(self) -> "Accumulator[int] | Count":
+    def counter(self) -> Done:
         """A count that tasks add to."""
 
     @abstractmethod
     def run(
         self,
-        task: Callable[[Iterable[InputPartition]], Iterator[WriterCommitMessage]],
+        task: Task[InputPartition, WriterCommitMessage],
         plan: Sequence[InputPartition],
         what: str,
     ) -> list[WriterCommitMessage]:
@@ -70,12 +73,12 @@ class SparkExecutor(Executor):
         running = [info for info in infos if info is not None]
         return sum(info.numCompletedTasks for info in running), sum(info.numTasks for info in running)
 
-    def counter(self) -> "Accumulator[int]":
+    def counter(self) -> Done:
         return self.session.sparkContext.accumulator(0)
 
     def run(
         self,
-        task: Callable[[Iterable[InputPartition]], Iterator[WriterCommitMessage]],
+        task: Task[InputPartition, WriterCommitMessage],
         plan: Sequence[InputPartition],
         what: str,
     ) -> list[WriterCommitMessage]:
@@ -92,12 +95,12 @@ class InProcess(Executor):
         """`core_count`: for how many cores plans are made."""
         self.core_count = core_count
 
-    def counter(self) -> Count:
+    def counter(self) -> Done:
         return Count()
 
     def run(
         self,
-        task: Callable[[Iterable[InputPartition]], Iterator[WriterCommitMessage]],
+        task: Task[InputPartition, WriterCommitMessage],
         plan: Sequence[InputPartition],
         what: str,
     ) -> list[WriterCommitMessage]:

@@ -12,15 +12,12 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, pairwise
-from typing import TYPE_CHECKING, Final, Generic
+from typing import Final, Generic
 
 import pyarrow as pa
 
 from jobs.console.running import Done, RunningStage, running
 from jobs.spark.executors import Executor, InputPartition, WriterCommitMessage
-
-if TYPE_CHECKING:
-    from pyspark import Accumulator
 
 TASKS_PER_CORE: Final = 2
 """Minimum number, if there is enough work."""
@@ -54,7 +51,7 @@ class _Task(Generic[InputPartition, WriterCommitMessage]):
     """The function on each partition of the plan; reports its completed bytes to an accumulator."""
 
     function: Callable[[InputPartition], WriterCommitMessage]
-    done: "Accumulator[int] | Done"
+    done: Done
 
     def __call__(self, partitions: Iterable[InputPartition]) -> Iterator[WriterCommitMessage]:
         for partition in partitions:

@@ -23,7 +23,7 @@ class Served:
     partition: SharePartition
     deadline_ms: int | None = None
     """The time of the next scheduled check of its locks."""
-    fetch_lock: object | None = None
+    fetch_lock: "DelayedShareFetch | None" = None
     """The fetch that reads it now; other fetches must wait (SharePartition.fetchLock)."""
     seen_start_offset: int = 0
     """Its start offset after the last command: when a write ends, this shows whether the write moved it."""

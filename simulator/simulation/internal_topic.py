@@ -22,7 +22,7 @@ LOADING_MS: Final = 200
 """The time that a new leader takes to load a coordinator."""
 
 
-class Brokers(Protocol):
+class ClusterOfTopic(Protocol):
     """What an internal topic tells the cluster, and asks it."""
 
     alive: set[int]
@@ -50,7 +50,7 @@ class InternalTopic:
         broker_count: int,
         *,
         loop: EventLoop,
-        cluster: Brokers,
+        cluster: ClusterOfTopic,
         make_runtime: Callable[[int], CoordinatorRuntime],
     ) -> None:
         self.topic = topic

@@ -141,7 +141,7 @@ def test_the_checkpoint_that_cuts_a_tail_may_come_in_a_later_night(
     tmp_path: Path, magic: int, of_no_checkpoint: list[int], wanted: list[int]
 ) -> None:
     """Batches that a tail kept out count once it is cut away; the same bytes in a copy without a checkpoint are of that
-    tail. Whatever the order, though no copy comes twice: `make test` lets each copy be the first once."""
+    tail. Whatever the order, though no copy comes twice: `make test-nights` lets each copy be the first once."""
     copies = {
         "old": write_copy(tmp_path / "old", magic, OLD, CHECKPOINTS["old"]),
         "none": write_copy(tmp_path / "none", magic, of_no_checkpoint),

@@ -1,6 +1,6 @@
 """kill -9 of the driver, of Python workers and executors: one run later every table is as if nothing had been.
 
-`make test` kills a driver once; `make faults` (FAULT_TESTS=all) everything that the design names, for an hour.
+`make test-nights` kills a driver once; `make faults` (FAULT_TESTS=all) everything that the design names, for an hour.
 """
 
 import os

@@ -1,5 +1,5 @@
-"""Real brokers: with simulated scenarios in their logs (`make test` takes the short one, `make test-live` all of them),
-and with real clients."""
+"""Real brokers: with simulated scenarios in their logs (`make test-conformance` takes the short one, `make test-live`
+all of them), and with real clients."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""The scenarios that a broker is given: each is one that `simulate` takes, in `make test` already."""
+"""The scenarios that a broker is given: each is one that `simulate` takes, in every run already."""
 
 import pytest
 

@@ -1,7 +1,7 @@
 """A long life: groups of all kinds keep busy, Kafka prunes and compacts within seconds, the broker is restarted,
 capture is killed. Afterwards what could be read is in bronze, the rest is named, and verify finds no difference.
 
-`make test` runs a short one. LIVE_MINUTES sets how long that of `make test-live` is.
+`make test-conformance` runs a short one. LIVE_MINUTES sets how long that of `make test-live` is.
 """
 
 import os

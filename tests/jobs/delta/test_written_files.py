@@ -138,7 +138,9 @@ def test_what_is_written_is_read(
             start += group.num_rows
             reported = group.column(at).statistics
             assert reported.null_count == group.num_rows - len(values)
-            assert (reported.min, reported.max) == ((min(values), max(values)) if values else (None, None))
+            # pyarrow has bounds of the dictionary for a coded column that has only nulls
+            if values or not pa.types.is_dictionary(rows.schema.field(name).type):
+                assert (reported.min, reported.max) == ((min(values), max(values)) if values else (None, None))
 
 
 def every_kind() -> pa.Table:
