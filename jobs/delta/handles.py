@@ -33,6 +33,8 @@ class _Opened(NamedTuple):
     table: DeltaTable
     changed_ns: int | None
     """Modification time of the log folder before the table was read; None for object stores."""
+    last_versions: dict[str, tuple[int, int]]
+    """By application id: a version of the table, and the newest version that the application had committed to it."""
 
 
 class Handles:
@@ -46,7 +48,7 @@ class Handles:
 
     def put(self, path: str, table: DeltaTable) -> None:
         """Add a table that was just created."""
-        self._opened[path] = _Opened(table, _changed_ns(path))
+        self._opened[path] = _Opened(table, _changed_ns(path), {})
 
     def forget(self, path: str) -> None:
         """Drop the table, whose folder was deleted."""
@@ -64,8 +66,19 @@ class Handles:
         ):
             return opened.table
         table = None if opened is None else _updated(opened.table)
-        self._opened[path] = _Opened(table or open_table(path), changed_at_ns)
+        last_versions = {} if opened is None or table is None else opened.last_versions
+        self._opened[path] = _Opened(table or open_table(path), changed_at_ns, last_versions)
         return self._opened[path].table
+
+    def last_version(self, path: str, app_id: str) -> int:
+        """The newest version that an application committed to the table, or -1. delta-rs, which takes 2 ms, is asked
+        once for each version of the table."""
+        table = self.newest(path)
+        versions = self._opened[path].last_versions
+        if app_id not in versions or versions[app_id][0] != table.version():
+            last = table.transaction_version(app_id)
+            versions[app_id] = table.version(), -1 if last is None else int(last)
+        return versions[app_id][1]
 
 
 def open_table(path: str, version: int | None = None) -> DeltaTable:

@@ -263,8 +263,7 @@ class Warehouse:
         """The newest version that this application committed to the table, or -1."""
         if not self.exists(table):
             return -1
-        version = self._newest(table).transaction_version(app_id)
-        return -1 if version is None else int(version)
+        return self._handles.last_version(self.path(table), app_id)
 
     def ensure_all(self, tables: Sequence[Table], app_id: str) -> dict[str, int]:
         """Ensure several tables. Returns the newest version that an application committed to each, by full name, or
@@ -515,8 +514,7 @@ class Warehouse:
         # One handle from the check to the commit: delta-rs does not compare application versions itself, but it refuses
         # a commit if the same application committed after this handle was refreshed.
         delta = self._newest(table)
-        last = delta.transaction_version(change.app_id)
-        if last is not None and last >= change.version:
+        if self.last_version(table, change.app_id) >= change.version:
             return Committed(int(delta.version()), 0, skipped=True)
         mode = change.mode
         filters = [

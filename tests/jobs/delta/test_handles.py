@@ -1,13 +1,14 @@
 """Tables that are opened once: whoever asks sees the newest version, and asks the log only where something came."""
 
 import os
+import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
 from jobs.delta import handles
 from jobs.delta.handles import Handles
@@ -92,6 +93,39 @@ def test_a_table_that_was_just_created_is_looked_at(tmp_path: Path) -> None:
     opened.put(path, DeltaTable(path))
     append(path, 1)
     assert opened.newest(path).version() == 1
+
+
+def test_an_applications_version_is_looked_up_once_for_each_version_of_a_table(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A commit of anybody, and another table at the same path, are seen."""
+    path, opened, asked = str(tmp_path / "t"), Handles(), list[str]()
+    transaction_version = DeltaTable.transaction_version
+
+    def noted(table: DeltaTable, app_id: str) -> int | None:
+        asked.append(app_id)
+        return transaction_version(table, app_id)
+
+    monkeypatch.setattr(DeltaTable, "transaction_version", noted)
+
+    def commit(number: int, **versions: int) -> None:
+        transactions = [Transaction(app_id, version) for app_id, version in versions.items()]
+        rows, properties = pa.table({"n": [number]}), CommitProperties(app_transactions=transactions)
+        write_deltalake(path, rows, mode="append", commit_properties=properties)
+
+    def seen() -> list[int]:
+        return [opened.last_version(path, app_id) for app_id in "abab"]
+
+    commit(0, a=7)
+    assert seen() == [7, -1, 7, -1]
+    commit(1, b=3)
+    assert seen() == [7, 3, 7, 3]
+    assert asked == ["a", "b"] * 2
+    shutil.rmtree(path)
+    opened.forget(path)
+    commit(0, a=1)
+    commit(1, a=2)
+    assert seen() == [2, -1, 2, -1]
 
 
 LOG_FAULTS: Final[Mapping[str, tuple[Callable[[Path], Any], str]]] = {
