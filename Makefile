@@ -2,6 +2,7 @@
 PYTHON := .venv/bin/python
 
 IN_TEST := not (nights or conformance or api)
+FUZZ := PYTHONPATH=. $(PYTHON) -m pytest -q
 PYTEST := PYTHONPATH=. $(PYTHON) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -p no:randomly
 
 # a process that compiles a module leaves it compiled for the next: tests start hundreds
@@ -26,8 +27,8 @@ test-api: test-env ## The Python API, in Spark.
 
 test-all: test test-nights test-conformance test-api ## All of these.
 
-test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (LIVE_MINUTES), three brokers, a Spark cluster, HDFS, S3, whole nights over odd logs.
-	LIVE_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/live tests/cluster tests/stores tests/groupledger tests/jobs tests/cases tests/conformance tests/test_spark_submit.py
+test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (MINUTES), three brokers, a Spark cluster, HDFS, S3, whole nights over odd logs.
+	PYTHONPATH=. $(PYTHON) -m pytest -q --long $(if $(MINUTES),--minutes $(MINUTES)) tests/live tests/cluster tests/stores tests/groupledger tests/jobs tests/cases tests/conformance tests/test_spark_submit.py
 
 check: test-env ## Format, lint, types, imports, shell, and `make test` in another order.
 	$(PYTHON) -m ruff format --check .
@@ -42,25 +43,26 @@ bench: test-env ## Timings of the hot paths.
 
 fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, 300 random clusters, 200 restless groups and 200 stories of whatif, 1,000 random queries, and thousands of random lives of each live group.
 	PYTHONPATH=. $(PYTHON) -m tests.fuzz --mutants 1000000
-	HISTORIES=10000 PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/history tests/coordinator_core/inference
-	HISTORIES=30 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_grown_topics.py
-	STORIES=100 PYTHONPATH=. $(PYTHON) -m pytest -q tests/simulator/simulation/test_simulation.py tests/cases/test_unowned.py -k 'restless or truth'
-	COPY_SETS=2000 DAMAGE_SETS=500 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_copies_at_random.py tests/cases/test_damage_at_random.py tests/cases/test_rows_of_dumps.py
-	CLUSTERS=300 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py
-	WHATIF_STORIES=200 PYTHONPATH=. $(PYTHON) -m pytest -q tests/cases/test_whatif_at_random.py
-	HYPOTHESIS_PROFILE=exhaustive PYTHONPATH=. $(PYTHON) -m pytest -q tests/coordinator_core/stateful tests/coordinator_core/live/share_partition/test_machine.py
+	$(FUZZ) --count 10000 tests/coordinator_core/history tests/coordinator_core/inference
+	$(FUZZ) --count 30 tests/cases/test_grown_topics.py
+	$(FUZZ) --count 100 tests/simulator/simulation/test_simulation.py tests/cases/test_unowned.py -k 'restless or truth'
+	$(FUZZ) --count 2000 tests/cases/test_copies_at_random.py tests/cases/test_rows_of_dumps.py
+	$(FUZZ) --count 500 tests/cases/test_damage_at_random.py
+	$(FUZZ) --count 300 tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py
+	$(FUZZ) --count 200 tests/cases/test_whatif_at_random.py
+	$(FUZZ) --long --hypothesis-profile exhaustive tests/coordinator_core/stateful tests/coordinator_core/live/share_partition/test_machine.py
 
 methods: test-env ## How often each method of gold's claims is right, in a table: over the recordings, and 300 random clusters (CLUSTERS) with their damaged logs.
-	CLUSTERS=$(or $(CLUSTERS),300) PYTHONPATH=. $(PYTHON) -m pytest -q -p no:randomly tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py tests/conformance/test_gold_groups.py tests/conformance/test_gold_shares.py tests/conformance/test_client_libraries.py
+	$(FUZZ) --count $(or $(CLUSTERS),300) -p no:randomly tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py tests/conformance/test_gold_groups.py tests/conformance/test_gold_shares.py tests/conformance/test_client_libraries.py
 
 faults: test-env ## kill -9 of drivers, Python workers and executors, a run each, and 36 runs with other seeds and orders: about 45 minutes.
-	FAULT_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/faults
+	PYTHONPATH=. $(PYTHON) -m pytest -q --long tests/faults
 
 mutants: test-env ## Faults planted in a copy of the live coordinators: every one is found. MUTANT="name" for one.
 	PYTHONPATH=. $(PYTHON) -m tests.mutants $(if $(MUTANT),"$(MUTANT)")
 
 package-test: test-env ## Wheel and sdist, installed by pip into an empty environment each: `groupledger nightly`, a notebook with the API, and the API by --py-files.
-	PACKAGE_TESTS=all PYTHONPATH=. $(PYTHON) -m pytest -q tests/test_packaging.py
+	PYTHONPATH=. $(PYTHON) -m pytest -q --long tests/test_packaging.py
 
 reference: test-env ## Pages of the documentation that follow from declarations: tables, jobs and options.
 	PYTHONPATH=. $(PYTHON) -m tools.reference

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
-IS_TEST_LIVE = os.environ.get("LIVE_TESTS") == "all"
 REPORT_LINE = "line of the report"
 """Name of the property by which a test hands over a line for the end of the run, from whichever process it ran in."""
 OF_SMALL_TESTS = PROJECT_ROOT / "tests" / "coordinator_core"
@@ -32,18 +31,16 @@ from xdist.remote import Producer
 from jobs.delta.warehouse import Warehouse
 from jobs.spark.executors import Executor
 from jobs.spark.session import start_session
+from tests import lengths
 from tests.claims import CLAIMS, table
 from tests.jobs.in_process import in_process
 from tests.made_once import MadeOnce
 from tests.scheduling import needs_spark, one_jvm
 from tests.spark_defaults import spark_defaults
 
-takes_minutes = pytest.mark.skipif(not IS_TEST_LIVE, reason="minutes: make test-live runs it")
-"""Marks what would make a run too long: whole tests, and cases of which one is enough there."""
-
 hypothesis_settings.register_profile("deterministic", max_examples=50, derandomize=True, deadline=None)
 hypothesis_settings.register_profile("exhaustive", max_examples=5000, deadline=None)
-hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "deterministic"))
+hypothesis_settings.load_profile("deterministic")
 
 
 PARTS: Final[Mapping[str, str]] = {
@@ -60,9 +57,22 @@ with a mark of their own; those with the mark `first` are of `make test`, wherev
 FIRST: Final = "first"
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests get the mark of their part. Those that need Spark come first: one process takes all of them. Files of many
-    small tests come last, and fill up what is left when the long ones are done."""
+def pytest_addoption(parser: pytest.Parser) -> None:
+    lengths.add_options(parser)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    lengths.read_options(config)
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """What takes minutes is only in a run with --long. Tests get the mark of their part. Those that need Spark come
+    first: one process takes all of them. Files of many small tests come last, and fill up what is left when the long
+    ones are done."""
+    if not lengths.is_long():
+        long = [item for item in items if item.get_closest_marker(lengths.takes_minutes.name)]
+        items[:] = [item for item in items if item not in set(long)]
+        config.hook.pytest_deselected(items=long)
     for item in items:
         part = PARTS.get(item.path.relative_to(PROJECT_ROOT / "tests").parts[0])
         if part is not None and item.get_closest_marker(FIRST) is None:
@@ -111,9 +121,9 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
         "spark.master": "local[2,3]",
         "spark.sql.shuffle.partitions": "1",
         "spark.sql.adaptive.enabled": "false",
-        # compiling a query takes longer than it saves on small tables; with LIVE_TESTS=all queries are compiled
-        "spark.sql.codegen.wholeStage": str(IS_TEST_LIVE).lower(),
-        "spark.sql.codegen.factoryMode": "FALLBACK" if IS_TEST_LIVE else "NO_CODEGEN",
+        # compiling a query takes longer than it saves on small tables; with --long queries are compiled
+        "spark.sql.codegen.wholeStage": str(lengths.is_long()).lower(),
+        "spark.sql.codegen.factoryMode": "FALLBACK" if lengths.is_long() else "NO_CODEGEN",
         "spark.local.dir": str(scratch),
         "spark.driver.extraJavaOptions": (
             f"-Dlog4j2.configurationFile=file:{PROJECT_ROOT}/conf/log4j2.properties"

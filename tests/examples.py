@@ -1,4 +1,4 @@
-"""How many examples a property test tries: more of them where `HYPOTHESIS_PROFILE` asks for more."""
+"""How many examples a property test tries: more of them where `--hypothesis-profile` asks for more."""
 
 from hypothesis import settings
 

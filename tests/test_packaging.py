@@ -24,6 +24,7 @@ from jobs import __version__
 from tests.cases.harness import Ledger
 from tests.conftest import PROJECT_ROOT
 from tests.groupledger.raw import raw_records, recording
+from tests.lengths import takes_minutes
 from tools.wheel import renamed
 
 PACKAGES = ("schemas", "coordinator_core", "simulator", "jobs")
@@ -203,7 +204,7 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
     assert ignored.match_file("warehouse/x") and ignored.match_file(".venv/bin/python")
 
 
-@pytest.mark.skipif(not os.environ.get("PACKAGE_TESTS"), reason="minutes: make package-test")
+@takes_minutes
 @pytest.mark.parametrize(("of", "python"), [("sdist", PYTHONS[0]), *(("wheel", python) for python in PYTHONS)])
 def test_pip_install_in_an_empty_environment(of: str, python: str, tmp_path: Path) -> None:
     """From a wheel, or one made of the sdist, next to a user's packages: `groupledger nightly` gives the ledger, and
@@ -308,7 +309,7 @@ def spark_submit(folder: Path, package: Path, python: Path) -> subprocess.Comple
     )
 
 
-@pytest.mark.skipif(not os.environ.get("PACKAGE_TESTS"), reason="minutes: make package-test")
+@takes_minutes
 @pytest.mark.parametrize("python", PYTHONS)
 def test_executors_get_the_api_by_py_files(wheel: Path, python: str, tmp_path: Path) -> None:
     """The wheel as a .zip brings the API to executors that have nothing else of this project."""
@@ -358,7 +359,7 @@ def test_the_notebook_names_all_that_it_needs() -> None:
     assert notebook_packages() == ["jupyterlab", "deltalake", "pyarrow", "pandas"]
 
 
-@pytest.mark.skipif(not os.environ.get("PACKAGE_TESTS"), reason="minutes: make package-test")
+@takes_minutes
 def test_the_notebook_runs_on_what_its_install_line_brings(tmp_path: Path) -> None:
     """In an empty environment, every cell; the server of notebooks itself is left out."""
     Ledger(tmp_path / "warehouse").night(PROJECT_ROOT / "recordings" / "full-a" / "logs")

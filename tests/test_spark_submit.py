@@ -18,7 +18,8 @@ import pytest
 
 import bootstrap
 import set_up
-from tests.conftest import PROJECT_ROOT, takes_minutes
+from tests.conftest import PROJECT_ROOT
+from tests.lengths import takes_minutes
 from tests.recorded import RECORDINGS
 
 TOOLS = ("bash", "env", "dirname", "readlink", "cat", "cp", "grep", "mkdir", "sleep", "touch")

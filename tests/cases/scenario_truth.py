@@ -1,6 +1,5 @@
 """What truly happened in a simulation, and what gold may call it."""
 
-import os
 import tomllib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -11,6 +10,7 @@ import pytest
 
 from tests.claims import Claim, below, hand_over
 from tests.conftest import REPORT_LINE
+from tests.lengths import first_seed, how_many
 from tests.scenarios import Scenario
 
 CAUSES_OF: Final[Mapping[str, frozenset[str]]] = {
@@ -210,9 +210,7 @@ def lock_timeouts(judged: Scenario) -> dict[Place, list[int]]:
     return timeouts
 
 
-_COUNT: Final = int(os.environ.get("CLUSTERS", "2"))
-_FIRST: Final = int(os.environ.get("FIRST_CLUSTER", "0"))
-SEEDS: Final = range(_FIRST, _FIRST + _COUNT)
+SEEDS: Final = range(first_seed(), first_seed() + how_many(2))
 """Of random clusters. `make fuzz` tries 300."""
 UNWRITTEN: Final = frozenset({"UNSEEN"})
 """Causes of what was given up and is in no record: aborted transactions too, which the truth does not list."""

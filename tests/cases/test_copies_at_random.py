@@ -2,11 +2,10 @@
 
 A copy is cleaned as Kafka's cleaner does, cut short, begins later, ends in a tail that a newer leader never had, has a
 damaged batch, comes twice, or is a dump of rows. In batches of message formats 0 and 1, and in some of format 2, no
-leader epoch is written: the replica's checkpoint says it, or nothing does. COPY_SETS says how many sets; a few of them
+leader epoch is written: the replica's checkpoint says it, or nothing does. --count says how many sets; a few of them
 as whole nights.
 """
 
-import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -33,8 +32,9 @@ from tests.coordinator_core.group_records import record
 from tests.jobs.builders import damaged
 from tests.jobs.dump_builders import kafka_rows, write_json_lines
 from tests.jobs.in_process import in_process
+from tests.lengths import how_many
 
-COPY_SETS: Final = int(os.environ.get("COPY_SETS", "16"))
+COPY_SETS: Final = how_many(16)
 FAILED_ONCE: Final = (19, 168, 276, 647, 1442, 1700, 1991)
 """Two dumps of which one has no row that the other lacks; a damaged batch at the end of a segment, before batches of an
 epoch that a newer one cuts away; a damaged batch at whose base offset a batch of an older epoch, or a dump, has a

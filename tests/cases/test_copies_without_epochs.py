@@ -12,8 +12,8 @@ from schemas.consumer_offsets import TOPIC
 from tests.cases.harness import Ledger
 from tests.cases.test_copies import contents, coverage, nights
 from tests.cases.test_copies_at_random import commit
-from tests.conftest import IS_TEST_LIVE
 from tests.coordinator_core.bytes.log.test_legacy import message
+from tests.lengths import is_long
 
 PARTED_AT = 5
 CHECKPOINTS: Mapping[str, Sequence[tuple[int, int]]] = {"old": ((0, 0),), "new": ((0, 0), (1, PARTED_AT))}
@@ -136,7 +136,7 @@ OLD, NEW, SHORT = [0, 1, 2, 3, 4, 500, 501, 502], [0, 1, 2, 3, 4, 5, 6, 7], [0, 
 
 
 @pytest.mark.parametrize(("of_no_checkpoint", "wanted"), [(NEW, NEW), (OLD, SHORT)])
-@pytest.mark.parametrize("magic", [0, 2] if IS_TEST_LIVE else [0])
+@pytest.mark.parametrize("magic", [0, 2] if is_long() else [0])
 def test_the_checkpoint_that_cuts_a_tail_may_come_in_a_later_night(
     tmp_path: Path, magic: int, of_no_checkpoint: list[int], wanted: list[int]
 ) -> None:
@@ -149,7 +149,7 @@ def test_the_checkpoint_that_cuts_a_tail_may_come_in_a_later_night(
     }
     tables = []
     orders = list(enumerate(permutations(copies)))
-    for number, order in orders if IS_TEST_LIVE else (orders[0], orders[3], orders[4]):
+    for number, order in orders if is_long() else (orders[0], orders[3], orders[4]):
         folders = tuple(copies[name] for name in order)
         ledger = Ledger(tmp_path / f"warehouse-{number}")
         nights(ledger, folders[:2], folders[2:]) if number % 2 else nights(ledger, *((folder,) for folder in folders))

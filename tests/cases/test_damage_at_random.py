@@ -1,10 +1,9 @@
 """Random damage to a copy of a log that is put right later, against the good log alone.
 
 A bit, some bytes, batches that are gone or in another order, a segment that is cut, empty or gone; put right in place
-or from a second folder, before or after. DAMAGE_SETS says how many; some of them as whole nights.
+or from a second folder, before or after. --count says how many; some of them as whole nights.
 """
 
-import os
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
@@ -23,8 +22,9 @@ from tests.cases.harness import Ledger
 from tests.cases.test_copies import contents
 from tests.cases.test_copies_at_random import Written, batches_from, cleaned, commit, coverage_of
 from tests.jobs.in_process import in_process
+from tests.lengths import how_many
 
-DAMAGE_SETS: Final = int(os.environ.get("DAMAGE_SETS", "16"))
+DAMAGE_SETS: Final = how_many(16)
 PARTS: Final = 4
 WHOLE_NIGHTS: Final = max(6, DAMAGE_SETS // 20)
 UNDECIDABLE: Final = frozenset({251})

@@ -11,7 +11,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.conftest import REPORT_LINE, takes_minutes
+from tests.conftest import REPORT_LINE
+from tests.lengths import takes_minutes
 from tests.made_once import MadeOnce
 from tests.scenarios import scenario_of
 

@@ -1,6 +1,5 @@
 """Internal topics that got more partitions: where groups and share partitions are, in tables, jobs and SQL alike."""
 
-import os
 from dataclasses import replace
 from datetime import timedelta
 from io import StringIO
@@ -52,12 +51,12 @@ from tests.cases.harness import CASES, FIRST_NIGHT, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_answers import described, owned, restored
 from tests.cases.test_caveats import audited
-from tests.conftest import IS_TEST_LIVE
 from tests.coordinator_core.group_records import T1
 from tests.jobs.in_process import in_process
 from tests.jobs.queries.verify.test_verify import FakeAdmin
+from tests.lengths import how_many, is_long
 
-HISTORIES: Final = int(os.environ.get("HISTORIES", "1"))
+HISTORIES: Final = how_many(1)
 MINUTE: Final = 60_000
 LATER: Final = "2100-01-01T00:00:00Z"
 PLACES: Final = "silver.coordinator_partitions"
@@ -481,7 +480,7 @@ def test_the_table_stays_what_one_run_makes(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-@pytest.mark.skipif(HISTORIES == 1 and not IS_TEST_LIVE, reason="minutes: make test-live and make fuzz run it")
+@pytest.mark.skipif(HISTORIES == 1 and not is_long(), reason="minutes: --long, or --count")
 def test_jobs_and_sql_find_the_same(own_session: SparkSession, tmp_path: Path) -> None:
     """Newest offsets, groups and share partitions, and those of a time, and owners: of random logs that grew."""
     for seed in range(max(1, HISTORIES // 3)):

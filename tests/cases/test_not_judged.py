@@ -18,7 +18,7 @@ from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_times import gold
-from tests.conftest import takes_minutes
+from tests.lengths import takes_minutes
 
 DAY_MS = 86_400_000
 NOT_JUDGED = "NOT_JUDGED"

@@ -36,7 +36,7 @@ from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_not_judged import by_group, more
 from tests.cases.test_times import gold
-from tests.conftest import takes_minutes
+from tests.lengths import takes_minutes
 
 DAY_MS = 86_400_000
 ERRORS = (ValueError, OverflowError, TypeError, RecursionError, KeyError)

@@ -1,6 +1,5 @@
 """Rows of a dump and cleaned segments: what compaction took out of a batch is put back, in any order of sources."""
 
-import os
 from collections.abc import Sequence
 from itertools import permutations
 from pathlib import Path
@@ -16,6 +15,7 @@ from tests.cases.harness import Ledger
 from tests.cases.test_copies import commits, contents, coverage
 from tests.cases.test_copies_at_random import commit
 from tests.jobs.dump_builders import kafka_rows, write_json_lines
+from tests.lengths import is_counted
 
 Sources = dict[str, dict[str, tuple[str, ...]]]
 LOG = tuple(commit(offset, offset % 3, 10 * offset) for offset in range(8))
@@ -65,10 +65,10 @@ def records(ledger: Ledger) -> dict[int, Record]:
 
 
 def orders(names: Sequence[str]) -> list[tuple[tuple[str, ...], ...]]:
-    """All together in one night, and one a night in any order: of three sources two orders, unless COPY_SETS asks for
+    """All together in one night, and one a night in any order: of three sources two orders, unless --count asks for
     more."""
     in_turn = [tuple((name,) for name in order) for order in permutations(names)]
-    return [(tuple(names),), *(in_turn if "COPY_SETS" in os.environ else (in_turn[0], in_turn[-1]))]
+    return [(tuple(names),), *(in_turn if is_counted() else (in_turn[0], in_turn[-1]))]
 
 
 def in_any_order(tmp_path: Path, sources: Sources) -> list[Ledger]:

@@ -28,7 +28,8 @@ from tests.cases.scenario_truth import (
     true_reasons,
     true_redeliveries,
 )
-from tests.conftest import REPORT_LINE, takes_minutes
+from tests.conftest import REPORT_LINE
+from tests.lengths import takes_minutes
 from tests.made_once import MadeOnce
 from tests.scenarios import Scenario, scenario_of
 

@@ -1,6 +1,5 @@
 """What whatif says, against a simulation of the same story with the other setting: bands hold what comes."""
 
-import os
 import random
 from pathlib import Path
 from typing import Final
@@ -13,11 +12,12 @@ from simulator.simulation.scenario import Scenario
 from tests.cases.harness import Ledger
 from tests.cases.simulated import write_logs
 from tests.cases.whatif_stories import Asked, Figures, asked_of, judge, random_scenario
+from tests.lengths import first_seed, how_many
 from tests.simulator.whatif.recorded import Simulated
 
-STORIES: Final = int(os.environ.get("WHATIF_STORIES", "10"))
+STORIES: Final = how_many(10)
 """Groups, each with a setting to be changed; `make fuzz` tries 200."""
-FIRST_SEED: Final = int(os.environ.get("WHATIF_FIRST_SEED", "0"))
+FIRST_SEED: Final = first_seed()
 """Other worlds: those of make fuzz are 0 to 19."""
 GROUPS: Final = 10
 """Of one world: as many stories share a run and a night."""

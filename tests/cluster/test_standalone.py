@@ -8,8 +8,8 @@ import pytest
 
 from jobs.delta.warehouse import Warehouse
 from tests.cluster.standalone import StandaloneCluster
-from tests.conftest import takes_minutes
 from tests.faults.harness import CLUSTER, differences, digests
+from tests.lengths import takes_minutes
 from tests.live.job import Job
 from tests.recorded import RECORDINGS
 

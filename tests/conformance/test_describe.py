@@ -26,13 +26,13 @@ from tests.answers import describe
 from tests.conformance.conftest import ReportLine
 from tests.conformance.recordings import LOGS, Recording, WarehouseOf, cluster_id_of
 from tests.conformance.truth import GroupAnswer, group_answers, read_truth
-from tests.conftest import IS_TEST_LIVE
+from tests.lengths import is_long
 
 OUTPUTS: Final = re.compile(r"[^-]+-(consumer|share|streams)-groups-(offsets|members|state)\.txt")
 COORDINATOR: Final = re.compile(r"(\S+:\d+) +\((\d+)\)")
 IN_NO_LOG: Final = {"LOG-END-OFFSET", "LAG"}
 """Columns of which no log tells, and nobody sampled the ends of the recordings' topics."""
-SNAPSHOTS_JUDGED_MAX: Final = 20 if IS_TEST_LIVE else 10
+SNAPSHOTS_JUDGED_MAX: Final = 20 if is_long() else 10
 MOVES_ON: Final = re.compile("Preparing|Completing")
 """A classic group in the middle of a rebalance: who has come so far is in the coordinator's memory alone."""
 

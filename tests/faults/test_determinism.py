@@ -8,16 +8,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from tests.conftest import PROJECT_ROOT
 from tests.faults.determinism import ORDERS
+from tests.lengths import takes_minutes
 from tests.recorded import RECORDINGS
 
 LOGS: Final = RECORDINGS / "codec-gzip" / "logs"
 SEEDS: Final = ("0", "1", "random")
 PARTITIONS: Final = ("1", "2", "7", "200")
-IS_ALL: Final = os.environ.get("FAULT_TESTS") == "all"
 
 
 def tables(folder: Path, orders: Sequence[str], seed: str, partitions: Sequence[str] = ()) -> list[dict[str, Any]]:
@@ -44,7 +42,7 @@ def test_order_and_hash_seed_play_no_part(tmp_path: Path) -> None:
     assert sum(rows for rows, _ in found[0].values()) > 500
 
 
-@pytest.mark.skipif(not IS_ALL, reason="36 runs with Spark take minutes: make faults")
+@takes_minutes
 def test_all_of_36_are_equal(tmp_path: Path) -> None:
     """1, 2, 7 and 200 partitions, three hash seeds, three orders."""
     cases = [(partitions, order) for partitions in PARTITIONS for order in ORDERS]

@@ -1,6 +1,6 @@
 """kill -9 of the driver, of Python workers and executors: one run later every table is as if nothing had been.
 
-`make test-nights` kills a driver once; `make faults` (FAULT_TESTS=all) everything that the design names, for an hour.
+`make test-nights` kills a driver once; `make faults` everything that the design names, for an hour.
 """
 
 import os
@@ -27,9 +27,8 @@ from tests.faults.harness import CLUSTER, EXECUTOR, WORKER, differences, digests
 from tests.jobs.silver.test_incremental_replay import FULL_A, Nights
 from tests.jobs.silver.test_replay import STARTED_AT, Jobs
 from tests.jobs.slices import slices_of
+from tests.lengths import is_long, takes_minutes
 from tests.live.job import Job
-
-IS_WHOLE: Final = os.environ.get("FAULT_TESTS") == "all"
 
 FIRST_FILE: Final = "first data file"
 """Seen from outside: the driver dies as soon as there is one."""
@@ -72,8 +71,6 @@ MOMENT_MAX: Final = 0.7
 """The latest moment of a fault, as a share of a night: some nights take less than another."""
 LOCAL_CLUSTER: Final = ("--master", "local-cluster[2,1,1024]", "--executor-memory", "1g")
 MERGE_ALL: Final = {"GROUPLEDGER_MAINTAIN_MERGE_FILE_COUNT_MIN": "2"}
-
-by_night = pytest.mark.skipif(not IS_WHOLE, reason="make faults")
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +127,7 @@ def has_data_file(folder: Path) -> bool:
     return any((folder / "warehouse" / "bronze" / "record_batches").glob("*.parquet"))
 
 
-@pytest.mark.parametrize("point", POINTS if IS_WHOLE else POINTS[:POINTS_OF_TEST])
+@pytest.mark.parametrize("point", POINTS if is_long() else POINTS[:POINTS_OF_TEST])
 def test_a_driver_is_killed(
     spark: SparkSession, tmp_path: Path, undisturbed: dict[str, tuple[int, str]], point: str
 ) -> None:
@@ -149,7 +146,7 @@ def test_a_driver_is_killed(
     assert differences(digests(jobs.warehouse), undisturbed) == []
 
 
-@by_night
+@takes_minutes
 @pytest.mark.parametrize("point", MAINTAIN_POINTS)
 def test_maintain_is_killed(
     spark: SparkSession, tmp_path: Path, undisturbed: dict[str, tuple[int, str]], point: str
@@ -173,7 +170,7 @@ def test_maintain_is_killed(
     assert differences(of_silver, {name: undisturbed[name] for name in of_silver}) == []
 
 
-@by_night
+@takes_minutes
 @pytest.mark.parametrize("run", range(WORKER_RUNS))
 def test_a_python_worker_is_killed(
     tmp_path: Path, undisturbed: dict[str, tuple[int, str]], workers_seconds: float, run: int
@@ -203,7 +200,7 @@ def two_executors(folder: Path) -> Iterator[tuple[str, ...]]:
             shutil.rmtree(left)
 
 
-@by_night
+@takes_minutes
 @pytest.mark.parametrize("run", range(EXECUTOR_RUNS))
 def test_an_executor_is_killed(
     tmp_path: Path, undisturbed: dict[str, tuple[int, str]], executors_seconds: float, run: int
@@ -220,7 +217,7 @@ def test_an_executor_is_killed(
     assert differences(digests(Warehouse(str(tmp_path / "warehouse"))), undisturbed) == []
 
 
-@by_night
+@takes_minutes
 def test_two_processes_at_one_time(
     spark: SparkSession, tmp_path: Path, undisturbed: dict[str, tuple[int, str]]
 ) -> None:

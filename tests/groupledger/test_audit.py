@@ -18,12 +18,12 @@ from schemas.tables.bronze import COVERAGE
 from schemas.tables.declare import Table
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
-from tests.conftest import takes_minutes
 from tests.coordinator_core.group_records import record
 from tests.groupledger.compare import assert_same, stored
 from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import RECORDINGS, raw_records
 from tests.groupledger.test_replay import plan_of, replayed
+from tests.lengths import takes_minutes
 
 QUICK = "codec-gzip"
 """A small recording that has groups of all types; `make test-live` takes a large one, too."""

@@ -15,8 +15,9 @@ import pyarrow.parquet as pq
 import pyspark
 import pytest
 
-from tests.conftest import PROJECT_ROOT, takes_minutes
+from tests.conftest import PROJECT_ROOT
 from tests.groupledger.conftest import Recorded
+from tests.lengths import takes_minutes
 from tests.spark_defaults import spark_defaults
 
 SERVER = "org.apache.spark.sql.connect.service.SparkConnectServer"

@@ -35,9 +35,9 @@ from schemas.tables.gold import (
     SHARE_OFFSET_CHANGES,
 )
 from tests.cases.harness import Ledger
-from tests.conftest import takes_minutes
 from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import RECORDINGS
+from tests.lengths import takes_minutes
 
 QUICK = ("full-a",)
 OF_GROUP = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES, GROUP_SUMMARY, LOG_ANOMALIES)

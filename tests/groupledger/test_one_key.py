@@ -17,9 +17,9 @@ from groupledger.key_replay import ReplayCommits, ReplayGroups, ReplayKey, Repla
 from schemas.consumer_offsets import TOPIC as GROUPS
 from schemas.share_group_state import TOPIC as SHARES
 from schemas.tables import TABLES
-from tests.conftest import takes_minutes
 from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import RECORDINGS
+from tests.lengths import takes_minutes
 
 QUICK = ("full-a", "compact-partial", "old-40")
 

@@ -18,11 +18,11 @@ from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
 from tests.cases.harness import Ledger
-from tests.conftest import takes_minutes
 from tests.groupledger.compare import assert_same, stored
 from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import RECORDINGS, as_spark_gives
 from tests.groupledger.raw import recording as logs_of
+from tests.lengths import takes_minutes
 
 QUICK = "codec-gzip"
 """A small recording that has groups of all types; `make test-live` takes all recordings."""

@@ -8,8 +8,8 @@ from pyspark.sql import Row, SparkSession
 
 import groupledger
 from groupledger.sql import ReplayGroup
-from tests.conftest import takes_minutes
 from tests.groupledger.conftest import Recorded
+from tests.lengths import takes_minutes
 
 REPLAY = """
     SELECT * FROM replay_group({name}

@@ -16,9 +16,9 @@ from jobs.errors import WarehouseError
 from schemas.tables import TABLES
 from schemas.tables.state import REPLAY_STARTS
 from tests.cases.harness import FIRST_NIGHT, Ledger
-from tests.conftest import takes_minutes
 from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import recording
+from tests.lengths import takes_minutes
 
 NAMES = ("silver.group_events", "silver.offset_commits", "gold.rebalances")
 

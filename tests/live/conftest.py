@@ -13,7 +13,8 @@ from tests.conformance.dump import DumpBatch
 from tests.conformance.recordings import make_warehouse
 from tests.conformance.tables import Tables, read_tables
 from tests.conformance.truth import Truth
-from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT
+from tests.conftest import PROJECT_ROOT
+from tests.lengths import is_long
 from tests.live.broker import CLIENT_SETTINGS, LiveBroker
 from tests.live.clients import LiveClients, PlayedGroup
 from tests.live.kafka_home import KafkaHome, kafka_home
@@ -94,7 +95,7 @@ LONG: Final = frozenset(
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave the long ones to `make test-live`."""
-    if IS_TEST_LIVE:
+    if is_long():
         return
     left = pytest.mark.skip(reason="a long live test: make test-live runs it")
     for item in items:
@@ -104,7 +105,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 def cases() -> list[Case]:
     """What is loaded in this run."""
-    if not IS_TEST_LIVE:
+    if not is_long():
         return [Case(SHORT)]
     shipped = [Case(path) for path in sorted(SCENARIOS.glob("*.toml")) if path.stem not in TOO_LONG]
     others = [Case(path) for path in sorted(SHORT.parent.glob("*.toml")) if path != SHORT]
@@ -117,7 +118,7 @@ def home() -> KafkaHome:
     try:
         return kafka_home()
     except Unavailable as error:
-        if IS_TEST_LIVE:
+        if is_long():
             raise
         pytest.skip(str(error))
 
@@ -143,7 +144,7 @@ def loaded(simulated: Simulated, home: KafkaHome, tmp_path_factory: pytest.TempP
 def tables(request: pytest.FixtureRequest, simulated: Simulated, tmp_path_factory: pytest.TempPathFactory) -> Tables:
     """The tables which the jobs make of the same segments; `make test-live` has Spark carry their tasks."""
     executor: Executor = (
-        SparkExecutor(request.getfixturevalue("spark")) if IS_TEST_LIVE else request.getfixturevalue("no_spark")
+        SparkExecutor(request.getfixturevalue("spark")) if is_long() else request.getfixturevalue("no_spark")
     )
     root = tmp_path_factory.mktemp("warehouse")
     make_warehouse(executor, simulated.logs, root, cluster_id="simulated")

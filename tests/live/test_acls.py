@@ -17,7 +17,8 @@ from jobs.sources.admin import Admin
 from jobs.sources.admin_answers import Config, Refusal, Topic
 from jobs.sources.broker import Broker
 from jobs.sources.broker_log import list_broker_logs, read_ranges
-from tests.conftest import PROJECT_ROOT, takes_minutes
+from tests.conftest import PROJECT_ROOT
+from tests.lengths import takes_minutes
 from tests.live.kafka_home import KafkaHome
 from tests.live.secure import SASL, SecureBroker
 

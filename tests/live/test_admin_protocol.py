@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from schemas import admin_protocol, wire
-from tests.conftest import IS_TEST_LIVE
+from tests.lengths import is_long
 from tests.live.kafka_home import KafkaHome
 from tests.live.release import ReleaseHome, release_home
 from tests.maven import Unavailable
@@ -41,7 +41,7 @@ def newest() -> ReleaseHome:
     try:
         return release_home(NEWEST)
     except Unavailable as error:
-        if IS_TEST_LIVE:
+        if is_long():
             raise
         pytest.skip(str(error))
 

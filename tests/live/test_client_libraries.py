@@ -1,10 +1,9 @@
 """Client libraries of four languages on a real broker: what their own callbacks say is what gold says.
 
-LIVE_MINUTES=10 for a run of ten minutes instead of two, LIVE_SEED=N for other stories than those of seed 23.
+--minutes 10 for a run of ten minutes instead of two, --first-seed N for other stories than those of seed 23.
 """
 
 import json
-import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -12,7 +11,8 @@ from typing import Any, Final
 import pytest
 
 from tests.cases.harness import Ledger, Night
-from tests.conftest import REPORT_LINE, takes_minutes
+from tests.conftest import REPORT_LINE
+from tests.lengths import first_seed, minutes, takes_minutes
 from tests.live.broker import LiveBroker
 from tests.live.kafka_home import KafkaHome
 from tests.live.libraries.installed import install
@@ -20,8 +20,8 @@ from tests.live.libraries.judge import JUDGED, LIKELY, Judgement, report, speaks
 from tests.live.libraries.play import GROUPS, LIBRARY_SETTINGS, cycles_in, play
 from tests.live.libraries.truth import read_truth
 
-MINUTES: Final = float(os.environ.get("LIVE_MINUTES", "2"))
-SEED: Final = int(os.environ.get("LIVE_SEED", "23"))
+MINUTES: Final = minutes(2)
+SEED: Final = first_seed(23)
 LIBRARIES_MIN: Final = 6
 LANGUAGES_MIN: Final = 4
 LIKELY_RIGHT_MIN: Final = 0.95

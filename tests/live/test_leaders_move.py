@@ -4,7 +4,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from tests.conftest import takes_minutes
+from tests.lengths import takes_minutes
 from tests.live.clients import LiveClients
 from tests.live.cluster import NODES, LiveCluster
 from tests.live.disk import TOPICS, read_logs

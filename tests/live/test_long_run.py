@@ -1,10 +1,9 @@
 """A long life: groups of all kinds keep busy, Kafka prunes and compacts within seconds, the broker is restarted,
 capture is killed. Afterwards what could be read is in bronze, the rest is named, and verify finds no difference.
 
-`make test-conformance` runs a short one. LIVE_MINUTES sets how long that of `make test-live` is.
+`make test-conformance` runs a short one. --minutes says how long that of `make test-live` is.
 """
 
-import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from tests.conftest import IS_TEST_LIVE
+from tests.lengths import is_long, minutes
 from tests.live.broker import CLIENT_SETTINGS, PRUNING_SETTINGS, LiveBroker
 from tests.live.clients import LiveClients, PlayedGroup
 from tests.live.disk import DiskBatch, DiskWatch, Place, log_starts, read_logs
@@ -25,7 +24,7 @@ from tests.live.ledger import rows_in
 SEED: Final = 11
 EVERY: Final = "10s"
 SHORT_S: Final = 20
-MINUTES: Final = float(os.environ.get("LIVE_MINUTES", "10"))
+MINUTES: Final = minutes(10)
 GROUPS: Final = (12, 50)
 """In the short run, and in the long one."""
 PAUSE_MS: Final = (4_000, 20_000)
@@ -67,7 +66,7 @@ class Run:
 def run(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Run:
     """Three parts: until the broker is restarted, until capture is killed, until the end."""
     root = tmp_path_factory.mktemp("long-run")
-    part_s = (MINUTES * 60 if IS_TEST_LIVE else SHORT_S) / 3
+    part_s = (MINUTES * 60 if is_long() else SHORT_S) / 3
     with (
         LiveBroker(
             home, root / "broker", settings={**CLIENT_SETTINGS, **PRUNING_SETTINGS, **KEEPS_TOMBSTONES}
@@ -78,7 +77,7 @@ def run(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Run:
         clients.play(SEED, ["offsets"], ["commit"])  # so that there is a log
         words = [*capture_words(broker.address), "--every", EVERY]
         with Job(root, "capture", *words) as capture:
-            clients.churn(SEED, GROUPS[IS_TEST_LIVE], PAUSE_MS[IS_TEST_LIVE])
+            clients.churn(SEED, GROUPS[is_long()], PAUSE_MS[is_long()])
             capture.await_commit()
             time.sleep(part_s)
             broker.restart()
@@ -88,7 +87,7 @@ def run(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Run:
         with Job(root, "capture", *words) as capture:
             capture.await_commit()
             time.sleep(part_s)
-            if IS_TEST_LIVE:
+            if is_long():
                 broker.restart(kill=True)
             groups = clients.calm()
             capture.await_commit()
@@ -105,8 +104,8 @@ def run(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 def test_it_was_a_busy_life(run: Run) -> None:
     """Groups of many kinds did much, and Kafka has pruned share states and compacted offsets: else nothing is shown."""
-    assert len(run.groups) == GROUPS[IS_TEST_LIVE] + 1
-    assert len({group.kind for group in run.groups.values()}) >= min(GROUPS[IS_TEST_LIVE], 16)
+    assert len(run.groups) == GROUPS[is_long()] + 1
+    assert len({group.kind for group in run.groups.values()}) >= min(GROUPS[is_long()], 16)
     assert sum(sum(group.done.values()) for group in run.groups.values()) >= 5 * len(run.groups)
     on_disk = {place: {batch.base_offset for batch in batches} for place, batches in run.disk.items()}
     gone = {place for place, seen in run.seen.items() if seen.keys() - on_disk[place]}

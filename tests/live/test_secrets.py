@@ -24,7 +24,8 @@ from cryptography.hazmat.primitives.serialization import (
 )
 from deltalake import DeltaTable
 
-from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT
+from tests.conftest import PROJECT_ROOT
+from tests.lengths import is_long
 from tests.live.secure import READER_ACLS, SASL_TLS, SecureBroker, jaas_line
 
 SCRAM: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -264,7 +265,7 @@ RUNS: Final[Mapping[str, tuple[str, int, str]]] = {
 IN_SHORT: Final = ("right", "wrong password")
 
 
-@pytest.mark.parametrize("name", RUNS if IS_TEST_LIVE else IN_SHORT)
+@pytest.mark.parametrize("name", RUNS if is_long() else IN_SHORT)
 def test_no_secret_is_left_anywhere(inputs: Inputs, tmp_path: Path, name: str) -> None:
     """Whether the job succeeds or fails: twelve secrets, six places, no hit."""
     address, expected, said = RUNS[name]

@@ -11,8 +11,8 @@ import pytest
 
 from coordinator_core.history.comparison_with_broker import Reason, Verdict
 from jobs.queries.answers.topology import run_topology
-from tests.conftest import IS_TEST_LIVE
 from tests.jobs.in_process import in_process
+from tests.lengths import is_long, takes_minutes
 from tests.live.broker import CLIENT_SETTINGS
 from tests.live.clients import LiveClients
 from tests.live.kafka_home import KafkaHome, clients_home
@@ -36,7 +36,7 @@ def homes() -> Iterator[tuple[ReleaseHome, KafkaHome]]:
     try:
         yield release_home(VERSION), clients_home(VERSION)
     except Unavailable as error:
-        if IS_TEST_LIVE:
+        if is_long():
             raise
         pytest.skip(str(error))
 
@@ -48,7 +48,7 @@ def shown(address: str, warehouse: Path, group_id: str) -> tuple[str, list[str]]
     return out.getvalue(), remarks
 
 
-@pytest.mark.skipif(not IS_TEST_LIVE, reason="a minute with a broker of 4.4: make test-live runs it")
+@takes_minutes
 def test_a_topology_that_an_application_described(homes: tuple[ReleaseHome, KafkaHome], tmp_path: Path) -> None:
     """describe prints what Kafka's own tool prints, and verify finds the broker and the log at one, also in a group
     without a description; a plugin that lost it does not make the log wrong."""

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conftest import IS_TEST_LIVE
+from tests.lengths import is_long
 from tests.maven import Unavailable
 from tools.upgraded_log import compare, make_steps, tell
 
@@ -19,7 +19,7 @@ def test_a_log_that_was_upgraded_in_place(chain: str, tmp_path: Path) -> None:
     try:
         steps = make_steps(tmp_path / "upgraded", SHORT[chain], zookeeper=chain == "zookeeper")
     except Unavailable as error:
-        if IS_TEST_LIVE:
+        if is_long():
             raise
         pytest.skip(str(error))
     compared = compare(steps, tmp_path / "work")

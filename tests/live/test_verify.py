@@ -29,7 +29,8 @@ from jobs.settings import Settings, load_settings
 from jobs.spark.executors import SparkExecutor
 from schemas.tables.declare import Table
 from schemas.tables.silver import GROUP_MEMBERS, OFFSET_COMMITS, SHARE_STATE_BATCHES
-from tests.conftest import PROJECT_ROOT, takes_minutes
+from tests.conftest import PROJECT_ROOT
+from tests.lengths import takes_minutes
 from tests.live.broker import CLIENT_SETTINGS, BrokerTopic, LiveBroker
 from tests.live.clients import LiveClients
 from tests.live.conftest import Played

@@ -13,7 +13,7 @@ from typing import Final
 import pytest
 from pyarrow import fs
 
-from tests.conftest import takes_minutes
+from tests.lengths import takes_minutes
 from tests.maven import CACHE, Unavailable, jars_and_classes, jdk_tool, locked
 
 HERE: Final = Path(__file__).resolve().parent

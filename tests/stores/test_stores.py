@@ -17,12 +17,12 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.operations.maintain import maintain
 from tests.cases.harness import CASES, CLUSTER_ID, FIRST_NIGHT, Ledger
-from tests.conftest import takes_minutes
 from tests.faults.harness import differences, digests
 from tests.jobs.delta.test_warehouse import offsets
 from tests.jobs.frames import frame
 from tests.jobs.in_process import in_process
 from tests.jobs.table_rows import COMMITS, commits
+from tests.lengths import takes_minutes
 from tests.live.job import Job
 
 LOGS: Final = CASES / "X-compaction"

@@ -1,6 +1,5 @@
 """Hundreds of random histories, compacted somewhere and cut into runs anywhere: what one run makes of them."""
 
-import os
 from itertools import pairwise
 from random import Random
 from typing import Final
@@ -25,8 +24,9 @@ from tests.coordinator_core.history.histories import RECORDS_MAX, cuts_of, offse
 from tests.coordinator_core.history.test_checkpoint import by_group, texts
 from tests.coordinator_core.live.offsets.reference import Row, rows_of
 from tests.coordinator_core.live.share_state.reference import chunk_of, columnar_rows
+from tests.lengths import how_many
 
-HISTORIES: Final = int(os.environ.get("HISTORIES", "200"))
+HISTORIES: Final = how_many(200)
 """How many of each coordinator topic; `make fuzz` tries more."""
 BY_BYTES: Final = 16
 """One in so many goes through bytes in each run, which takes longer than all else (`test_checkpoint` tries that)."""

@@ -27,7 +27,8 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, SettingsError
 from jobs.settings import Settings
 from schemas.tables.state import RUN_METRICS
-from tests.conftest import PROJECT_ROOT, takes_minutes
+from tests.conftest import PROJECT_ROOT
+from tests.lengths import takes_minutes
 
 APP: Final = typer.main.get_command(cli.app)
 assert isinstance(APP, TyperGroup)

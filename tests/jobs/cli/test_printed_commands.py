@@ -25,8 +25,9 @@ from jobs.queries.answers.findings import Findings, lines
 from jobs.settings import Settings, first_night, load_settings, place_words
 from jobs.spark.executors import Executor
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
-from tests.conftest import PROJECT_ROOT, takes_minutes
+from tests.conftest import PROJECT_ROOT
 from tests.jobs.in_process import in_process
+from tests.lengths import takes_minutes
 
 OWN: Final = ("--warehouse", "/a b/it's", "--cluster-id", "the cluster's")
 PLACES: Final = ((), OWN[:2], OWN[2:], OWN)

@@ -24,11 +24,11 @@ from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
 from schemas.tables.state import REPLAY_STARTS, RUNS
 from tests.answers import owners_at
-from tests.conftest import takes_minutes
 from tests.jobs.silver.test_incremental_replay import BrokenOffError, break_off
 from tests.jobs.silver.test_replay import CLUSTER, Jobs
 from tests.jobs.slices import slices_of
 from tests.jobs.table_rows import rows
+from tests.lengths import takes_minutes
 from tests.recorded import RECORDINGS
 
 LOGS: Final = RECORDINGS / "codec-gzip" / "logs"

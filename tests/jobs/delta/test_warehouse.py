@@ -27,9 +27,9 @@ from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import OVERWRITE, Committed, Warehouse
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES, Table
-from tests.conftest import takes_minutes
 from tests.jobs.frames import frame
 from tests.jobs.table_rows import AT, COMMITS, NAMES, commits, never_null, rows
+from tests.lengths import takes_minutes
 
 EVENTS = TABLES["silver.group_events"]
 STATES = TABLES["silver.share_partition_states"]

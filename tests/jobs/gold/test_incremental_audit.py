@@ -29,13 +29,13 @@ from jobs.silver.hot_logs import CutRule
 from schemas.tables import TABLES
 from schemas.tables.gold import COMMIT_ANOMALIES, GOLD_TABLES, REDELIVERIES
 from schemas.tables.state import AUDITED_LOGS
-from tests.conftest import IS_TEST_LIVE
 from tests.coordinator_core.inference.group_lives import moved_member
 from tests.coordinator_core.inference.group_weeks import moved_after_days, standing_log, weeks_log
 from tests.jobs.in_process import in_process
 from tests.jobs.silver.test_incremental_replay import BrokenOffError
 from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT, Jobs
 from tests.jobs.slices import slices_of
+from tests.lengths import is_long
 from tests.recorded import RECORDINGS
 
 FULL_A: Final = RECORDINGS / "full-a" / "logs"
@@ -273,7 +273,7 @@ def test_audits_that_break_off(tmp_path: Path, whole: Gold, monkeypatch: pytest.
     with pytest.raises(BrokenOffError):
         nights.run(parts[1], "night-1")
     last = len(GOLD_TABLES) + 2
-    for commit in range(1, last + 1) if IS_TEST_LIVE else (2, 6, last):
+    for commit in range(1, last + 1) if is_long() else (2, 6, last):
         left[0] = commit
         with pytest.raises(BrokenOffError):
             nights.audit(f"again-{commit}")

@@ -14,14 +14,15 @@ from coordinator_core.live.runtime.partition import PartitionLog
 from jobs.errors import ScenarioFileError, SimulateError
 from jobs.exit_codes import DONE
 from jobs.laboratory.simulate import simulate, write_log
-from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT
+from tests.conftest import PROJECT_ROOT
+from tests.lengths import is_long
 from tests.made_once import MadeOnce
 from tests.scenarios import Scenario, scenario_of
 
 SCENARIOS = PROJECT_ROOT / "scenarios"
 CHECKED = ["rolling-deploy", "bad-day", "consumer-protocol", "share-poison", "exactly-once"]
 """Scenarios which go all the way through Spark here."""
-if IS_TEST_LIVE:
+if is_long():
     CHECKED.append("busy-day")  # many minutes: with `make test-live`
 
 
@@ -199,7 +200,7 @@ def test_one_seed_gives_the_same_files_whatever_pythons_hash_seed(tmp_path: Path
     text = (SCENARIOS / "share-poison.toml").read_text()
     scenario = tmp_path / "scenario.toml"
     shorter = "[[fault]]".join(text.replace('duration = "30m"', 'duration = "13m"', 1).split("[[fault]]")[:4])
-    scenario.write_text(text if IS_TEST_LIVE else shorter)
+    scenario.write_text(text if is_long() else shorter)
     files: list[dict[str, bytes]] = []
     for hash_seed in ("0", "5"):
         output = tmp_path / hash_seed

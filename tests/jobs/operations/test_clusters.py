@@ -28,7 +28,8 @@ from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import SILVER_TABLES
 from tests.cases.harness import CASES
-from tests.conftest import PROJECT_ROOT, takes_minutes
+from tests.conftest import PROJECT_ROOT
+from tests.lengths import takes_minutes
 from tests.recorded import RECORDINGS
 
 AT: Final = datetime(2026, 11, 26, tzinfo=UTC)

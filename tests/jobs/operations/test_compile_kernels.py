@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from jobs.operations import compile_kernels
-from tests.conftest import PROJECT_ROOT, takes_minutes
+from tests.conftest import PROJECT_ROOT
+from tests.lengths import takes_minutes
 
 OTHER_PROCESS = """#!/bin/bash
 for package in log share_state; do

@@ -24,7 +24,8 @@ from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import load_settings
 from jobs.spark.executors import Executor, SparkExecutor
-from tests.conftest import PROJECT_ROOT, takes_minutes
+from tests.conftest import PROJECT_ROOT
+from tests.lengths import takes_minutes
 from tests.recorded import RECORDINGS
 
 pytestmark = pytest.mark.spark

@@ -17,15 +17,15 @@ from playwright.sync_api import Browser
 from jobs.report.reader import Limits
 from jobs.report.run import BYTES_MAX, Written, make_report
 from jobs.report.sql_text import Scope
-from tests.conftest import IS_TEST_LIVE, takes_minutes
 from tests.jobs.report.browser import LOOKS, Opened, chromium, needs_chromium
 from tests.jobs.report.large import BUSY, CLUSTER, SHARE, Size, write_large
+from tests.lengths import is_long, takes_minutes
 
 MADE_AT: Final = datetime(2026, 1, 2, tzinfo=UTC)
-SIZE: Final = Size() if IS_TEST_LIVE else Size(60, 1_500, 300, 3, 3_000)
+SIZE: Final = Size() if is_long() else Size(60, 1_500, 300, 3, 3_000)
 LIMITS: Final = (
     Limits()
-    if IS_TEST_LIVE
+    if is_long()
     else Limits(
         interval_count=20_000,
         batch_count=2_000,
@@ -35,9 +35,9 @@ LIMITS: Final = (
         overview_count=200,
     )
 )
-PAINT_MS_MAX: Final = 1_000 if IS_TEST_LIVE else 5_000
+PAINT_MS_MAX: Final = 1_000 if is_long() else 5_000
 """In `make test` other tests run at the same time."""
-SECONDS_MAX: Final = 240 if IS_TEST_LIVE else 30
+SECONDS_MAX: Final = 240 if is_long() else 30
 
 
 class Made(NamedTuple):

@@ -21,13 +21,14 @@ from jobs.report.run import BYTES_MAX, duration_text, make_report, run_report
 from jobs.report.sql_text import Scope
 from jobs.spark.executors import Executor
 from schemas.tables import TABLES
-from tests.conftest import IS_TEST_LIVE, PROJECT_ROOT, takes_minutes
+from tests.conftest import PROJECT_ROOT
 from tests.jobs.conftest import Recorded
 from tests.jobs.hostile import FIELDS, hostile, plain, write_named
 from tests.jobs.report.browser import LOOKS, Opened, chromium, needs_chromium
 from tests.jobs.report.large import CLUSTER as NAMED
 from tests.jobs.report.tables import tables_of
 from tests.jobs.silver.test_replay import CLUSTER, Jobs
+from tests.lengths import is_long, takes_minutes
 from tests.recorded import RECORDINGS
 
 MADE_AT: Final = datetime(2026, 1, 2, tzinfo=UTC)
@@ -188,7 +189,7 @@ def test_its_policy_lets_nothing_else_run(report: Path) -> None:
 @pytest.fixture(scope="module")
 def shown(warehouse: Warehouse, report: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The page that is looked at: in `make test` of three groups, which have all kinds of pictures."""
-    if IS_TEST_LIVE:
+    if is_long():
         return report
     path = tmp_path_factory.mktemp("shown") / "report.html"
     run_report(warehouse, Scope(CLUSTER, tuple(sorted(SHOWN))), output=str(path), made_at=MADE_AT)

@@ -10,11 +10,11 @@ from jobs.delta.warehouse import Warehouse
 from jobs.queries.sql.sql_duckdb import DuckDb
 from jobs.report.run import make_report
 from jobs.report.sql_text import Scope, literal, time_literal
-from tests.conftest import takes_minutes
 from tests.jobs.conftest import Recorded
 from tests.jobs.hostile import HOSTILE
 from tests.jobs.report.tables import tables_of
 from tests.jobs.silver.test_replay import CLUSTER
+from tests.lengths import takes_minutes
 
 MADE_AT: Final = datetime(2026, 1, 2, tzinfo=UTC)
 GROUPS: Final = ("c01-range", "k06-migrate", "s05-limit")

@@ -26,8 +26,8 @@ from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
 from schemas.tables.state import GROUP_CHECKPOINTS, RUNS, TOPIC_NAMES
 from tests.benchmarks import skewed
 from tests.cases.harness import CASES, Ledger
-from tests.conftest import takes_minutes
 from tests.jobs.slices import slices_of
+from tests.lengths import takes_minutes
 from tests.recorded import RECORDINGS
 
 FULL_A: Final = RECORDINGS / "full-a" / "logs"

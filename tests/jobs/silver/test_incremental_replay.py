@@ -23,10 +23,10 @@ from jobs.silver.checkpoints import log_name
 from jobs.spark.executors import Executor
 from schemas.tables.silver import SHARE_STATE_BATCHES, SILVER_TABLES
 from schemas.tables.state import GROUP_CHECKPOINTS, RUNS, WATERMARKS
-from tests.conftest import takes_minutes
 from tests.jobs.conftest import Recorded
 from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT, Jobs
 from tests.jobs.slices import slices_of
+from tests.lengths import takes_minutes
 from tests.recorded import RECORDINGS
 
 FULL_A = RECORDINGS / "full-a" / "logs"

@@ -13,9 +13,9 @@ from jobs.errors import SourceError
 from jobs.sources.kafka_log import KafkaLogDataSource, KafkaLogStreamReader, selection
 from jobs.sources.log_offsets import Limits
 from jobs.sources.segments import SOURCE_SCHEMA, find_partitions, read_segment
-from tests.conftest import takes_minutes
 from tests.jobs.builders import batch, write_segment
 from tests.jobs.fake_kafka import TOPIC, FakeKafka
+from tests.lengths import takes_minutes
 from tests.recorded import RECORDINGS
 
 LOGS = RECORDINGS / "full-a" / "logs"

@@ -1,9 +1,8 @@
 """Random scenarios, and what their brokers did: how long each operation waited, and which partitions each fetch served.
 
-A story is a function of its seed. How many are made says the environment variable STORIES.
+A story is a function of its seed. How many are made says --count.
 """
 
-import os
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,8 +18,9 @@ from simulator.simulation.delayed_share_fetch import ShareFetches
 from simulator.simulation.internal_topic import LOADING_MS, REPLICATION_MS
 from simulator.simulation.scenario import Scenario
 from simulator.simulation.scenario_file import parse_scenario
+from tests.lengths import how_many
 
-STORIES: Final = int(os.environ.get("STORIES", "10"))
+STORIES: Final = how_many(10)
 
 WAITS_FOR_OTHERS: Final = frozenset({"classic_join", "classic_sync"})
 """Operations which are answered when other members have done something, not when the log has taken them."""

@@ -1,6 +1,5 @@
 """The settled past of groups: nights that leave it alone say what one audit of all says, to the last row."""
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
@@ -34,8 +33,9 @@ from tests.coordinator_core.inference.group_weeks import (
     weeks_log,
 )
 from tests.coordinator_core.live.offsets.reference import encode_batches
+from tests.lengths import how_many
 
-HISTORIES: Final = int(os.environ.get("HISTORIES", "40"))
+HISTORIES: Final = how_many(40)
 PARTS: Final = 10
 SETTINGS: Final = InferenceSettings(skip_offset_count=500)
 TWO_DEPLOYMENTS: Final = {1: (1291,), 9: (1149,)}

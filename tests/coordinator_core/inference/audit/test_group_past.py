@@ -1,6 +1,5 @@
 """Audits of groups that go on from one another: whatever the nights were, they say what one audit of all says."""
 
-import os
 from collections import Counter
 from itertools import pairwise
 from random import Random
@@ -14,9 +13,10 @@ from coordinator_core.inference.facts.settings import InferenceSettings
 from tests.coordinator_core.history.histories import commits_on, offsets_log
 from tests.coordinator_core.inference.group_lives import GROUP, Replayed, batches_of, commit, generation, moved_member
 from tests.coordinator_core.inference.group_nights import Nights, assert_same, end_of
+from tests.lengths import how_many
 from tests.recorded import RECORDINGS
 
-HISTORIES: Final = int(os.environ.get("HISTORIES", "40"))
+HISTORIES: Final = how_many(40)
 PARTS: Final = 10
 FULL_A: Final = RECORDINGS / "full-a" / "logs"
 SETTINGS: Final = InferenceSettings(skip_offset_count=500, stalled_ms=10_000)

@@ -1,6 +1,5 @@
 """An audit that goes on from what the one before kept says what one audit of the whole log says."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 from itertools import pairwise
@@ -42,8 +41,9 @@ from coordinator_core.replay.columnar.share_state_columnar import ColumnarOutput
 from tests.coordinator_core.history.histories import cuts_of, share_log
 from tests.coordinator_core.inference.share_logs import counts_of
 from tests.coordinator_core.live.share_state.reference import chunk_of
+from tests.lengths import how_many
 
-HISTORIES: Final = int(os.environ.get("HISTORIES", "120"))
+HISTORIES: Final = how_many(120)
 PARTS: Final = 10
 SETTINGS: Final = InferenceSettings(record_lock_duration_ms=3_000, modern_session_timeout_ms=2_000)
 FOREVER_MS: Final = 2**62

@@ -1,6 +1,5 @@
 """Groups with unchanged membership: nights that look at their open rows alone say what one audit of all says."""
 
-import os
 from collections import Counter
 from itertools import pairwise
 from random import Random
@@ -28,8 +27,9 @@ from tests.coordinator_core.inference.group_weeks import (
     timed_batches,
 )
 from tests.coordinator_core.live.offsets.reference import ABORT, LogBatch, encode_batches, marker
+from tests.lengths import how_many
 
-HISTORIES: Final = int(os.environ.get("HISTORIES", "80"))
+HISTORIES: Final = how_many(80)
 PARTS: Final = 10
 MINUTE_MS: Final = 60_000
 SETTINGS: Final = InferenceSettings(skip_offset_count=500, stalled_ms=5_000_000)

@@ -1,6 +1,5 @@
 """Random lives of a share partition, Kafka's own traces, and faults which one of the two must find."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,7 @@ from coordinator_core.live.share_partition.state import SharePartition
 from coordinator_core.live.share_partition.states import TERMINAL
 from tests.conformance.families import share_partition
 from tests.coordinator_core.live.share_partition.machine import SharePartitionMachine
+from tests.lengths import takes_minutes
 
 TRACE = Path(__file__).parents[3] / "data" / "traces" / "share_partition.jsonl.gz"
 
@@ -177,14 +177,9 @@ BY_TRACES = [
 ]
 
 
-RARE = pytest.mark.skipif(
-    os.environ.get("HYPOTHESIS_PROFILE") != "exhaustive", reason="a fault that few lives meet: make fuzz hunts it"
-)
-
-
 @pytest.mark.parametrize(
     "fault",
-    [*BY_INVARIANTS[:-1], pytest.param(BY_INVARIANTS[-1], marks=RARE)],
+    [*BY_INVARIANTS[:-1], pytest.param(BY_INVARIANTS[-1], marks=takes_minutes)],
     ids=lambda fault: fault.__name__,
 )
 def test_invariants_find_the_fault(fault: Callable[[Patch], None], monkeypatch: Patch) -> None:
