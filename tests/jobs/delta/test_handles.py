@@ -104,7 +104,8 @@ def test_an_applications_version_is_looked_up_once_for_each_version_of_a_table(
 
     def noted(table: DeltaTable, app_id: str) -> int | None:
         asked.append(app_id)
-        return transaction_version(table, app_id)
+        version: int | None = transaction_version(table, app_id)
+        return version
 
     monkeypatch.setattr(DeltaTable, "transaction_version", noted)
 
