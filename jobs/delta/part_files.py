@@ -29,6 +29,7 @@ from schemas.tables.declare import Table
 
 LOG_PARTITION: Final = "log_partition"
 TO_LOG_OFFSET: Final = "to_log_offset"
+KIND: Final = "kind"
 """Columns of silver tables by log partition: rows of one log partition are contiguous."""
 WRITE_BYTES: Final = 1 << 20
 """Pages are written in portions of this size: that takes the operating system a third of the time of single pages."""
@@ -211,9 +212,12 @@ class PartWriter:
         return rows if rows.schema.equals(self._schema) else rows.cast(self._schema)
 
     def _schema_of(self, given: pa.Schema) -> pa.Schema:
-        """The columns of a file with such rows. Partition columns are only in Delta's log."""
+        """The columns of a file with such rows. Partition columns are only in Delta's log. In a table with rows of
+        several kinds, each kind has its own columns."""
         fields = []
         for declared in file_schema(self._table):
+            if KIND in self._table.partition_by and declared.name not in given.names:
+                continue
             field = given.field(declared.name)
             if _recoded(field.type, pa.string()) != declared.type:
                 raise WarehouseError(f"{self._table.full_name}.{field.name} takes {declared.type}, not {field.type}")
@@ -309,12 +313,14 @@ class _Statistics:
         self._names = statistics_columns(table)
         self._minimum: dict[str, Any] = {}
         self._maximum: dict[str, Any] = {}
-        self._null_count = dict.fromkeys(self._names, 0)
+        self._null_count: dict[str, int] = {}
 
     def add(self, rows: pa.Table) -> None:
         for name in self._names:
+            if name not in rows.column_names:
+                continue
             column = rows.column(name)
-            self._null_count[name] += column.null_count
+            self._null_count[name] = self._null_count.get(name, 0) + column.null_count
             if pa.types.is_dictionary(column.type):
                 # bounds of the dictionary are bounds of its rows too
                 column = pa.chunked_array([chunk.dictionary for chunk in column.chunks], column.type.value_type)

@@ -16,31 +16,9 @@ from jobs.delta.warehouse import Warehouse
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import SILVER_TABLES
-from schemas.tables.state import (
-    AUDIT_STARTS,
-    AUDITED_LOGS,
-    AUDITS,
-    CONFIG_CHANGES,
-    COORDINATOR_KEYS,
-    GROUP_CHECKPOINTS,
-    LOG_CHECKPOINTS,
-    REPLAY_FAILURES,
-    REPLAY_STARTS,
-    RUNS,
-    TOPIC_NAMES,
-    WATERMARKS,
-)
+from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS, CHECKPOINTS, REPLAY_STARTS, RUNS
 
-OF_REPLAY: Final = (
-    *SILVER_TABLES,
-    LOG_CHECKPOINTS,
-    GROUP_CHECKPOINTS,
-    TOPIC_NAMES,
-    COORDINATOR_KEYS,
-    CONFIG_CHANGES,
-    WATERMARKS,
-    REPLAY_FAILURES,
-)
+OF_REPLAY: Final = (*SILVER_TABLES, CHECKPOINTS)
 OF_AUDIT: Final = (*GOLD_TABLES, AUDITED_LOGS)
 """Tables that an audit writes one after another, so that an incomplete one has written some of them."""
 

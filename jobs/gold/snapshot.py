@@ -44,7 +44,7 @@ from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATCHES
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, TOPICS
-from schemas.tables.state import AUDITED_LOGS, DUMP_OFFSETS, GROUP_CHECKPOINTS, LEADER_EPOCHS
+from schemas.tables.state import AUDITED_LOGS, CHECKPOINTS, DUMP_OFFSETS, LEADER_EPOCHS, Checkpoint
 
 AUDIT_FORMAT: Final = 22
 """Raise it when the rules of inference change, or the state kept for the next audit: gold of an older format is
@@ -293,7 +293,7 @@ class Snapshot:
     """How far gold is audited; empty where an audit cannot continue from it."""
     seen: LogsSeen
     group_files: Mapping[int, tuple[TableFile, ...]]
-    """Files of state.group_checkpoints, by partition of `__consumer_offsets`."""
+    """Files with the state of groups, by partition of `__consumer_offsets`."""
     rewrites: Rewrites = NO_REWRITES
     """Where captures changed records that silver had replayed."""
     is_renamed: bool = False
@@ -337,11 +337,11 @@ def _places(run: WholeRun) -> dict[str, dict[str, int]]:
 
 
 def _group_files(run: WholeRun) -> dict[int, tuple[TableFile, ...]]:
-    """Files of state.group_checkpoints, by partition of `__consumer_offsets`."""
+    """Files with the state of groups, by partition of `__consumer_offsets`."""
     files: dict[int, tuple[TableFile, ...]] = {}
-    for file in run.files(GROUP_CHECKPOINTS):
+    for file in run.files(CHECKPOINTS):
         topic, _, partition = file.partition_values["log"].rpartition("-")
-        if topic == OFFSETS_TOPIC:
+        if file.partition_values["kind"] == Checkpoint.GROUP and topic == OFFSETS_TOPIC:
             files[int(partition)] = (*files.get(int(partition), ()), file)
     return files
 

@@ -72,7 +72,7 @@ class AuditWork:
     audited_version: int = -1
     """Number of the replay whose silver the last audit used."""
     group_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
-    """By log partition, the files of state.group_checkpoints."""
+    """By log partition, the files with the state of groups."""
 
     removed_since_ms: int = NEVER_MS
     """The least time of the removals of topics that the metadata log shows since the last audit."""

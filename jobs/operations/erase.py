@@ -44,7 +44,7 @@ from jobs.spark.tasks import run_tasks
 from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.declare import Table
-from schemas.tables.state import GROUP_CHECKPOINTS, LOG_CHECKPOINTS
+from schemas.tables.state import ALL_LOGS, CHECKPOINTS
 
 CLIENT_ID: Final = "client-id"
 HOST: Final = "host"
@@ -130,7 +130,7 @@ def erase(
         lost: set[tuple[str, str]] = set()
         counts = {}
         # state comes last: if it must be dropped, everything that it is rebuilt from is redacted
-        for table in sorted(existing, key=lambda table: table in (LOG_CHECKPOINTS, GROUP_CHECKPOINTS)):
+        for table in sorted(existing, key=lambda table: table is CHECKPOINTS):
             counts[table.full_name] = _erase_in(executor, warehouse, table, redaction, at, clusters, lost)
         if lost:
             _drop_state(warehouse, lost, at, clusters)
@@ -190,15 +190,13 @@ def _erase_in(
 
 def _drop_state(warehouse: Warehouse, lost: set[tuple[str, str]], at: datetime, clusters: Sequence[str]) -> None:
     """Drop the state of some log partitions: the next run replays them from their beginning."""
-    for table in (LOG_CHECKPOINTS, GROUP_CHECKPOINTS):
-        gone = [
-            file
-            for file in warehouse.files(table)
-            if (file.partition_values["cluster_id"], file.partition_values["log"]) in lost
-        ]
-        if gone:
-            version = warehouse.version(table)
-            warehouse.swap(table, gone, [], version=version, at=at, writers=writers_of(clusters), changes_rows=True)
+    gone = [
+        file
+        for file in warehouse.files(CHECKPOINTS)
+        if (file.partition_values["cluster_id"], file.partition_values["log"]) in lost
+    ]
+    version = warehouse.version(CHECKPOINTS)
+    warehouse.swap(CHECKPOINTS, gone, [], version=version, at=at, writers=writers_of(clusters), changes_rows=True)
 
 
 def erase_in_file(work: EraseWork) -> EraseDone:
@@ -207,15 +205,13 @@ def erase_in_file(work: EraseWork) -> EraseDone:
     if not any(_has_any(rows, table, work.redaction) for rows in row_groups_in_order((work.file,), table)):
         return EraseDone(work.file, None)
     name = MERGED if table is not RECORD_BATCHES else DAMAGED if is_damaged(work.file) else BATCHES
-    row_count, is_left = 0, False
+    row_count, is_left, is_state = 0, False, work.file.partition_values.get("log", ALL_LOGS) != ALL_LOGS
     with PartWriter(work.target, name, work.file.partition_values) as writer:
         for rows in row_groups_in_order((work.file,), table):
             redacted, changed_count = redact_rows(rows, table, work.redaction, work.at)
             writer.write(redacted)
             row_count += changed_count
-            is_left = is_left or (
-                table in (LOG_CHECKPOINTS, GROUP_CHECKPOINTS) and _is_in_buffers(redacted, work.redaction)
-            )
+            is_left = is_left or (is_state and _is_in_buffers(redacted, work.redaction))
         written = writer.close()
     if row_count or is_left:
         return EraseDone(work.file, written, row_count, is_left)

@@ -29,7 +29,7 @@ from jobs.silver.privacy import host_pseudonyms
 from jobs.silver.replay import ReplaySummary, replay
 from jobs.silver.replay_failures import failure_text
 from schemas.tables.bronze import COVERAGE, QUARANTINE
-from schemas.tables.state import REPLAY_FAILURES, RUNS
+from schemas.tables.state import CHECKPOINTS, RUNS, Checkpoint
 
 CLUSTER_OPTION: Final = "--cluster-id"
 QUARANTINE_QUERY: Final = (
@@ -259,7 +259,9 @@ def print_replay(
         whose = "no group of it" if failure.group_id is None else f"group {short(failure.group_id)}"
         steps.say(f"could not be replayed: {whose}: {failure_text(failure)}; the next run tries again")
     if len(summary.failures) > FAILURES_SHOWN_MAX:
-        steps.say(f"... and {len(summary.failures) - FAILURES_SHOWN_MAX:,} more: see {REPLAY_FAILURES.full_name}")
+        steps.say(
+            f"... and {len(summary.failures) - FAILURES_SHOWN_MAX:,} more: see {Checkpoint.FAILURE} in {CHECKPOINTS.full_name}"
+        )
     for line in missing_lines(ends):
         steps.say(line)
     show = command("sql -e 'show tables from silver'" + settings.place_words)

@@ -11,8 +11,6 @@ from enum import Enum
 from types import MappingProxyType
 from typing import Any, Final
 
-import pyarrow as pa
-
 from coordinator_core.bytes.coverage import subtract, union
 from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
 from coordinator_core.errors import StateUnreadable
@@ -22,11 +20,10 @@ from coordinator_core.history.offsets_log import OffsetsLogState
 from coordinator_core.replay.key_buckets import KeyBucket
 from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.bronze.writer import is_damaged
-from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.table_files import TableFile, read_file
 from schemas.tables.declare import Table
-from schemas.tables.state import GROUP_CHECKPOINTS, LOG_CHECKPOINTS, REPLAY_FAILURES, WATERMARKS
+from schemas.tables.state import ALL_LOGS, CHECKPOINTS, Checkpoint
 
 
 class ReplayMode(Enum):
@@ -89,14 +86,14 @@ def read_watermarks(whole: WholeRun, *, of_any_format: bool = False) -> dict[Log
 
     Empty where its state is of another format, unless `of_any_format`: then they only say how far silver is.
     """
-    rows = whole.read(WATERMARKS).to_pylist()
+    rows = whole.read(CHECKPOINTS, WATERMARK_ROW, kind=Checkpoint.WATERMARK).to_pylist()
     if not of_any_format and any(row["state_format"] != STATE_FORMAT for row in rows):
         return {}
-    return {(row["topic"], row["partition"]): watermark_from(row) for row in rows}
+    return {(row["log_topic"], row["log_partition"]): watermark_from(row) for row in rows}
 
 
 def watermark_from(row: Mapping[str, Any]) -> Watermark:
-    """From a row of state.watermarks or state.audited_logs."""
+    """From a row of state.checkpoints or state.audited_logs."""
     replayed = tuple((item["first_offset"], item["last_offset"]) for item in row["replayed"])
     capture_version = row.get("capture_version")
     return Watermark(row["next_offset"], replayed, -1 if capture_version is None else capture_version)
@@ -104,6 +101,8 @@ def watermark_from(row: Mapping[str, Any]) -> Watermark:
 
 WATERMARK_COLUMNS: Final = ("next_offset", "replayed", "capture_version")
 """Columns of a watermark in these tables."""
+WATERMARK_ROW: Final = ("log_topic", "log_partition", "state_format", *WATERMARK_COLUMNS)
+"""Columns of a row of state.checkpoints that is a watermark."""
 
 
 def watermark_row(watermark: Watermark) -> dict[str, Any]:
@@ -112,18 +111,17 @@ def watermark_row(watermark: Watermark) -> dict[str, Any]:
     return {"next_offset": watermark.next_offset, "replayed": replayed, "capture_version": watermark.capture_version}
 
 
-def watermarks_table(cluster_id: str, watermarks: Mapping[LogPartition, Watermark]) -> pa.Table:
-    rows = [
+def watermark_rows(watermarks: Mapping[LogPartition, Watermark]) -> list[dict[str, Any]]:
+    """Rows of state.checkpoints."""
+    return [
         {
-            "cluster_id": cluster_id,
-            "topic": topic,
-            "partition": partition,
+            "log_topic": topic,
+            "log_partition": partition,
             "state_format": STATE_FORMAT,
             **watermark_row(watermark),
         }
         for (topic, partition), watermark in sorted(watermarks.items())
     ]
-    return pa.Table.from_pylist(rows, schema=arrow_schema(WATERMARKS))
 
 
 STATE_COLUMN: Final = "state"
@@ -151,7 +149,7 @@ class SavedLog:
         states: list[bytes] = [
             value
             for file in self.logs
-            for value in read_file(file, LOG_CHECKPOINTS, [STATE_COLUMN])[STATE_COLUMN].to_pylist()
+            for value in read_file(file, CHECKPOINTS, [STATE_COLUMN])[STATE_COLUMN].to_pylist()
         ]
         if not states:
             raise StateUnreadable("no state of a log partition")
@@ -164,7 +162,7 @@ class SavedLog:
         groups: dict[str, bytes] = {}
         versions: dict[str, int | None] = {}
         for file in self.groups:
-            rows = read_file(file, GROUP_CHECKPOINTS, ["group_id", STATE_COLUMN, "changed_version"])
+            rows = read_file(file, CHECKPOINTS, ["group_id", STATE_COLUMN, "changed_version"])
             group_ids = rows["group_id"].to_pylist()
             groups.update(zip(group_ids, rows[STATE_COLUMN].to_pylist(), strict=True))
             versions.update(zip(group_ids, rows["changed_version"].to_pylist(), strict=True))
@@ -176,7 +174,7 @@ def changed_versions(files: Iterable[TableFile]) -> dict[str, int | None]:
     """By group of one log partition: the run that last changed its state; None: unknown."""
     versions: dict[str, int | None] = {}
     for file in files:
-        rows = read_file(file, GROUP_CHECKPOINTS, ["group_id", "changed_version"])
+        rows = read_file(file, CHECKPOINTS, ["group_id", "changed_version"])
         versions.update(zip(rows["group_id"].to_pylist(), rows["changed_version"].to_pylist(), strict=True))
     return versions
 
@@ -205,7 +203,7 @@ def earlier_checkpoints(
     """
     checkpoints: dict[LogPartition, EarlierCheckpoint] = {}
     for run in runs if logs else ():
-        if len(checkpoints) == len(logs) or not run.is_readable(WATERMARKS):
+        if len(checkpoints) == len(logs) or not run.is_readable(CHECKPOINTS):
             break  # earlier runs are not readable either: VACUUM removes the oldest files first
         watermarks = read_watermarks(run)
         waiting = {log: watermarks[log] for log in logs if log in watermarks and log not in checkpoints}
@@ -218,12 +216,11 @@ def earlier_checkpoints(
             in (ReplayMode.GO_ON, ReplayMode.REST)
         }
         if able:
-            lacking = run.read(REPLAY_FAILURES, ["log_topic", "log_partition"]).to_pylist()
+            columns = ["log_topic", "log_partition"]
+            lacking = run.read(CHECKPOINTS, columns, kind=Checkpoint.FAILURE).to_pylist()
             for row in lacking:
                 able.pop((row["log_topic"], row["log_partition"]), None)
-        if not able or not run.is_readable(LOG_CHECKPOINTS) or not run.is_readable(GROUP_CHECKPOINTS):
-            continue
-        saved = saved_logs(run)
+        saved = saved_logs(run) if able else {}
         for log, mark in able.items():
             if log_name(*log) in saved and all(run.is_readable(table) for table in tables_of(log)):
                 checkpoints[log] = EarlierCheckpoint(run, mark, saved[log_name(*log)])
@@ -237,7 +234,8 @@ def _least(*offsets: int | None) -> int | None:
 def saved_logs(whole: WholeRun) -> dict[str, SavedLog]:
     """The saved state of log partitions after a run, by name."""
     files: dict[str, tuple[list[TableFile], list[TableFile]]] = {}
-    for index, table in enumerate((LOG_CHECKPOINTS, GROUP_CHECKPOINTS)):
-        for file in whole.files(table):
-            files.setdefault(file.partition_values["log"], ([], []))[index].append(file)
+    for file in whole.files(CHECKPOINTS):
+        if (log := file.partition_values["log"]) != ALL_LOGS:
+            is_group = file.partition_values["kind"] == Checkpoint.GROUP
+            files.setdefault(log, ([], []))[is_group].append(file)
     return {name: SavedLog(tuple(logs), tuple(groups)) for name, (logs, groups) in files.items()}

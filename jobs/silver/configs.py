@@ -16,7 +16,7 @@ from jobs.silver.tasks import ReplayDone
 from jobs.silver.topic_names import at_ms, is_shown
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.cluster_metadata import ConfigResourceType
-from schemas.tables.state import CONFIG_CHANGES
+from schemas.tables.state import CHECKPOINTS, Checkpoint
 
 TOPIC: Final = ConfigResourceType.TOPIC.name
 
@@ -28,7 +28,7 @@ def logged_changes(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> l
         return changes
     names = [field.name for field in dataclasses.fields(ConfigChanged)]
     run = next((checkpoint.run for (topic, _), checkpoint in plan.earlier.items() if topic == METADATA_TOPIC), whole)
-    former = run.read(CONFIG_CHANGES, names).to_pylist()
+    former = run.read(CHECKPOINTS, names, kind=Checkpoint.CONFIG_CHANGE).to_pylist()
     return [*(ConfigChanged(**row | {"at": at_ms(row["at"])}) for row in former), *changes]
 
 

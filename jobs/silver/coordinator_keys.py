@@ -1,6 +1,6 @@
 """The groups and share partitions with records in each log partition of a coordinator topic, and since when.
 
-Tasks of replay collect them, state.coordinator_keys keeps them, and `jobs.silver.homes` decides by them.
+Tasks of replay collect them, state.checkpoints keeps them, and `jobs.silver.homes` decides by them.
 
 Only records that create something count: a generation, a commit that took effect, a share state. Tombstones do not
 count, since the former coordinator continues to write them.
@@ -23,7 +23,7 @@ from jobs.delta.arrow_columns import columns_read
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX, arrow_schema, timestamps
 from jobs.delta.core_tables import applied_at_ms
 from schemas import consumer_offsets, share_group_state
-from schemas.tables.state import COORDINATOR_KEYS
+from schemas.tables.state import CHECKPOINTS
 
 NO_RECORD: Final = 2**63 - 1
 NO_TIME: Final = 2**63 - 2
@@ -31,7 +31,7 @@ NO_TIME: Final = 2**63 - 2
 TOMBSTONE: Final = RECORD_KINDS.index("TOMBSTONE")
 KEY_COLUMNS: Final = ("group_id", "topic_id", "partition")
 PLACE_COLUMNS: Final = ("log_topic", "log_partition", *KEY_COLUMNS)
-TABLE_COLUMNS: Final = tuple(name for name in COORDINATOR_KEYS.column_names if name != "cluster_id")
+TABLE_COLUMNS: Final = (*PLACE_COLUMNS, "at")
 
 
 class _Earliest:
@@ -79,7 +79,7 @@ class GroupKeys:
             self._generations[row.group_id] = min(at, self._generations.get(row.group_id, at))
 
     def table(self, log_partition: int) -> pa.Table:
-        """Rows of state.coordinator_keys, without the cluster."""
+        """Rows of state.checkpoints, without the partition columns."""
         codes, times = self._committed.found()
         began = self._generations
         for code, time in zip(codes.tolist(), times.tolist(), strict=True):
@@ -104,7 +104,7 @@ class ShareStateKeys:
         self._states.add(rows.key, rows.valid_from_ms, is_there, len(keys))
 
     def table(self, log_partition: int) -> pa.Table:
-        """Rows of state.coordinator_keys, without the cluster."""
+        """Rows of state.checkpoints, without the partition columns."""
         codes, times = self._states.found()
         keys = [] if self._keys is None else [self._keys[code] for code in codes.tolist()]
         names = [key.group_id for key in keys], [key.topic_id for key in keys], [key.partition for key in keys]
@@ -114,7 +114,7 @@ class ShareStateKeys:
 def _table(
     topic: str, log_partition: int, keys: tuple[Sequence[str], Sequence[str | None], Sequence[int | None]], at: I64
 ) -> pa.Table:
-    schema = arrow_schema(COORDINATOR_KEYS)
+    schema = arrow_schema(CHECKPOINTS)
     columns = dict(zip(KEY_COLUMNS, keys, strict=True))
     made = {name: pa.array(values, schema.field(name).type) for name, values in columns.items()}
     return pa.table(
@@ -122,17 +122,17 @@ def _table(
             "log_topic": pa.repeat(pa.scalar(topic, pa.string()), len(at)),
             "log_partition": pa.repeat(pa.scalar(log_partition, pa.int32()), len(at)),
             **made,
-            "began_at": timestamps(np.where(at == NO_TIME, -1, at)),
+            "at": timestamps(np.where(at == NO_TIME, -1, at)),
         }
     )
 
 
 def merged_keys(parts: Iterable[pa.Table]) -> pa.Table:
-    """Merge rows of state.coordinator_keys: one row for each key and log partition, sorted; without the cluster."""
-    empty = columns_read(COORDINATOR_KEYS, TABLE_COLUMNS).empty_table()
+    """Merge rows of state.checkpoints: one row for each key and log partition, sorted."""
+    empty = columns_read(CHECKPOINTS, TABLE_COLUMNS).empty_table()
     rows = pa.concat_tables([empty, *(part.select(list(TABLE_COLUMNS)).cast(empty.schema) for part in parts)])
-    earliest = rows.group_by(list(PLACE_COLUMNS), use_threads=False).aggregate([("began_at", "min")])
-    earliest = earliest.rename_columns({"began_at_min": "began_at"}).select(list(TABLE_COLUMNS))
+    earliest = rows.group_by(list(PLACE_COLUMNS), use_threads=False).aggregate([("at", "min")])
+    earliest = earliest.rename_columns({"at_min": "at"}).select(list(TABLE_COLUMNS))
     return earliest.cast(empty.schema).sort_by([(name, "ascending") for name in PLACE_COLUMNS])
 
 

@@ -223,7 +223,7 @@ def _here(
 
 
 def coordinator_partitions(keys: pa.Table, counts: Mapping[str, PartitionCounts], cluster_id: str) -> pa.Table:
-    """Rows of silver.coordinator_partitions. `keys`: rows of state.coordinator_keys of the cluster."""
+    """Rows of silver.coordinator_partitions. `keys`: the keys in state.checkpoints of the cluster."""
     schema = arrow_schema(COORDINATOR_PARTITIONS)
     order = ["log_topic", *KEY_COLUMNS, "log_partition"]
     rows = in_several(keys).sort_by([(name, "ascending") for name in order])
@@ -234,8 +234,8 @@ def coordinator_partitions(keys: pa.Table, counts: Mapping[str, PartitionCounts]
     topics, *names = (of_key[name].to_pylist() for name in of_key.column_names)
     codes = key_codes(list(map(_key, *names))).tolist()
     log_partitions = rows["log_partition"].to_pylist()
-    is_timed = rows["began_at"].is_valid().to_numpy()
-    times = np.where(is_timed, epoch_ms_column(rows["began_at"]), FROM_THE_BEGINNING).tolist()
+    is_timed = rows["at"].is_valid().to_numpy()
+    times = np.where(is_timed, epoch_ms_column(rows["at"]), FROM_THE_BEGINNING).tolist()
     ages = {topic: it.ages() for topic, it in counts.items()}
     found: list[Stay] = []
     index: list[int] = []

@@ -26,11 +26,9 @@ from jobs.silver.checkpoints import (
 )
 from jobs.silver.replay_failures import NOTHING_LEFT_OUT, FailuresByLog, LeftOut, ReplayFailure
 from jobs.silver.tasks import TABLES_OF_TOPIC, LogFiles
-from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, SILVER_TABLES, TOPICS
-from schemas.tables.state import CONFIG_CHANGES, COORDINATOR_KEYS
 
 REMADE: Final = frozenset({ReplayMode.AFRESH, ReplayMode.GO_BACK})
 """Modes that rewrite rows of earlier runs."""
@@ -144,9 +142,5 @@ def forgetful_loads(
 
 
 def tables_of(log: LogPartition) -> tuple[Table, ...]:
-    """The tables that a run which goes back reads of the earlier run, besides state: settled rows and config
-    changes.
-    """
-    if log[0] == METADATA_TOPIC:
-        return (CONFIG_CHANGES,)
-    return (*TABLES_OF_TOPIC[log[0]], COORDINATOR_KEYS) if log[0] in TABLES_OF_TOPIC else ()
+    """The tables of silver that a run which goes back reads of the earlier run: settled rows."""
+    return TABLES_OF_TOPIC.get(log[0], ())

@@ -48,16 +48,16 @@ from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import OVERWRITE, Committed, Warehouse
 from jobs.errors import WarehouseError
-from jobs.silver.checkpoints import ReplayMode, log_name, read_watermarks, saved_logs, watermarks_table
+from jobs.silver.checkpoints import ReplayMode, log_name, read_watermarks, saved_logs, watermark_rows
 from jobs.silver.configs import config_rows, logged_changes
-from jobs.silver.coordinator_keys import merged_keys, of_log, without_logs
+from jobs.silver.coordinator_keys import TABLE_COLUMNS, merged_keys, of_log, without_logs
 from jobs.silver.former_rows import FormerFiles, carried_rows, former_files, rewritten_files, take_misnamed, task_bins
 from jobs.silver.homes import coordinator_partitions, counts_of, is_same, partition_counts
 from jobs.silver.hot_logs import CutRule, cut_hot_logs
 from jobs.silver.plan import REMADE, REPLAY_TABLES, Plan, captured_files, make_plan
 from jobs.silver.privacy import HostPseudonyms
 from jobs.silver.reader import SilverFiles
-from jobs.silver.replay_failures import ReplayFailure, failures_table, read_failures
+from jobs.silver.replay_failures import ReplayFailure, failure_rows, read_failures
 from jobs.silver.tasks import (
     Carried,
     LogFiles,
@@ -89,17 +89,7 @@ from schemas.tables.silver import (
     SILVER_TABLES,
     TOPICS,
 )
-from schemas.tables.state import (
-    CONFIG_CHANGES,
-    COORDINATOR_KEYS,
-    GROUP_CHECKPOINTS,
-    LOG_CHECKPOINTS,
-    REPLAY_FAILURES,
-    REPLAY_STARTS,
-    RUNS,
-    TOPIC_NAMES,
-    WATERMARKS,
-)
+from schemas.tables.state import ALL_LOGS, CHECKPOINTS, REPLAY_STARTS, RUNS, Checkpoint
 from schemas.transaction_state import TOPIC as TRANSACTION_TOPIC
 
 FIRST_ROUND: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
@@ -171,8 +161,8 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
     warehouse, cluster_id, whole = job.tables.warehouse, job.tables.cluster_id, job.newest_run()
     other = other_version(silver_format(job.tables), SILVER_FORMAT)
     broken = broken_off(job.tables, whole)
-    # silver of a version without coordinator keys cannot say where keys are
-    lacks_keys = COORDINATOR_KEYS.full_name not in whole.left_versions
+    # a version with other tables of state saved none that this one reads
+    lacks_keys = CHECKPOINTS.full_name not in whole.left_versions
     # a table that was restored from an older copy lacks what runs added since
     is_back = lacks_run(warehouse, whole.left_versions, job.app_id, whole.replay_version)
     is_rebuild = rebuild or other is not None or not whole.is_known or lacks_keys or is_back
@@ -226,7 +216,7 @@ def _is_elsewhere(tables: ClusterTables, whole: WholeRun) -> bool:
     """Does the log partition of any group or share partition differ from silver's, by the partition counts known
     now?"""
     counts = partition_counts(tables)
-    now = coordinator_partitions(whole.read(COORDINATOR_KEYS), counts, tables.cluster_id)
+    now = coordinator_partitions(_read_keys(whole), counts, tables.cluster_id)
     return not is_same(now, whole.read(COORDINATOR_PARTITIONS))
 
 
@@ -294,10 +284,7 @@ def _run_tasks(job: _Job, start: Start, whole: WholeRun, plan: Plan, former: For
     """Run both rounds: first groups and logs with topic names, then share states and rows whose names were found
     meanwhile."""
     executor, warehouse = job.executor, job.tables.warehouse
-    targets = {
-        table.full_name: warehouse.target(table)
-        for table in (*REPLAY_TABLES, QUARANTINE, LOG_CHECKPOINTS, GROUP_CHECKPOINTS)
-    }
+    targets = {table.full_name: warehouse.target(table) for table in (*REPLAY_TABLES, QUARANTINE, CHECKPOINTS)}
     before = Names() if plan.is_afresh else read_names(whole)
     observed = admin_topics(job.tables, start.topics_version)
     work = ReplayWork(
@@ -340,8 +327,10 @@ def _run_tasks(job: _Job, start: Start, whole: WholeRun, plan: Plan, former: For
     return _Results(done, before, names, topics, name_of, is_renamed, rewritten)
 
 
-def _driver_rows(job: _Job, start: Start, whole: WholeRun, plan: Plan, results: _Results) -> dict[Table, pa.Table]:
-    """All rows of the tables that the driver writes."""
+def _driver_rows(
+    job: _Job, start: Start, whole: WholeRun, plan: Plan, results: _Results
+) -> dict[Table, Sequence[pa.Table]]:
+    """All rows that the driver writes, by table."""
     cluster_id, done = job.tables.cluster_id, results.done
     changes = logged_changes(done, whole, plan)
     deleted = ((results.name_of[id_], at) for id_, at in results.names.deleted.items() if id_ in results.name_of)
@@ -358,52 +347,53 @@ def _driver_rows(job: _Job, start: Start, whole: WholeRun, plan: Plan, results: 
     in_use = dict.fromkeys(
         chain(results.before.in_use, (topic_id for task in done for topic_id, _ in task.names_given))
     )
-    names = name_rows(results.names, {id_: results.name_of.get(id_) for id_ in in_use})
+    saved = {
+        Checkpoint.WATERMARK: watermark_rows(plan.watermarks),
+        Checkpoint.TOPIC_ID: name_rows(results.names, {id_: results.name_of.get(id_) for id_ in in_use}),
+        Checkpoint.COORDINATOR_KEY: keys,
+        Checkpoint.CONFIG_CHANGE: list(map(dataclasses.asdict, changes)),
+        Checkpoint.FAILURE: failure_rows([*plan.failures, *chain.from_iterable(task.failures for task in done)]),
+    }
     return {
-        TOPICS: _driver_table(TOPICS, results.topics, cluster_id),
-        PARTITION_COUNTS: _driver_table(PARTITION_COUNTS, counts_over_time, cluster_id),
-        COORDINATOR_PARTITIONS: coordinator_partitions(keys, partition_counts_now, cluster_id),
-        CONFIGS: _driver_table(CONFIGS, configs, cluster_id),
-        TOPIC_NAMES: _driver_table(TOPIC_NAMES, names, cluster_id),
-        COORDINATOR_KEYS: keys.append_column("cluster_id", pa.array([cluster_id] * keys.num_rows, pa.string())),
-        CONFIG_CHANGES: _driver_table(CONFIG_CHANGES, list(map(dataclasses.asdict, changes)), cluster_id),
-        WATERMARKS: watermarks_table(cluster_id, plan.watermarks),
-        REPLAY_FAILURES: failures_table(
-            cluster_id, [*plan.failures, *chain.from_iterable(task.failures for task in done)]
-        ),
+        TOPICS: [_driver_table(TOPICS, results.topics, cluster_id)],
+        PARTITION_COUNTS: [_driver_table(PARTITION_COUNTS, counts_over_time, cluster_id)],
+        COORDINATOR_PARTITIONS: [coordinator_partitions(keys, partition_counts_now, cluster_id)],
+        CONFIGS: [_driver_table(CONFIGS, configs, cluster_id)],
+        CHECKPOINTS: [_checkpoint(kind, rows, cluster_id) for kind, rows in saved.items()],
     }
 
 
 def _commit(
-    job: _Job, start: Start, plan: Plan, former: FormerFiles, results: _Results, driver_rows: Mapping[Table, pa.Table]
+    job: _Job,
+    start: Start,
+    plan: Plan,
+    former: FormerFiles,
+    results: _Results,
+    driver_rows: Mapping[Table, Sequence[pa.Table]],
 ) -> dict[str, Committed]:
     """Commit the files of tasks and the rows of the driver, each table in one transaction. Returns the commits by
     table."""
     of_cluster: dict[str, Any] = {"cluster_id": job.tables.cluster_id}
-    of_logs = of_cluster if plan.is_afresh else of_cluster | {"log": tuple(log.name for log in plan.logs)}
-    app_id, version = job.app_id, start.replay_version
+    of_logs = of_cluster if plan.is_afresh else of_cluster | {"log": (ALL_LOGS, *(log.name for log in plan.logs))}
+    warehouse = job.tables.warehouse
 
     def put(table: Table) -> Committed:
-        if table in driver_rows:
-            rows = driver_rows[table]
-            return job.tables.warehouse.write(
-                table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster
-            )
         removed = results.rewritten.get(table.full_name, ())
         is_whole = plan.is_afresh or (bool(removed) and len(removed) == len(former[table.full_name][True]))
-        of_rows = of_cluster if is_whole else of_cluster | {"is_settled": False}
-        return job.tables.warehouse.commit(
+        of_rows = of_cluster if is_whole or table in driver_rows else of_cluster | {"is_settled": False}
+        parts = (write_parts(warehouse.target(table), rows) for rows in driver_rows.get(table, ()))
+        return warehouse.commit(
             table,
-            _files_of(results.done, table),
-            app_id=app_id,
-            version=version,
+            [*_files_of(results.done, table), *chain.from_iterable(parts)],
+            app_id=job.app_id,
+            version=start.replay_version,
             mode=OVERWRITE,
-            replace=of_rows if table in REPLAY_TABLES else of_logs,
+            replace=of_logs if table is CHECKPOINTS else of_rows,
             removed=() if is_whole else removed,
         )
 
-    tables = (*REPLAY_TABLES, LOG_CHECKPOINTS, GROUP_CHECKPOINTS, *driver_rows)
-    return dict(zip((table.full_name for table in tables), job.tables.warehouse.at_once(put, tables), strict=True))
+    tables = (*REPLAY_TABLES, *driver_rows)
+    return dict(zip((table.full_name for table in tables), warehouse.at_once(put, tables), strict=True))
 
 
 def _commit_run(
@@ -459,19 +449,25 @@ def _works(executor: Executor, work: ReplayWork, logs: Sequence[LogFiles]) -> li
     ]
 
 
+def _read_keys(run: WholeRun) -> pa.Table:
+    """The groups and share partitions of all log partitions after a run."""
+    return run.read(CHECKPOINTS, TABLE_COLUMNS, kind=Checkpoint.COORDINATOR_KEY)
+
+
 def _keys(done: Iterable[ReplayDone], whole: WholeRun, plan: Plan) -> pa.Table:
     """Groups and share partitions of all log partitions: from earlier runs and from the tasks."""
     found = list(chain.from_iterable(task.keys for task in done))
     if plan.is_afresh:
         return merged_keys(found)
-    former = without_logs(whole.read(COORDINATOR_KEYS), plan.made(*REMADE))
-    earlier = [of_log(checkpoint.run.read(COORDINATOR_KEYS), *log) for log, checkpoint in plan.earlier.items()]
+    former = without_logs(_read_keys(whole), plan.made(*REMADE))
+    earlier = [of_log(_read_keys(checkpoint.run), *log) for log, checkpoint in plan.earlier.items()]
     return merged_keys([former, *earlier, *found])
 
 
 def _driver_table(table: Table, rows: Sequence[Mapping[str, Any]], cluster_id: str) -> pa.Table:
-    schema = arrow_schema(table)
+    """The columns that the rows have; times are epoch ms."""
     made = [{**row, "cluster_id": cluster_id} for row in rows]
+    schema = [item for item in arrow_schema(table) if made and item.name in made[0]]
     columns = {
         item.name: timestamps(np.array([-1 if row[item.name] is None else row[item.name] for row in made], np.int64))
         if item.type == TIMESTAMP_TYPE
@@ -479,6 +475,15 @@ def _driver_table(table: Table, rows: Sequence[Mapping[str, Any]], cluster_id: s
         for item in schema
     }
     return pa.table(columns)
+
+
+def _checkpoint(kind: Checkpoint, rows: Sequence[Mapping[str, Any]] | pa.Table, cluster_id: str) -> pa.Table:
+    """Rows of state.checkpoints of one kind, with the columns of this kind."""
+    made = rows if isinstance(rows, pa.Table) else _driver_table(CHECKPOINTS, rows, cluster_id)
+    for name, value in {"cluster_id": cluster_id, "kind": str(kind), "log": ALL_LOGS}.items():
+        if name not in made.column_names:
+            made = made.append_column(name, pa.array([value] * made.num_rows, pa.string()))
+    return made
 
 
 def _runs_table(

@@ -1,4 +1,4 @@
-"""state.replay_failures: what the last run could not replay, for the next run, the audit and queries.
+"""Rows of state.checkpoints about what the last run could not replay, for the next run, the audit and queries.
 
 A group or share partition that cannot be replayed does not keep others from silver: the replay notes the fault where it
 applies an operation or reads a record, and goes on with the other keys. Then the task starts again without the keys at
@@ -12,16 +12,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
-
 from coordinator_core.bytes.log_partitions import LogPartition
 from coordinator_core.errors import ReplayFault
 from coordinator_core.replay.lookup import Key, SharePartitionKey
-from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.replay_runs import WholeRun
 from jobs.silver.checkpoints import log_name
-from schemas.tables.state import REPLAY_FAILURES
+from schemas.tables.state import CHECKPOINTS, Checkpoint
 
+FAILURE_COLUMNS: Final = (
+    *("log_topic", "log_partition", "group_id", "topic_id", "partition"),
+    *("from_offset", "log_offset", "error"),
+)
+"""Columns of a failure in state.checkpoints."""
 TEXT_MAX: Final = 500
 """Maximum length of an exception's text."""
 
@@ -88,7 +90,7 @@ FailuresByLog = Mapping[LogPartition, tuple[ReplayFailure, ...]]
 def read_failures(run: WholeRun) -> dict[LogPartition, tuple[ReplayFailure, ...]]:
     """What a run could not replay, by log partition."""
     failures: dict[LogPartition, tuple[ReplayFailure, ...]] = {}
-    for row in run.read(REPLAY_FAILURES).to_pylist():
+    for row in run.read(CHECKPOINTS, FAILURE_COLUMNS, kind=Checkpoint.FAILURE).to_pylist():
         log = row["log_topic"], row["log_partition"]
         key = row["group_id"]
         if row["topic_id"] is not None:
@@ -98,25 +100,24 @@ def read_failures(run: WholeRun) -> dict[LogPartition, tuple[ReplayFailure, ...]
     return failures
 
 
-def failures_table(cluster_id: str, failures: Iterable[ReplayFailure]) -> pa.Table:
-    """Rows of state.replay_failures; failures that several tasks report become one row."""
+def failure_rows(failures: Iterable[ReplayFailure]) -> list[Mapping[str, Any]]:
+    """Rows of state.checkpoints; failures that several tasks report become one row."""
     rows: dict[tuple[str, int, Key | None], Mapping[str, Any]] = {}
     for failure in failures:
         key = failure.key
         share = key if isinstance(key, SharePartitionKey) else None
-        row = {
-            "cluster_id": cluster_id,
-            "log_topic": failure.log_topic,
-            "log_partition": failure.log_partition,
-            "group_id": failure.group_id,
-            "topic_id": None if share is None else share.topic_id,
-            "partition": None if share is None else share.partition,
-            "from_offset": failure.from_offset,
-            "log_offset": failure.fault.log_offset,
-            "error": failure.fault.text,
-        }
-        rows.setdefault((failure.log_topic, failure.log_partition, key), row)
-    return pa.Table.from_pylist(list(rows.values()), schema=arrow_schema(REPLAY_FAILURES))
+        row = (
+            failure.log_topic,
+            failure.log_partition,
+            failure.group_id,
+            None if share is None else share.topic_id,
+            None if share is None else share.partition,
+            failure.from_offset,
+            failure.fault.log_offset,
+            failure.fault.text,
+        )
+        rows.setdefault((failure.log_topic, failure.log_partition, key), dict(zip(FAILURE_COLUMNS, row, strict=True)))
+    return list(rows.values())
 
 
 def groups_left_out(failures: Iterable[ReplayFailure]) -> frozenset[str] | None:

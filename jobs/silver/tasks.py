@@ -77,7 +77,7 @@ from schemas.tables.silver import (
     SHARE_PARTITION_STATES,
     SHARE_STATE_BATCHES,
 )
-from schemas.tables.state import GROUP_CHECKPOINTS, LOG_CHECKPOINTS
+from schemas.tables.state import CHECKPOINTS, Checkpoint
 from schemas.transaction_state import TOPIC as TRANSACTION_TOPIC
 
 BUFFERED_ROWS_MAX: Final = 100_000
@@ -270,11 +270,10 @@ class _Parts:
             for (name, _), writer in self._writers.items():
                 self.done.files.setdefault(name, []).append(writer.close())
             return
-        for table in (LOG_CHECKPOINTS, GROUP_CHECKPOINTS):
-            for file in self.done.files.get(table.full_name, ()):
-                # ignore errors of the deletion: the original error is raised
-                with suppress(Exception):
-                    delete_file(f"{self._work.targets[table.full_name].folder}/{file.path}")
+        for file in self.done.files.get(CHECKPOINTS.full_name, ()):
+            # ignore errors of the deletion: the original error is raised
+            with suppress(Exception):
+                delete_file(f"{self._work.targets[CHECKPOINTS.full_name].folder}/{file.path}")
 
     def leave_out(self, log: LogFiles, key: Key | None, fault: Fault) -> None:
         """Note what cannot be replayed; None: the log partition."""
@@ -392,10 +391,9 @@ class _Parts:
     ) -> None:
         """Write the checkpoint of a log partition. `unchanged`: for groups whose state did not change, the run that
         last changed it."""
-        values = {"cluster_id": self._work.cluster_id, "log": log.name}
         bucket = 0 if log.bucket is None else log.bucket.number
         row = {"bucket": pa.array([bucket], pa.int32()), "state": pa.array([state], pa.binary())}
-        self._save(LOG_CHECKPOINTS, pa.table(row), values)
+        self._save(log, Checkpoint.LOG, pa.table(row))
         if groups:
             changed: dict[str, int | None] = dict.fromkeys(groups, self._work.replay_version)
             changed |= unchanged or {}
@@ -404,11 +402,12 @@ class _Parts:
                 "state": pa.array(groups.values(), pa.binary()),
                 "changed_version": pa.array(changed.values(), pa.int64()),
             }
-            self._save(GROUP_CHECKPOINTS, pa.table(rows), values)
+            self._save(log, Checkpoint.GROUP, pa.table(rows))
 
-    def _save(self, table: Table, rows: pa.Table, values: Mapping[str, str]) -> None:
-        written = write_part(self._work.targets[table.full_name], rows, "state", values)
-        self.done.files.setdefault(table.full_name, []).append(written)
+    def _save(self, log: LogFiles, kind: Checkpoint, rows: pa.Table) -> None:
+        values = {"cluster_id": self._work.cluster_id, "kind": kind, "log": log.name}
+        written = write_part(self._work.targets[CHECKPOINTS.full_name], rows, "state", values)
+        self.done.files.setdefault(CHECKPOINTS.full_name, []).append(written)
 
 
 def _chunks(log: LogFiles, work: ReplayWork, parts: _Parts) -> Iterator[tuple[BronzeChunk, RecordChunk]]:

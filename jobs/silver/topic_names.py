@@ -15,15 +15,16 @@ from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms
 from jobs.silver.tasks import ReplayDone
-from schemas.tables.state import TOPIC_NAMES
+from schemas.tables.state import CHECKPOINTS, Checkpoint
 
 LEARNED_FROM: Final = ("CLUSTER_METADATA", ADMIN, "SHARE_PARTITIONS", "OFFSET_COMMIT", "SUBSCRIPTION", "REGEX")
 """Sources of a topic id's name, the most reliable first."""
+NAME_COLUMNS: Final = ("topic_id", "topic", "learned_from", "at", "partition_count")
 DELETED: Final = "DELETED"
 IN_USE: Final = "IN_USE"
 PARTITIONS: Final = "PARTITIONS"
-"""Kinds of rows in state.topic_names that are not about a name: when a topic was deleted, the name of its id in
-silver's rows, and its partition counts."""
+"""`learned_from` of rows in state.checkpoints that are not about a name: when a topic was deleted, the name of its id
+in silver's rows, and its partition counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Names:
 
 
 def read_names(whole: WholeRun) -> Names:
-    rows = whole.read(TOPIC_NAMES).to_pylist()
+    rows = whole.read(CHECKPOINTS, NAME_COLUMNS, kind=Checkpoint.TOPIC_ID).to_pylist()
     return Names(
         tuple(
             TopicName(row["topic_id"], row["topic"], at_ms(row["at"]), row["learned_from"])

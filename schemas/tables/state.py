@@ -1,8 +1,10 @@
 """State: bookkeeping of the runs."""
 
+from enum import StrEnum
 from functools import partial
+from typing import Final
 
-from schemas.tables.common import CLUSTER_ID, LOG_KEY, SHARE_PARTITION_OR_GROUP, key
+from schemas.tables.common import CLUSTER_ID, LOG_KEY, key
 from schemas.tables.declare import (
     BIGINT,
     BINARY,
@@ -25,9 +27,26 @@ FOREIGN_VERSIONS = Column(
     "Tables that anyone other than the project's jobs has written to since the last rebuild, with the "
     "Delta version of the last such write.",
 )
-LOG = key("log", STRING, "The log partition, as its folder is named: topic-partition.")
-REPLAY_STATE = Column(
-    "state", BINARY, "The state of its replay; only the replay of the same version reads it.", is_personal=True
+
+
+class Checkpoint(StrEnum):
+    """Kinds of rows in state.checkpoints."""
+
+    WATERMARK = "WATERMARK"
+    LOG = "LOG"
+    GROUP = "GROUP"
+    TOPIC_ID = "TOPIC_ID"
+    COORDINATOR_KEY = "COORDINATOR_KEY"
+    CONFIG_CHANGE = "CONFIG_CHANGE"
+    FAILURE = "FAILURE"
+
+
+ALL_LOGS: Final = "all"
+"""`log` of the rows that each run of replay writes anew."""
+REPLAYED = Column(
+    "replayed",
+    ArrayOf(StructOf((("first_offset", BIGINT), ("last_offset", BIGINT)))),
+    "Ranges of offsets of bronze that were replayed, both ends inclusive.",
 )
 
 RUNS = state_table(
@@ -128,13 +147,9 @@ AUDITED_LOGS = state_table(
         key("log_partition", INT, "Partition of the internal topic."),
         key("bucket", INT, "Number of the bucket; 0 if one task audited all groups."),
         Column("next_offset", BIGINT, "The first offset that is not audited."),
-        Column(
-            "replayed",
-            ArrayOf(StructOf((("first_offset", BIGINT), ("last_offset", BIGINT)))),
-            "Ranges of offsets of bronze that had been replayed, both ends inclusive.",
-        ),
+        REPLAYED,
         Column("state", BINARY, "What an audit saved for the next one of the same version.", is_personal=True),
-        Column("capture_version", BIGINT, "As in state.watermarks, for the silver that was audited."),
+        Column("capture_version", BIGINT, "As in state.checkpoints, for the silver that was audited."),
     ),
 )
 
@@ -168,101 +183,72 @@ REPLAY_STARTS = state_table(
     ),
 )
 
-WATERMARKS = state_table(
-    name="watermarks",
-    comment="One row per log partition: how far it is replayed.",
+CHECKPOINTS = state_table(
+    name="checkpoints",
+    comment="What a run of replay saves for the next one. A file has rows of one kind, and only the columns of this "
+    "kind; all others are null.",
+    partition_by=("cluster_id", "kind", "log"),
     columns=(
-        *LOG_KEY,
-        Column("next_offset", BIGINT, "The first offset that is not replayed."),
-        Column(
-            "replayed",
-            ArrayOf(StructOf((("first_offset", BIGINT), ("last_offset", BIGINT)))),
-            "Ranges of offsets of bronze that were replayed, both ends inclusive.",
+        CLUSTER_ID,
+        key(
+            "kind",
+            STRING,
+            "WATERMARK: how far a log partition is replayed. LOG: the state of its replay, except groups; one row per "
+            "bucket of its keys if several tasks replayed it. GROUP: the state of the replay of a group, which may be "
+            "deleted. TOPIC_ID: what is known about a topic id. COORDINATOR_KEY: a group or share partition, which may "
+            "be deleted, and a log partition that has records of it: the input of silver.coordinator_partitions. "
+            "CONFIG_CHANGE: a change of a config in the metadata log: silver.configs is made from these and from "
+            "bronze.configs. FAILURE: a group, share partition or log partition that the run could not replay, because "
+            "of a fault in Groupledger: the next run tries again.",
         ),
-        Column("state_format", INT, "Format of the state in state.log_checkpoints and state.group_checkpoints."),
+        key(
+            "log",
+            STRING,
+            "Of LOG and GROUP, the log partition, as its folder is named: topic-partition. Of all others: all.",
+        ),
+        key("log_topic", STRING, "Internal topic, of WATERMARK, COORDINATOR_KEY and FAILURE."),
+        key("log_partition", INT, "Partition of the internal topic."),
+        key("bucket", INT, "Number of the bucket; 0 if one task replayed all keys."),
+        key("group_id", STRING, "The group; null in FAILURE: all of the log partition."),
+        key(
+            "topic_id",
+            STRING,
+            "Topic id, 22 characters as Kafka prints it; of a share partition, that of its topic; null for a group.",
+        ),
+        key("partition", INT, "For a share partition, the partition of its topic; null for a group."),
+        Column(
+            "state", BINARY, "The state of the replay; only the replay of the same version reads it.", is_personal=True
+        ),
+        Column("changed_version", BIGINT, "Number of the run that last changed the state of the group."),
+        Column("next_offset", BIGINT, "The first offset that is not replayed."),
+        REPLAYED,
+        Column("state_format", INT, "Format of the state."),
         Column(
             "capture_version",
             BIGINT,
             "Number of the last capture whose changes to bronze (state.rewrites) are included; null: none.",
         ),
-    ),
-)
-
-LOG_CHECKPOINTS = state_table(
-    name="log_checkpoints",
-    comment="One row per log partition, or per bucket of its keys if several tasks replayed it: the state of "
-    "its replay, except groups.",
-    partition_by=("cluster_id", "log"),
-    columns=(
-        CLUSTER_ID,
-        LOG,
-        key("bucket", INT, "Number of the bucket; 0 if one task replayed all keys."),
-        REPLAY_STATE,
-    ),
-)
-
-GROUP_CHECKPOINTS = state_table(
-    name="group_checkpoints",
-    comment="One row per group id of a log partition, including deleted groups: the state of its replay.",
-    partition_by=("cluster_id", "log"),
-    columns=(
-        CLUSTER_ID,
-        LOG,
-        key("group_id", STRING, "The group."),
-        REPLAY_STATE,
-        Column("changed_version", BIGINT, "Number of the run that last changed it."),
-    ),
-)
-
-TOPIC_NAMES = state_table(
-    name="topic_names",
-    comment="What is known about topic ids: their names, from where and when; deletions; numbers of partitions; "
-    "which ids silver uses.",
-    columns=(
-        CLUSTER_ID,
-        key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it; empty for TRANSACTION."),
-        key("topic", STRING, "A name that it had; null in rows without a name."),
+        key("topic", STRING, "A name that the topic id had; null in rows without a name."),
         key(
             "learned_from",
             STRING,
-            "Where the name was read; DELETED: its topic was deleted; IN_USE: silver has rows with it; "
-            "PARTITIONS: its number of partitions changed; TRANSACTION: transactions write to the topic.",
+            "Where the name was read; DELETED: its topic was deleted; IN_USE: silver has rows with it; PARTITIONS: its "
+            "number of partitions changed; TRANSACTION: transactions write to the topic, and the topic id is empty.",
         ),
-        Column("at", TIMESTAMP, "The earliest time it was learned there."),
         key("partition_count", INT, "Number of partitions from then on, in rows of PARTITIONS; null in all others."),
-    ),
-)
-
-COORDINATOR_KEYS = state_table(
-    name="coordinator_keys",
-    comment="One row per group or share partition, including deleted ones, and log partition that has records "
-    "of it: the input of silver.coordinator_partitions.",
-    columns=(
-        CLUSTER_ID,
-        key("log_topic", STRING, "The coordinator topic."),
-        key("log_partition", INT, "Partition of this topic."),
-        key("group_id", STRING, "The group."),
-        *SHARE_PARTITION_OR_GROUP,
         Column(
-            "began_at",
+            "at",
             TIMESTAMP,
-            "The earliest time of a generation, a committed offset in force or a share state there; null if one "
-            "of these has no time.",
+            "The earliest time it was learned there; when the config changed; or the earliest time of a generation, a "
+            "committed offset in force or a share state of the group or share partition, null if one has no time.",
         ),
-    ),
-)
-
-CONFIG_CHANGES = state_table(
-    name="config_changes",
-    comment="Changes of configs in the metadata log: silver.configs is made from these and from bronze.configs.",
-    columns=(
-        CLUSTER_ID,
-        key("log_offset", BIGINT, "Offset of the record in the metadata log."),
+        key("log_offset", BIGINT, "Offset of the change, or of the record at which the replay failed; null: at none."),
         Column("resource_type", STRING, "GROUP, TOPIC or BROKER."),
         Column("resource_name", STRING, "Group id, topic, or broker id; empty for the default of all brokers."),
         Column("name", STRING, "The config."),
         Column("value", STRING, "The value that was set; null: back to its default."),
-        Column("at", TIMESTAMP, "When."),
+        Column("from_offset", BIGINT, "From this offset of the log partition on, silver has no rows of what failed."),
+        Column("error", STRING, "The exception, and where in the code it was raised.", is_personal=True),
     ),
 )
 
@@ -368,39 +354,17 @@ REWRITES = state_table(
     ),
 )
 
-REPLAY_FAILURES = state_table(
-    name="replay_failures",
-    comment="One row per group, share partition or log partition that the last run could not replay, because of "
-    "a fault in Groupledger: the next run tries again.",
-    columns=(
-        CLUSTER_ID,
-        key("log_topic", STRING, "Internal topic."),
-        key("log_partition", INT, "Partition of the internal topic."),
-        key("group_id", STRING, "The group; null: all of the log partition."),
-        *SHARE_PARTITION_OR_GROUP,
-        Column("from_offset", BIGINT, "From this offset of the log partition on, silver has no rows of it."),
-        Column("log_offset", BIGINT, "The record at which it failed; null: at none."),
-        Column("error", STRING, "The exception, and where in the code it was raised.", is_personal=True),
-    ),
-)
-
 STATE_TABLES = (
     RUNS,
     AUDITS,
     REPLAY_STARTS,
     AUDIT_STARTS,
-    WATERMARKS,
-    LOG_CHECKPOINTS,
-    GROUP_CHECKPOINTS,
-    TOPIC_NAMES,
-    COORDINATOR_KEYS,
-    CONFIG_CHANGES,
+    CHECKPOINTS,
     AUDITED_LOGS,
     DELETED_RANGES,
     LEADER_EPOCHS,
     DUMP_OFFSETS,
     READ_FILES,
     REWRITES,
-    REPLAY_FAILURES,
     RUN_METRICS,
 )

@@ -19,6 +19,7 @@ from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import Settings, load_settings
 from schemas.tables import TABLES
+from schemas.tables.state import CHECKPOINTS, Checkpoint
 from tests.conftest import PROJECT_ROOT
 from tests.jobs.in_process import in_process
 
@@ -127,3 +128,7 @@ class Ledger:
         """The same as dictionaries."""
         rows: list[dict[str, Any]] = self.table(name).to_pylist()
         return rows
+
+    def checkpoints(self, kind: Checkpoint) -> list[dict[str, Any]]:
+        """The rows of state.checkpoints of one kind."""
+        return [row for row in self.rows(CHECKPOINTS.full_name) if row["kind"] == kind]

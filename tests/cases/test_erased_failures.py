@@ -9,7 +9,7 @@ import pytest
 from coordinator_core.history import groups as history
 from jobs.operations.erase import KEY_BYTES, erase, erased_ids
 from jobs.silver.replay_failures import TEXT_MAX, fault_text
-from schemas.tables import TABLES
+from schemas.tables.state import CHECKPOINTS, Checkpoint
 from tests.cases.harness import FIRST_NIGHT, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_not_replayed import first_log
@@ -30,15 +30,15 @@ def test_an_erasure_reaches_what_could_not_be_replayed(
     with monkeypatch.context() as patch:
         patch.setattr(history.GroupHistory, "apply", failing)
         ledger.night(first_log().write(tmp_path / "logs"))
-    before = ledger.rows("state.replay_failures")
+    before = ledger.checkpoints(Checkpoint.FAILURE)
     assert before and all(CLIENT in row["error"] for row in before)
     at = datetime(2026, 2, 1, tzinfo=UTC)
     erase(in_process(), ledger.warehouse, ids=erased_ids([f"client-id={CLIENT}"]), new_key=b"k" * KEY_BYTES, at=at)
-    after = ledger.rows("state.replay_failures")
+    after = ledger.checkpoints(Checkpoint.FAILURE)
     assert [row | {"error": None} for row in after] == [row | {"error": None} for row in before]
     assert all("KeyError" in row["error"] and ".py:" in row["error"] for row in after)
     assert [path for path, data in all_bytes(Path(ledger.root)) if CLIENT.encode() in data] == []
-    (column,) = (it for it in TABLES["state.replay_failures"].columns if it.name == "error")
+    (column,) = (it for it in CHECKPOINTS.columns if it.name == "error")
     assert column.is_personal
 
 

@@ -148,8 +148,7 @@ def copies(tmp_path_factory: pytest.TempPathFactory) -> Copies:
         ("silver/offset_commits", "gold/rebalances"),
         ("silver/share_partition_states",),
         ("gold/commit_anomalies", "gold/redeliveries"),
-        ("state/watermarks",),
-        ("state/group_checkpoints", "state/log_checkpoints"),
+        ("state/checkpoints",),
         ("state",),
     ],
 )

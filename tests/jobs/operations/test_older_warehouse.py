@@ -20,7 +20,7 @@ from jobs.bronze.retention import deleted_ranges
 from jobs.cli.app import main
 from jobs.delta.arrow_schemas import STATISTICS_PROPERTY, arrow_schema, sql_type, statistics_columns
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.delta.last_release import carry_over
+from jobs.delta.last_release import REBUILT, carry_over
 from jobs.delta.other_writers import written_by_others
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver, silver_format
@@ -33,7 +33,7 @@ from jobs.operations.erase import KEY_BYTES, erase
 from jobs.operations.nightly import run_audit
 from jobs.operations.run_context import RunContext
 from jobs.settings import Settings
-from jobs.silver.checkpoints import Watermark, read_watermarks, watermarks_table
+from jobs.silver.checkpoints import Watermark, read_watermarks, watermark_rows
 from jobs.silver.reader import SilverFiles
 from jobs.silver.replay import replay_application
 from jobs.spark.executors import Executor
@@ -43,7 +43,7 @@ from schemas.tables.bronze import RECORD_BATCHES, TOPICS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import CONFIGS, GROUP_EVENTS, GROUP_GENERATIONS, SILVER_TABLES
-from schemas.tables.state import AUDITS, DELETED_RANGES, REPLAY_STARTS, RUNS, WATERMARKS
+from schemas.tables.state import ALL_LOGS, AUDITS, CHECKPOINTS, DELETED_RANGES, REPLAY_STARTS, RUNS, Checkpoint
 from tests.conftest import PROJECT_ROOT
 from tests.jobs.frames import frame
 from tests.jobs.history import CLUSTER, START
@@ -278,14 +278,10 @@ def test_older_gold_is_rebuilt(older: Jobs, monkeypatch: pytest.MonkeyPatch) -> 
 def test_how_far_silver_is_can_be_reported_state_of_any_format(tmp_path: Path) -> None:
     """Replay starts over where state is of another version; an audit before that still sees what silver is of."""
     warehouse = Warehouse(str(tmp_path))
-    warehouse.ensure(WATERMARKS)
     place = OFFSETS_TOPIC, 3
-    reported = watermarks_table(REPLAYED, {place: Watermark(8, ((2, 7),))})
-    other = pa.array([STATE_FORMAT + 1], reported.schema.field("state_format").type)
-    reported = reported.set_column(
-        reported.schema.get_field_index("state_format"), reported.schema.field("state_format"), other
-    )
-    warehouse.write(WATERMARKS, reported, app_id="a", version=0)
+    [reported] = watermark_rows({place: Watermark(8, ((2, 7),))})
+    other = {"kind": Checkpoint.WATERMARK, "log": ALL_LOGS, "state_format": STATE_FORMAT + 1}
+    ClusterTables(warehouse, REPLAYED).write(CHECKPOINTS, [reported | other], app_id="a")
     run = WholeRun(ClusterTables(warehouse, REPLAYED), None)
     assert read_watermarks(run) == {}
     assert read_watermarks(run, of_any_format=True) == {place: Watermark(8, ((2, 7),))}
@@ -306,7 +302,7 @@ def test_changed_columns_raise_the_format() -> None:
 LAST_RELEASE: Final = PROJECT_ROOT / "tests" / "data" / "last-release.tar.xz"
 """A warehouse as the last release left it: two nights over LOGS, with answers of a cluster's Admin and a deleted range
 of another cluster."""
-FORMER_TABLES: Final = ("starts", "logs", "groups", "names", "dropped")
+FORMER_TABLES: Final = (*REBUILT, "dropped")
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from jobs.silver.homes import (
 )
 from schemas.consumer_offsets import TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
-from schemas.tables.state import COORDINATOR_KEYS
+from schemas.tables.state import CHECKPOINTS
 from tests.coordinator_core.group_records import T1
 
 LOG = "CLUSTER_METADATA"
@@ -104,12 +104,12 @@ def test_where_a_group_is_over_time(name: str) -> None:
 
 
 def keys(*rows: tuple[str, int, str, str | None, int | None, int | None]) -> pa.Table:
-    """Rows of state.coordinator_keys: topic, log partition, group, topic id, partition, began (epoch ms)."""
-    schema = arrow_schema(COORDINATOR_KEYS)
+    """Rows of state.checkpoints about keys: topic, log partition, group, topic id, partition, began (epoch ms)."""
+    schema = arrow_schema(CHECKPOINTS)
     columns = dict(zip(TABLE_COLUMNS, zip(*rows, strict=True), strict=True))
-    times = [None if at is None else at * 1000 for at in columns.pop("began_at")]
+    times = [None if at is None else at * 1000 for at in columns.pop("at")]
     arrays = {name: pa.array(values, schema.field(name).type) for name, values in columns.items()}
-    return pa.table({**arrays, "began_at": pa.array(times, pa.int64()).cast(schema.field("began_at").type)})
+    return pa.table({**arrays, "at": pa.array(times, pa.int64()).cast(schema.field("at").type)})
 
 
 def test_only_keys_in_several_log_partitions_have_rows() -> None:
@@ -147,10 +147,10 @@ def test_only_keys_in_several_log_partitions_have_rows() -> None:
 def test_what_is_kept_of_log_partitions_is_put_together() -> None:
     """The earliest time that is known counts; log partitions that are replayed again bring their own."""
     found = merged_keys([keys((TOPIC, 0, "a", None, None, 9)), keys((TOPIC, 0, "a", None, None, None))])
-    assert [epoch_ms(at) for at in found["began_at"].to_pylist()] == [9]
+    assert [epoch_ms(at) for at in found["at"].to_pylist()] == [9]
     found = merged_keys([found, keys((TOPIC, 0, "a", None, None, 4), (TOPIC, 1, "b", None, None, None))])
     assert [(row["group_id"], row["log_partition"]) for row in found.to_pylist()] == [("a", 0), ("b", 1)]
-    assert epoch_ms(found["began_at"][0].as_py()) == 4
+    assert epoch_ms(found["at"][0].as_py()) == 4
     assert without_logs(found, {TOPIC: {0}, SHARE_TOPIC: {1}})["group_id"].to_pylist() == ["b"]
     assert of_log(found, TOPIC, 0)["group_id"].to_pylist() == ["a"]
     assert merged_keys([]).num_rows == 0

@@ -22,7 +22,7 @@ from jobs.operations.run_context import RunContext
 from jobs.silver.checkpoints import log_name
 from jobs.spark.executors import Executor
 from schemas.tables.silver import SHARE_STATE_BATCHES, SILVER_TABLES
-from schemas.tables.state import GROUP_CHECKPOINTS, RUNS, WATERMARKS
+from schemas.tables.state import CHECKPOINTS, RUNS, Checkpoint
 from tests.jobs.conftest import Recorded
 from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT, Jobs
 from tests.jobs.slices import slices_of
@@ -96,7 +96,7 @@ def test_older_interval_is_replayed_from_the_last_state_before_it(
     before = watermarks(jobs)
     jobs.run(parts[2], "night-1")
     if not has_state:
-        jobs.warehouse.vacuum(GROUP_CHECKPOINTS, retention_hours=0)
+        jobs.warehouse.vacuum(CHECKPOINTS, retention_hours=0)
     jobs.run(parts[1], "night-2")
     assert_same(jobs, whole)
     for log in LATE:
@@ -117,7 +117,8 @@ def test_the_first_interval_that_comes_last_is_replayed_with_all_behind_it(
 
 def watermarks(jobs: Nights) -> dict[LogPartition, int]:
     """How far each log partition is replayed: so many records it has had."""
-    return {(row["topic"], row["partition"]): row["next_offset"] for row in jobs.warehouse.read(WATERMARKS).to_pylist()}
+    rows = jobs.warehouse.read(CHECKPOINTS, where={"kind": Checkpoint.WATERMARK}).to_pylist()
+    return {(row["log_topic"], row["log_partition"]): row["next_offset"] for row in rows}
 
 
 class BrokenOffError(Exception):
