@@ -260,7 +260,8 @@ def print_replay(
         steps.say(f"could not be replayed: {whose}: {failure_text(failure)}; the next run tries again")
     if len(summary.failures) > FAILURES_SHOWN_MAX:
         steps.say(
-            f"... and {len(summary.failures) - FAILURES_SHOWN_MAX:,} more: see {Checkpoint.FAILURE} in {CHECKPOINTS.full_name}"
+            f"... and {len(summary.failures) - FAILURES_SHOWN_MAX:,} more: see {CHECKPOINTS.full_name}, kind "
+            f"{Checkpoint.FAILURE}"
         )
     for line in missing_lines(ends):
         steps.say(line)

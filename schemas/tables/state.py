@@ -42,7 +42,7 @@ class Checkpoint(StrEnum):
 
 
 ALL_LOGS: Final = "all"
-"""`log` of the rows that each run of replay writes anew."""
+"""`log` of the rows that each run of replay replaces."""
 REPLAYED = Column(
     "replayed",
     ArrayOf(StructOf((("first_offset", BIGINT), ("last_offset", BIGINT)))),

@@ -21,6 +21,7 @@ from jobs.operations.run_context import RunContext
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES
+from schemas.tables.state import Checkpoint
 from tests.cases.harness import CLUSTER_ID, FIRST_NIGHT, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.jobs.in_process import in_process
@@ -106,7 +107,8 @@ def damage(ledger: Ledger, name: str, how: str) -> Path:
     """Damage a data file of a table, the one that a reader reads first, or a file of its log. Returns the file."""
     what, _, kind = how.partition(" ")
     if what == "data":
-        file = Path(ledger.tables.files(TABLES[name])[0].path)
+        files = ledger.tables.files(TABLES[name])
+        file = Path(min(files, key=lambda it: it.partition_values.get("kind") != Checkpoint.WATERMARK).path)
     else:
         if what == "checkpoint":
             ledger.warehouse.checkpoint(TABLES[name])
