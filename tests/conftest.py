@@ -50,11 +50,12 @@ PARTS: Final[Mapping[str, str]] = {
     "cluster": "conformance",
     "live": "conformance",
     "stores": "conformance",
-    "groupledger": "api",
+    "groupledger": "spark",
 }
-"""Folder of tests -> the part of `make test-all` that has them, a mark. All others are of `make test`, but for those
-with a mark of their own; those with the mark `first` are of `make test`, wherever they are."""
+"""Folder of tests -> the part of `make test-all` that has them, a mark; tests elsewhere that need Spark are of the part
+`spark`. All others are of `make test`, and those with the mark `first`, wherever they are."""
 FIRST: Final = "first"
+SPARK: Final = "spark"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -74,9 +75,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(long)]
         config.hook.pytest_deselected(items=long)
     for item in items:
-        part = PARTS.get(item.path.relative_to(PROJECT_ROOT / "tests").parts[0])
-        if part is not None and item.get_closest_marker(FIRST) is None:
-            item.add_marker(part)
+        if item.get_closest_marker(FIRST) is None:
+            part = PARTS.get(item.path.relative_to(PROJECT_ROOT / "tests").parts[0])
+            if part is not None or needs_spark(item.nodeid):
+                item.add_marker(part or SPARK)
     items.sort(key=lambda item: (not needs_spark(item.nodeid), OF_SMALL_TESTS in item.path.parents))
 
 

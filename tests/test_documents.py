@@ -40,6 +40,8 @@ from tests.documents import LEFT_OUT, Example, commands, documents, examples, is
 from tests.groupledger.raw import as_spark_gives, raw_records
 from tools import reference
 
+pytestmark = pytest.mark.first
+
 PAGES: Final = {
     path.relative_to(PROJECT_ROOT).as_posix().removeprefix("docs/"): path.read_text(encoding="utf-8")
     for path in documents()
@@ -117,7 +119,6 @@ def shown_in(page: str) -> list[Example]:
     return [example for example in examples(PAGES[page]) if example.shown is not None]
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("page", [page for page in PAGES if shown_in(page)])
 def test_answers_are_as_shown(printed: Printed, page: str) -> None:
     """Every command, query and piece of code of the page prints the block below it, line by line."""
@@ -160,7 +161,6 @@ def test_commands_in_the_text_are_ones(monkeypatch: pytest.MonkeyPatch, capsys: 
                 )
 
 
-@pytest.mark.spark
 def test_a_spoilt_answer_is_found(printed: Printed) -> None:
     """One other letter or figure in any line shown, or a line gone, is found."""
     for page in PAGES:
@@ -174,7 +174,6 @@ def test_a_spoilt_answer_is_found(printed: Printed) -> None:
                         assert not is_shown(example.shown.replace(f"{line}\n", "", 1), printed(example)), line
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("page", "asked", "otherwise"),
     [
@@ -272,7 +271,6 @@ def test_the_command_of_a_job_is_where_the_map_says() -> None:
     assert modules == {name: f"jobs.cli.{named.get(name, name.replace('-', '_'))}" for name in cli.COMMANDS}
 
 
-@pytest.mark.spark
 def test_the_restore_file_is_what_the_dry_run_said(printed: Printed) -> None:
     """The file has the offsets of the dry run, and the command shown for Kafka's tool is the one that the job gives."""
     [(dry, wet)] = [pair for pair in pairwise(examples(README)) if "--output offsets.csv" in pair[1].code]
@@ -286,7 +284,6 @@ def test_the_restore_file_is_what_the_dry_run_said(printed: Printed) -> None:
     assert tool == shlex.split(reported.splitlines()[0])
 
 
-@pytest.mark.spark
 def test_nightly_tells_another_program_all_of_it(reported: Reported) -> None:
     """One JSON object on stdout, with the keys that docs/internals/json.md names and the numbers of the text."""
     facts = json.loads(reported.facts)
@@ -302,7 +299,6 @@ def test_nightly_tells_another_program_all_of_it(reported: Reported) -> None:
         assert f"`{name}`" in PAGES["internals/json.md"], name
 
 
-@pytest.mark.spark
 def test_the_notebook_runs_from_top_to_bottom(reported: Reported) -> None:
     """Each cell in turn, in the folder with the warehouse; every one that shows something shows rows."""
     assert reported
@@ -358,7 +354,6 @@ def test_the_site_builds(tmp_path: Path) -> None:
         assert others == [], page
 
 
-@pytest.mark.spark
 def test_every_method_is_explained(printed: Printed) -> None:
     """Each that gold of the recording has is on the page of methods."""
     tables = [table.full_name for table in GOLD_TABLES if "method" in table.column_names]

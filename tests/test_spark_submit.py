@@ -853,7 +853,6 @@ def test_a_later_python_will_do(shell: Shell) -> None:
 
 
 @takes_minutes
-@pytest.mark.spark
 def test_the_real_thing(tmp_path: Path) -> None:
     """The recording is captured and asked in another folder, with the true Python, Java and Spark."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK_"))}

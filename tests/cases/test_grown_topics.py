@@ -486,7 +486,6 @@ def test_the_table_stays_what_one_run_makes(tmp_path: Path) -> None:
     assert same()
 
 
-@pytest.mark.spark
 @pytest.mark.skipif(HISTORIES == 1 and not is_long(), reason="minutes: --long, or --count")
 def test_jobs_and_sql_find_the_same(own_session: SparkSession, tmp_path: Path) -> None:
     """Newest offsets, groups and share partitions, and those of a time, and owners: of random logs that grew."""

@@ -42,8 +42,6 @@ START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 TIMEOUT_S: Final = 240
 EVERY_MS: Final = 500
 
-pytestmark = pytest.mark.spark
-
 
 @pytest.fixture(scope="module")
 def broker(home: KafkaHome, tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveBroker]:

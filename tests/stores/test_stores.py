@@ -108,7 +108,6 @@ def test_nights_are_those_of_a_local_disk(store: str, tmp_path: Path) -> None:
 
 
 @takes_minutes
-@pytest.mark.spark
 def test_spark_reads_it(spark: SparkSession, store: str) -> None:
     """Spark's own Delta reader, by Hadoop's client, sees the rows."""
     if store.startswith("s3"):

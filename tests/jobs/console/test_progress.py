@@ -100,7 +100,6 @@ class Kept(list[RunningStage]):
         """Keep it."""
 
 
-@pytest.mark.spark
 def test_tasks_count_the_bytes_they_did(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
     """The progress of tasks is shown with the bytes of those that ended, and no longer than they run."""
     pieces = [Piece(10), Piece(20), Piece(30)]
@@ -128,7 +127,6 @@ def test_an_error_ends_the_line_and_goes_on() -> None:
     assert "x: " not in out.getvalue()
 
 
-@pytest.mark.spark
 def test_no_tasks_run_between_jobs(spark: SparkSession) -> None:
     """Nothing is counted when nothing runs."""
     assert SparkExecutor(spark).task_counts() == (0, 0)

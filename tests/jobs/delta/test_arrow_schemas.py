@@ -39,7 +39,6 @@ def test_spark_and_delta_agree(table: Table) -> None:
     assert json.loads(delta_schema(table).to_json()) == json.loads(spark_schema(table.columns).json())
 
 
-@pytest.mark.spark
 def test_spark_shows_the_comments(spark: SparkSession, tmp_path: object) -> None:
     """DESCRIBE gives each column's comment; the table has its own."""
     warehouse = Warehouse(f"{tmp_path}/w")

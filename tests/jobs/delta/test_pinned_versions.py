@@ -67,7 +67,6 @@ def answers(session: SparkSession, warehouse: Warehouse) -> dict[str, Any]:
 
 
 @takes_minutes
-@pytest.mark.spark
 @pytest.mark.parametrize("application", ["replay", "audit"])
 def test_a_run_broken_off_between_two_tables_changes_no_answer(
     own_session: SparkSession, no_spark: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, application: str
@@ -120,7 +119,6 @@ def end(warehouse: Warehouse, cluster_id: str, version: int, table_version: int)
     warehouse.write(RUNS, rows(RUNS, run), app_id=f"end/{cluster_id}", version=version)
 
 
-@pytest.mark.spark
 def test_each_cluster_is_pinned_at_a_version_of_its_own(own_session: SparkSession, tmp_path: Path) -> None:
     """One is whole, one at work on its second run, one on its first: the shell that is open sees all of it change."""
     warehouse = Warehouse(str(tmp_path / "warehouse"))

@@ -128,7 +128,6 @@ def test_overwrite_replaces_one_cluster_or_all(warehouse: Warehouse) -> None:
     assert offsets(warehouse) == []
 
 
-@pytest.mark.spark
 def test_readers_take_files_of_both_kinds(spark: SparkSession, warehouse: Warehouse) -> None:
     """Where one file says that a column is never null and another does not, the table is as it always was."""
     reported = never_null(commits(1, 2), "log_offset", "log_partition")
@@ -162,7 +161,6 @@ def sample(table: Table) -> pa.Table:
     return commits(1, 2, 3)
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     "table", [COMMITS, pytest.param(EVENTS, marks=takes_minutes), STATES], ids=lambda table: table.name
 )
@@ -186,7 +184,6 @@ def test_spark_reads_what_was_written(spark: SparkSession, warehouse: Warehouse,
     assert_df_equality(as_text[0], as_text[1], ignore_row_order=True, ignore_nullable=True)
 
 
-@pytest.mark.spark
 def test_sparks_own_writer_and_ours_share_versions(spark: SparkSession, warehouse: Warehouse) -> None:
     """Delta's writer in Spark skips what was committed here under the same application, and the other way round."""
     one, two = (rows(TOPICS, {"cluster_id": "c", "topic_id": name}) for name in ("1", "2"))
@@ -205,7 +202,6 @@ def test_sparks_own_writer_and_ours_share_versions(spark: SparkSession, warehous
     assert sorted(warehouse.read(TOPICS, ["topic_id"])["topic_id"].to_pylist()) == ["1", "2"]
 
 
-@pytest.mark.spark
 def test_spark_skips_files_by_our_statistics(spark: SparkSession, warehouse: Warehouse) -> None:
     """Statistics which we wrote are understood: a filter on a time reads the right rows, and fewer files."""
     for version, offset in enumerate((1, 1000)):

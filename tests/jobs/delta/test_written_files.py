@@ -222,7 +222,6 @@ def test_other_readers_read_it(
             assert same, (name, value, got[name])
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("is_vectorized", [True, False])
 @pytest.mark.parametrize("codec", [*CODECS])
 def test_spark_reads_it(spark: SparkSession, tmp_path: Path, codec: str, *, is_vectorized: bool) -> None:

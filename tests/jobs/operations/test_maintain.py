@@ -173,7 +173,6 @@ def test_a_writer_that_a_swap_crossed_is_refused(warehouse: Warehouse) -> None:
     assert offsets(warehouse) == [1, 2]
 
 
-@pytest.mark.spark
 def test_sparks_reader_follows_a_swap(spark: SparkSession, tmp_path: Path) -> None:
     """Files whose partitions have characters that paths escape are swapped, once, for Spark too."""
     warehouse = Warehouse(str(tmp_path / "a b%"))

@@ -12,7 +12,6 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -27,8 +26,6 @@ from jobs.spark.executors import Executor, SparkExecutor
 from tests.conftest import PROJECT_ROOT
 from tests.lengths import takes_minutes
 from tests.recorded import RECORDINGS
-
-pytestmark = pytest.mark.spark
 
 SMALL: Final = RECORDINGS / "codec-zstd"
 FULL: Final = RECORDINGS / "full-a"
@@ -113,6 +110,8 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError
 from jobs.queries.sql.sql_spark import Catalogue, publish
 from tests.jobs.operations.test_nightly import SMALL, nightly
+
+pytestmark = pytest.mark.first
 
 root, scratch = Path(sys.argv[1]), sys.argv[2]
 overrides = spark_defaults() | {

@@ -94,7 +94,6 @@ def events(warehouse: Warehouse) -> list[tuple[Any, ...]]:
     return [tuple(row.values()) for row in warehouse.read(GROUP_EVENTS, names).sort_by("log_offset").to_pylist()]
 
 
-@pytest.mark.spark
 def test_a_table_gets_the_columns_it_lacks(spark: SparkSession, tmp_path: Path) -> None:
     """Former rows have nulls there, new ones what is written; comments and statistics are as in a new table."""
     warehouse = Warehouse(f"{tmp_path}/a'b `c")
@@ -211,7 +210,6 @@ COMMANDS = {
 }
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("command", COMMANDS)
 def test_jobs_that_read_older_silver_say_what_to_run(
     older: Jobs, capsys: pytest.CaptureFixture[str], command: str
@@ -225,7 +223,6 @@ def test_jobs_that_read_older_silver_say_what_to_run(
     assert "made by an older version of the project: run ./spark-submit.sh replay" in reported.err
 
 
-@pytest.mark.spark
 def test_older_silver_is_rebuilt(
     older: Jobs,
     older_folder: tuple[Path, dict[str, list[str]]],
@@ -251,7 +248,6 @@ def audit_alone(jobs: Jobs, settings: Settings) -> None:
     run_audit(RunContext(jobs.executor, jobs.warehouse, settings, run_id="a", started_at=started_at, steps=jobs.steps))
 
 
-@pytest.mark.spark
 def test_older_gold_is_rebuilt(older: Jobs, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even where its tables lack columns and silver is of this version; with other settings too, without a word."""
     jobs = older

@@ -434,7 +434,6 @@ def test_spark_would_redact_it(name: str) -> None:
     assert re.search(regex, f"spark.hadoop.kafka.{name}")
 
 
-@pytest.mark.spark
 def test_executors_find_the_file_that_spark_brought(spark: SparkSession, tmp_path: Path) -> None:
     """By its name, where the path is that of another machine; what the file refers to likewise."""
     content = sasl("PLAIN", f"{PLAIN} required username=${{x:/elsewhere/brought.secrets:user}} password=b;", "SASL_SSL")

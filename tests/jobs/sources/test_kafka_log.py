@@ -34,7 +34,6 @@ def key_rows(frame: DataFrame) -> list[tuple[str, int, int, bytes]]:
     return sorted((row[0], row[1], row[2], bytes(row[3])) for row in rows)
 
 
-@pytest.mark.spark
 def test_batch_read_gives_the_logs(source: SparkSession) -> None:
     """All topics by default; their batches joined are the segments."""
     frame = source.read.format("kafka_log").option("segments", str(LOGS)).load()
@@ -51,7 +50,6 @@ def test_batch_read_gives_the_logs(source: SparkSession) -> None:
     assert joined == (LOGS / "__share_group_state-4" / "00000000000000000000.log").read_bytes()
 
 
-@pytest.mark.spark
 def test_options_choose_and_filters_stay_filters(source: SparkSession) -> None:
     """Options in any case choose partitions; a filter of one query is not kept for the next (a defect of 4.2.0)."""
     options = {"SEGMENTS": str(LOGS), "Topics": "__consumer_offsets", "partitions": "1, 2"}
@@ -62,7 +60,6 @@ def test_options_choose_and_filters_stay_filters(source: SparkSession) -> None:
     assert frame.where("partition = 2").union(frame.where("partition = 1")).count() == 136 + 243
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("batch_count_max", [*(pytest.param(count, marks=takes_minutes) for count in (None, 100)), 333])
 def test_stream_gives_each_batch_once(source: SparkSession, tmp_path: Path, batch_count_max: int | None) -> None:
     """With AvailableNow all batches come once, at most so many a micro-batch; a second run gives nothing more."""
@@ -173,7 +170,6 @@ def test_a_stream_begins_where_it_is_reported() -> None:
     assert stream_reader(Path("/x"), startingOffsets='{"a-0": 5}').initialOffset() == {"a-0": 5}
 
 
-@pytest.mark.spark
 def test_errors_reach_the_query(source: SparkSession, tmp_path: Path) -> None:
     """A folder which is not there fails the query with its name, in a batch and in a stream."""
     nowhere = str(tmp_path / "nowhere")
@@ -206,7 +202,6 @@ def live() -> Iterator[FakeKafka]:
         yield kafka
 
 
-@pytest.mark.spark
 def test_a_cluster_gives_what_its_segments_give(source: SparkSession, live: FakeKafka) -> None:
     """All columns but those which say where a batch was read, however the log is split between tasks."""
 
@@ -224,7 +219,6 @@ def test_a_cluster_gives_what_its_segments_give(source: SparkSession, live: Fake
         )
 
 
-@pytest.mark.spark
 def test_streams_of_a_cluster(source: SparkSession, live: FakeKafka, tmp_path: Path) -> None:
     """With AvailableNow every batch comes once, in several micro-batches."""
     chosen = source.readStream.format("kafka_log").options(

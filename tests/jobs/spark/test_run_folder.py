@@ -6,7 +6,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from pyspark.sql import SparkSession
 
 from jobs.spark.run_folder import UNFINISHED, delete_abandoned
@@ -81,7 +80,6 @@ def test_what_is_not_a_run_folder_stays(tmp_path: Path) -> None:
     }
 
 
-@pytest.mark.spark
 def test_the_jvm_puts_its_files_there(spark: SparkSession) -> None:
     """Native libraries, and Spark's blocks where no setting says otherwise."""
     jvm = spark.sparkContext._jvm

@@ -114,7 +114,6 @@ def test_what_an_audit_reads_of_a_log_partition(step: ReplayMode, expected: int)
     assert new_bytes(log, plan, {("t", 0): Watermark(400, ())}) == expected
 
 
-@pytest.mark.spark
 def test_a_stage_has_the_name_of_what_is_done(spark: SparkSession) -> None:
     """In Spark's UI and event log; messages come in the order of the plan, and what runs later has no name of it."""
     assert run_tasks(SparkExecutor(spark), abs, (-3, 2, -1), "absolute numbers") == [3, 2, 1]

@@ -181,7 +181,6 @@ def answer(catalogue: Any, statement: str, path: str) -> str:
     return out.getvalue()
 
 
-@pytest.mark.spark
 def test_every_way_to_write_is_refused(own_session: SparkSession, warehouse: Warehouse) -> None:
     """By name and by path, in any disguise: the table, its log and its folder are as they were."""
     catalogue = Catalogue(own_session, warehouse)
@@ -344,7 +343,6 @@ def test_what_reads_in_duckdb_is_run(warehouse: Warehouse, statement: str) -> No
     answer(DuckDb(warehouse), statement, "")
 
 
-@pytest.mark.spark
 def test_statements_of_strangers_do_nothing_in_spark(
     own_session: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -367,7 +365,6 @@ def test_statements_of_strangers_do_nothing_in_spark(
     own_session.catalog.clearCache()
 
 
-@pytest.mark.spark
 def test_what_reads_is_run(own_session: SparkSession, warehouse: Warehouse) -> None:
     """Queries, explanations, and what lives in the session alone."""
     catalogue = Catalogue(own_session, warehouse)
@@ -375,7 +372,6 @@ def test_what_reads_is_run(own_session: SparkSession, warehouse: Warehouse) -> N
         answer(catalogue, statement, warehouse.path(EVENTS))
 
 
-@pytest.mark.spark
 def test_the_rows_of_one_cluster(own_session: SparkSession, warehouse: Warehouse) -> None:
     """With a cluster id names of tables stand for its rows alone."""
     query = "select cluster_id, log_offset from silver.group_events"
@@ -385,7 +381,6 @@ def test_the_rows_of_one_cluster(own_session: SparkSession, warehouse: Warehouse
     assert answer(Catalogue(own_session, warehouse), "select count(*) as n from silver.group_events", "") == "n\n2\n"
 
 
-@pytest.mark.spark
 def test_writing_is_there_for_whoever_asks(own_session: SparkSession, tmp_path: Path) -> None:
     """--write runs it."""
     warehouse = Warehouse(str(tmp_path / "w"))

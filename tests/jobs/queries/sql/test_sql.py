@@ -49,7 +49,6 @@ def answer(catalogue: Catalogue, query: str, output_format: str) -> str:
     return out.getvalue()
 
 
-@pytest.mark.spark
 def test_json_is_one_object_a_line(tables: Catalogue) -> None:
     """Texts as they are, times in ISO 8601 and UTC, maps as objects."""
     query = "select group_id, commit_time from silver.offset_commits;"
@@ -61,7 +60,6 @@ def test_json_is_one_object_a_line(tables: Catalogue) -> None:
     assert answer(tables, "select 1 as n union all select 2", "json") == '{"n": 1}\n{"n": 2}\n'
 
 
-@pytest.mark.spark
 def test_tables_are_known_when_they_are_named(tables: Catalogue) -> None:
     """By their full names, in any case, after USE, and to SHOW, whichever statement comes first."""
     assert answer(tables, "SHOW TABLES IN silver", "csv").splitlines()[1:] == [
@@ -74,7 +72,6 @@ def test_tables_are_known_when_they_are_named(tables: Catalogue) -> None:
     answer(tables, "use default", "json")
 
 
-@pytest.mark.spark
 def test_csv_has_a_header(tables: Catalogue) -> None:
     """Values are quoted where they must be; null is empty."""
     query = (
@@ -91,7 +88,6 @@ def test_no_cell_of_csv_begins_a_formula(tables: Catalogue) -> None:
     assert answer(tables, query, "csv") == "a,b,c,d,e\n'=1+1,'+x,'-y,'@z,-5\n"
 
 
-@pytest.mark.spark
 def test_table_shows_control_codes_and_markup_as_text(tables: Catalogue) -> None:
     """A group id may hold anything: a terminal obeys none of it, and nothing is cut."""
     shown = answer(tables, "select group_id, producer_id from silver.offset_commits", "table")
@@ -100,7 +96,6 @@ def test_table_shows_control_codes_and_markup_as_text(tables: Catalogue) -> None
     assert "NULL" in shown
 
 
-@pytest.mark.spark
 def test_table_says_where_it_ends(tables: Catalogue, monkeypatch: pytest.MonkeyPatch) -> None:
     """Beyond the limit it says so."""
     monkeypatch.setattr(sql, "TABLE_ROWS_MAX", 3)
@@ -109,14 +104,12 @@ def test_table_says_where_it_ends(tables: Catalogue, monkeypatch: pytest.MonkeyP
     assert shown.count("\n") == 2 + 3 + 1
 
 
-@pytest.mark.spark
 def test_environment_is_not_read_by_queries(tables: Catalogue) -> None:
     """`${env:HOME}` is text, not the home folder."""
     tables.session.conf.set("spark.sql.variable.substitute", "false")
     assert answer(tables, "select '${env:HOME}' as h", "json") == '{"h": "${env:HOME}"}\n'
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     "query", ["select * from silver.nope", "selec 1", "select assert_true(false)", "select raise_error('stop')"]
 )
@@ -128,7 +121,6 @@ def test_a_wrong_query_is_one_line(tables: Catalogue, query: str) -> None:
     assert "at org.apache" not in str(caught.value)
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize(
     ("query", "nearest"),
     [
@@ -144,7 +136,6 @@ def test_a_wrong_name_is_one_line_with_the_nearest_one(tables: Catalogue, query:
     assert nearest in str(caught.value) and "\n" not in str(caught.value)
 
 
-@pytest.mark.spark
 def test_shell_runs_statements_and_survives_errors(tables: Catalogue, capsys: pytest.CaptureFixture[str]) -> None:
     """Statements may have several lines and end with `;`; one that fails leaves the shell there; `exit` ends it."""
     lines = ["", "select 1", " as one;", "nonsense;", "select 2 as two;", "exit", "select 3 as three;"]
@@ -156,7 +147,6 @@ def test_shell_runs_statements_and_survives_errors(tables: Catalogue, capsys: py
     assert capsys.readouterr().out == '{"four": 4}\n'
 
 
-@pytest.mark.spark
 def test_an_error_in_a_task_is_reported_by_its_own_words(tables: Catalogue) -> None:
     """What was raised in Python on a worker comes out as that, not as the JVM's stack around it."""
 
@@ -187,7 +177,6 @@ def test_printable_keeps_letters() -> None:
     assert Path(sql.__file__).name == "sql.py"
 
 
-@pytest.mark.spark
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"PAR1 is no Parquet file PAR1")])
 def test_spark_names_a_damaged_file(own_session: SparkSession, tmp_path: Path, damage: Callable[[Path], Any]) -> None:
     """As the jobs do, when the rows are read; and a damaged log when the table is named."""

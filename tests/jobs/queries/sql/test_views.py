@@ -165,7 +165,6 @@ def ask(catalogue: Catalogue, query: str, **values: Any) -> list[tuple[Any, ...]
     return [tuple(row) for row in catalogue.session.sql(query, args=values).collect()]
 
 
-@pytest.mark.spark
 def test_views_show_the_newest_state(catalogue: Catalogue) -> None:
     """What is gone is not there, and what was deleted is not in force."""
     groups = ask(catalogue, "SELECT group_id, generation, state FROM current_groups WHERE group_id <> 'moved'")
@@ -196,7 +195,6 @@ def during(*intervals: tuple[int, int, list[Any]]) -> dict[int, list[Any]]:
     return {minute: answer for first, end, answer in intervals for minute in range(first, end)}
 
 
-@pytest.mark.spark
 def test_groups_at_a_time(catalogue: Catalogue) -> None:
     """From inclusive, to exclusive: at each moment one generation a group."""
     expected = during((0, 3, [1]), (3, 5, [1, 7]), (5, 10, [1]), (10, 40, [2]))
@@ -204,7 +202,6 @@ def test_groups_at_a_time(catalogue: Catalogue) -> None:
     assert ask(catalogue, "SELECT * FROM group_at(:time)", time=at(-1)) == []
 
 
-@pytest.mark.spark
 def test_a_moment_that_the_log_has_twice_is_marked(catalogue: Catalogue) -> None:
     """In the log partition whose time went back, for as long as it takes to pass that time again, and as far behind."""
     query = "SELECT is_moment_repeated FROM group_at(:time) WHERE group_id = 'moved'"
@@ -227,7 +224,6 @@ def test_a_moment_that_the_log_has_twice_is_marked(catalogue: Catalogue) -> None
     assert ask(catalogue, query, time=at(5)) == [(False,)]
 
 
-@pytest.mark.spark
 def test_functions_need_no_audit(catalogue: Catalogue) -> None:
     """Where gold is not there nothing is known of clocks, and no moment is marked."""
     query = "SELECT is_moment_repeated FROM group_at(:time) WHERE group_id = 'moved'"
@@ -239,7 +235,6 @@ def test_functions_need_no_audit(catalogue: Catalogue) -> None:
     catalogue.session.sql(GROUP_AT.statement(there, Engine.SPARK) or "")
 
 
-@pytest.mark.spark
 def test_owners_at_a_time(catalogue: Catalogue) -> None:
     """The owner in each group; the topic may be given by its id."""
     expected = during((0, 2, ["g-m0"]), (2, 4, ["g-m0", "h-m2"]), (4, 10, ["g-m0"]), (10, 40, ["g-m10"]))
@@ -249,7 +244,6 @@ def test_owners_at_a_time(catalogue: Catalogue) -> None:
     assert ask(catalogue, query, topic="T", time=at(3)) == []
 
 
-@pytest.mark.spark
 def test_offsets_at_a_time(catalogue: Catalogue) -> None:
     """What was applied last, aborted commits and deleted offsets left out, in the order in which they took effect."""
     expected = during((1, 5, [("t", 100)]), (5, 9, [("t", 50)]), (20, 25, [("t2", 300)]), (25, 40, [("t2", 400)]))
@@ -260,7 +254,6 @@ def test_offsets_at_a_time(catalogue: Catalogue) -> None:
     assert asked == {minute: expected.get(minute, []) for minute in asked}
 
 
-@pytest.mark.spark
 def test_share_partition_at_a_time(catalogue: Catalogue) -> None:
     """The state with its batches in order of offsets; none while it is deleted."""
     for minute, expected in ((5, [(0, [])]), (10, [(5, [5, 8])]), (15, [(5, [8])]), (20, []), (30, [(7, [7])])):
@@ -270,7 +263,6 @@ def test_share_partition_at_a_time(catalogue: Catalogue) -> None:
     assert ask(catalogue, query, topic="other", time=at(30)) == []
 
 
-@pytest.mark.spark
 def test_hostile_ids_give_their_own_rows(catalogue: Catalogue) -> None:
     """An id is a value, whatever it holds: it finds its own rows, and changes nothing."""
     ids = catalogue.session.createDataFrame([(group,) for group in HOSTILE], "id STRING")
@@ -286,7 +278,6 @@ def test_hostile_ids_give_their_own_rows(catalogue: Catalogue) -> None:
     catalogue.session.catalog.dropTempView("ids")
 
 
-@pytest.mark.spark
 def test_they_are_there_when_named(catalogue: Catalogue, tmp_path: Path) -> None:
     """Through `sql` with named arguments; SHOW lists them; without the tables there is none, and Spark says so."""
     out = io.StringIO()
@@ -299,7 +290,6 @@ def test_they_are_there_when_named(catalogue: Catalogue, tmp_path: Path) -> None
     Catalogue(catalogue.session, Warehouse(str(tmp_path))).prepare("select * from current_groups")
 
 
-@pytest.mark.spark
 def test_both_engines_give_the_same(catalogue: Catalogue, root: str) -> None:
     """Every view, and every function at many moments, of groups that moved and where a clock went back."""
     duckdb = DuckDb(Warehouse(root))
@@ -337,7 +327,6 @@ def test_functions_in_duckdb_take_names_and_columns(root: str) -> None:
     assert without is not None and "log_anomalies" not in without
 
 
-@pytest.mark.spark
 def test_a_group_is_in_the_log_partition_where_kafka_looks_for_it(catalogue: Catalogue) -> None:
     """What a log partition has of before the internal topic grew is of no time after that."""
     groups = "SELECT generation FROM {} WHERE group_id = 'moved'"
