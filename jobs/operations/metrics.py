@@ -7,7 +7,7 @@ Metrics never fail a run: errors while writing them are reported, and the run co
 """
 
 import hashlib
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -107,6 +107,8 @@ class Metrics:
         self._textfile = Path(textfile) if textfile else None
         self._groups_max = groups_max
         self._say = say
+        self._rows: list[dict[str, Any]] | None = None
+        """Rows of `together` that are not written yet; None: each is written when its job ends."""
 
     @classmethod
     def of_run(cls, tables: ClusterTables, settings: Settings, run_id: str, say: Callable[[str], None]) -> Self:
@@ -121,6 +123,17 @@ class Metrics:
         )
 
     @contextmanager
+    def together(self) -> Iterator[None]:
+        """Context of several jobs whose rows are written at its end, in one commit."""
+        self._rows = rows = []
+        try:
+            yield
+        finally:
+            self._rows = None
+            if rows:
+                self._guarded(lambda: self._append(rows))
+
+    @contextmanager
     def job(self, name: str) -> Iterator[JobRun]:
         """Context of one job of the run. A job that raises an error is reported as failed."""
         run = JobRun()
@@ -132,7 +145,11 @@ class Metrics:
             raise
         finally:
             ended_at = self._clock()
-            self._guarded(lambda: self._append(name, run, started_at, ended_at))
+            row = self._row(name, run, started_at, ended_at)
+            if self._rows is None:
+                self._guarded(lambda: self._append([row]))
+            else:
+                self._rows.append(row)
             self.expose(name, run, started_at, ended_at)
 
     def expose(self, name: str, run: JobRun, started_at: datetime, ended_at: datetime) -> None:
@@ -173,8 +190,8 @@ class Metrics:
         except (WarehouseError, OSError) as error:
             self._say(f"metrics of this run are not written, all else is: {error}")
 
-    def _append(self, name: str, run: JobRun, started_at: datetime, ended_at: datetime) -> None:
-        row: dict[str, Any] = {
+    def _row(self, name: str, run: JobRun, started_at: datetime, ended_at: datetime) -> dict[str, Any]:
+        return {
             "run_id": self._run_id,
             "job": name,
             "started_at": started_at,
@@ -185,10 +202,12 @@ class Metrics:
             "ledger": [] if run.ledger is None else list(ledger_counts(run.ledger).items()),
             "lag_records": [(topic, records) for topic, (records, _) in run.lag.items()],
         }
+
+    def _append(self, rows: Sequence[Mapping[str, Any]]) -> None:
         app_id = f"groupledger/metrics/{self._tables.cluster_id}"
         for left in reversed(range(ATTEMPTS)):
             try:
-                if not self._tables.write(RUN_METRICS, [row], app_id=app_id).skipped:
+                if not self._tables.write(RUN_METRICS, rows, app_id=app_id).skipped:
                     return
             except WarehouseError:
                 if not left:

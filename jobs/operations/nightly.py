@@ -3,6 +3,7 @@
 import dataclasses
 import shlex
 from collections.abc import Mapping, Set
+from contextlib import nullcontext
 from functools import partial
 from typing import Final
 
@@ -44,7 +45,8 @@ def run_nightly(run: RunContext) -> int:
 
     Returns the exit code.
     """
-    return rebuilding(run, partial(_night, run), ("capture", "replay", "audit"))
+    with nullcontext() if run.metrics is None else run.metrics.together():
+        return rebuilding(run, partial(_night, run), ("capture", "replay", "audit"))
 
 
 def _night(run: RunContext, rebuilt: Set[str]) -> int:

@@ -109,6 +109,24 @@ def test_a_run_that_failed_is_reported(warehouse: Warehouse, tmp_path: Path) -> 
     assert found["groupledger_run_success_timestamp_seconds", ""] == (START + timedelta(minutes=1)).timestamp()
 
 
+def test_jobs_together_leave_their_rows_in_one_commit(warehouse: Warehouse) -> None:
+    """That of the one that failed among them; a job behind them has a commit of its own again."""
+    of_run = metrics(warehouse, Clock())
+    with pytest.raises(WarehouseError, match="no"), of_run.together():
+        with of_run.job("capture"):
+            pass
+        assert not warehouse.exists(RUN_METRICS)
+        with of_run.job("replay"):
+            raise WarehouseError("no")
+    found = {row["job"]: (row["started_at"], row["exit_code"]) for row in warehouse.read(RUN_METRICS).to_pylist()}
+    assert found == {"capture": (START, 0), "replay": (START + timedelta(minutes=2), 1)}
+    version = warehouse.version(RUN_METRICS)
+    with of_run.job("maintain"):
+        pass
+    assert warehouse.version(RUN_METRICS) == version + 1
+    assert warehouse.read(RUN_METRICS).num_rows == 3
+
+
 def test_metrics_never_make_a_run_fail(warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No place for the textfile, no right to write the table: it is said, and the job is done all the same."""
     said: list[str] = []
