@@ -125,7 +125,7 @@ class Metrics:
     @contextmanager
     def together(self) -> Iterator[None]:
         """Context of several jobs whose rows are written at its end, in one commit."""
-        self._rows = rows = []
+        self._rows = rows = list[dict[str, Any]]()
         try:
             yield
         finally:
