@@ -6,6 +6,7 @@ show them, instead of Kafka's default.
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from typing import Any, Final
 
 from coordinator_core.bytes.kafka_versions import KafkaVersion
@@ -193,7 +194,8 @@ def _fields(texts: Iterable[str], known: Mapping[str, tuple[str, Reader]], verb:
         if not equals:
             raise WhatIfError(f"{text!r} must be NAME=VALUE, as session.timeout.ms=60000")
         if name not in known:
-            raise WhatIfError(f"{name!r} cannot be {verb}; what can: {', '.join(known)}")
+            meant = "".join(f" (did you mean {it}?)" for it in get_close_matches(name, known, 1))
+            raise WhatIfError(f"{name!r} cannot be {verb}{meant}; what can: {', '.join(known)}")
         field_name, read = known[name]
         if field_name in values:
             raise WhatIfError(f"{name} is {verb} twice: say it once")

@@ -121,7 +121,10 @@ def restoration(
             shares = group_id in present and present[group_id].group_type == GroupType.SHARE
             name = short(group_id)
             if shares:
-                raise ArgumentError(f"{name} is a share group: it has start offsets, no committed offsets")
+                raise ArgumentError(
+                    f"{name} is a share group, without committed offsets: history --group shows its start offsets, "
+                    "kafka-share-groups --reset-offsets moves them"
+                )
             require_groups(tables, [group_id])
             raise NoSuchGroupError(
                 f"{name} had no committed offsets then{_reservation(passages[-1], present, group_id)}"

@@ -27,7 +27,7 @@ def test_what_it_is_about() -> None:
     ("text", "words"),
     [
         ("session.timeout.ms", "must be NAME=VALUE"),
-        ("session.timeout=5", "cannot be asked"),
+        ("session.timeout=5", r"cannot be asked \(did you mean session.timeout.ms\?\); what can: "),
         ("session.timeout.ms=5s", "whole number from 6000 to 1800000"),
         ("session.timeout.ms=5999", "whole number from 6000"),
         ("session.timeout.ms=٣٠٠٠٠", "whole number"),
