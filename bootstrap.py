@@ -201,7 +201,6 @@ def submission(
     words = [
         *("--properties-file", str(places.defaults)),
         *thorough,
-        *("--conf", "spark.jars.packages=", "--conf", "spark.jars.excludes="),
         *("--jars", ",".join(f"{jars}/{jar.name}" for jar in sorted(places.jars.glob("*.jar")))),
         *settings,
         *options.words,
@@ -272,6 +271,8 @@ def bootstrap(words: Sequence[str], root: Path, environment: Mapping[str, str]) 
         return only_set_up(places, words[1:], environment)
     options, job = split_words(words)
     if not places.is_installed:
+        if not (os.access(places.python, os.X_OK) or ANSWERED_BY_THE_JOB & {*job}):
+            find_java(environment)  # not after minutes of set-up
         ready_environment(places, RUN, environment)
     own = job_environment(places, environment)
     code = parsed(places, job, own)

@@ -30,6 +30,7 @@ DEV: Final = "dev"
 LOCKS: Final = {RUN: ("requirements.txt",), DEV: ("requirements.txt", "requirements-dev.txt")}
 """The lock files of an environment for jobs, and of one for tests too; the last file refers to the others."""
 UV_LOCK: Final = "requirements-uv.txt"
+BUILD_LOCK: Final = "requirements-build.txt"
 UV_NAMES: Final = {
     "cert": "SSL_CERT_FILE",
     "default-timeout": "UV_HTTP_TIMEOUT",
@@ -50,11 +51,15 @@ KERNELS: Final = "coordinator_core"
 package."""
 PACKED_FOLDERS: Final = ("schemas", "coordinator_core", "simulator", "jobs", "conf")
 LOG_LINES_SHOWN: Final = 15
+MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
+NETWORK_TIMEOUT_S: Final = 30
 JAVA_MIN: Final = 17
 INSTALL_JAVA: Final = (
     "install a full JDK 17 (Debian, Ubuntu: apt install openjdk-17-jdk-headless; macOS: brew install openjdk@17), "
     "and set JAVA_HOME if it is not the java on the PATH"
 )
+PYTHON_KNOWN: Final = "Python 3.11, 3.12 or 3.13 with venv"
+"""The locks have packages for these: without a compiler, none can be made for a later one."""
 INSTALL_PYTHON: Final = (
     "install one (Debian, Ubuntu: apt install python3.11-venv; macOS: brew install python@3.11), "
     "or name it in GROUPLEDGER_PYTHON"
@@ -113,10 +118,11 @@ class Places:
         """Spark's settings."""
         return self.root / "conf" / "spark-defaults.conf"
 
-    @property
-    def jar_hashes(self) -> Path:
-        """SHA-256 of Delta's jars, as sha256sum prints it."""
-        return self.root / "conf" / "jars.sha256"
+    @cached_property
+    def delta_jars(self) -> Mapping[str, str]:
+        """Delta's jars: path in a Maven repository -> SHA-256."""
+        lines = (self.root / "conf" / "jars.sha256").read_text("utf-8").splitlines()
+        return {path: digest for digest, path in map(str.split, lines)}
 
     @property
     def entry(self) -> Path:
@@ -218,8 +224,8 @@ def locked(cache: Path) -> Iterator[None]:
     except OSError as error:
         raise BootstrapError(
             FAILED,
-            f"{error.filename or cache} cannot be written ({error.strerror}): set-up keeps in {cache} what it fetches "
-            "and compiles; make room for it, or name another folder in GROUPLEDGER_CACHE",
+            f"{error.filename or cache} cannot be written ({error.strerror}): make room there, use a clone that you "
+            f"may write, or, for what is kept in {cache}, name another folder in GROUPLEDGER_CACHE",
         ) from None
     finally:
         _locks.clear()
@@ -235,25 +241,30 @@ def is_environment_ready(places: Places, kind: str) -> bool:
 
 def make_environment(places: Places, kind: str, environment: Mapping[str, str]) -> None:
     """Create .venv, or update it to its lock."""
-    if _runs(places.python, "import pip"):
+    stamps = [stamp for stamp in {_stamp(places, each) for each in LOCKS} if stamp.is_file()]
+    for stamp in stamps:
+        stamp.unlink()
+    if stamps and _runs(places.python, "import pip"):
         say("Bringing the Python environment in .venv up to its lock ...")
     else:
+        # nothing is kept of one that was never finished: installers take a package of which a part exists for whole
         python = find_python(environment)
         say(f"Making the Python environment in .venv with {python} (once, a minute or two) ...")
         if places.venv.is_symlink():
             places.venv.unlink()
         shutil.rmtree(places.venv, ignore_errors=True)
+        places.venv.mkdir()
         run_logged([python, "-m", "venv", places.venv], places.cache / "venv.log", "python -m venv failed", environment)
     spark, others = _locked_packages(places, kind)
     installer = _installer(places, environment)
     with ThreadPoolExecutor() as pool:
         building = pool.submit(installer.install, places, "spark", spark)
         installer.install(places, "packages", others)
-        compiling = pool.submit(_compile_missing_kernels, places, environment)
+        making = pool.submit(_make_missing, places, _python_environment(places, environment))
         building.result()
         for made in (RUN, kind):
             _stamp(places, made).write_text(_lock_checksum(places, made))
-        compiling.result()
+        making.result()
 
 
 def _locked_packages(places: Places, kind: str) -> tuple[list[str], list[str]]:
@@ -277,7 +288,12 @@ class Installer:
         lock, log = places.cache / f"{name}.txt", places.cache / f"install-{name}.log"
         lock.write_text("".join(packages), "utf-8")
         command: list[str | Path] = [*self.command, "--no-deps", "--require-hashes", "-r", lock]
-        run_logged(command, log, "the packages could not be installed (network? proxy?)", self.environment)
+        run_logged(
+            command,
+            log,
+            "the packages could not be installed: give it what it lacks (network? proxy? room?) and start again",
+            self.environment,
+        )
 
 
 def _installer(places: Places, environment: Mapping[str, str]) -> Installer:
@@ -292,10 +308,16 @@ def _installer(places: Places, environment: Mapping[str, str]) -> Installer:
     # a lock file says which versions, so only an unreachable place matters; the last setting of a name is pip's choice
     listed = re.findall(r"\.([\w-]+)='(.*)'$", _printed([*pip[:3], "config", "list"], environment) or "", re.MULTILINE)
     settings = {UV_NAMES[name]: value for name, value in reversed(listed) if name in UV_NAMES}
-    if not environment.get("HOME"):
+    if not os.access(environment.get("HOME", ""), os.W_OK):
         settings["UV_NO_CACHE"] = "1"
     command = (str(places.venv / "bin" / "uv"), "pip", "install", "--python", places.python)
-    return Installer(command, {**environment, **settings})
+    # Spark's package is unpacked as soon as it is built: compressing it takes most of the time
+    building = (
+        "--build-constraints",
+        str(places.root / BUILD_LOCK),
+        "--config-setting=--build-option=--compression=stored",
+    )
+    return Installer((*command, *building), {**environment, **settings})
 
 
 def _stamp(places: Places, kind: str) -> Path:
@@ -321,17 +343,15 @@ def _printed(command: Sequence[str], environment: Mapping[str, str] | None = Non
 
 
 def find_python(environment: Mapping[str, str]) -> str:
-    """A Python that can create the environment: 3.11 or newer, with venv and pip."""
+    """A Python that can create the environment: one that the locks have packages for, with venv and pip."""
     own = environment.get("GROUPLEDGER_PYTHON")
     for candidate in (own,) if own else PYTHONS:
         found = shutil.which(candidate, path=environment.get("PATH"))
-        if found and _runs(found, "import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))"):
+        if found and _runs(found, "import sys, venv, ensurepip; sys.exit(not (3, 11) <= sys.version_info < (3, 14))"):
             return found
     if own:
-        raise BootstrapError(
-            WRONG, f"GROUPLEDGER_PYTHON={own} is not a Python 3.11 or newer with venv: correct it, or unset it"
-        )
-    raise BootstrapError(WRONG, f"no Python 3.11 or newer with venv: {INSTALL_PYTHON}")
+        raise BootstrapError(WRONG, f"GROUPLEDGER_PYTHON={own} is not a {PYTHON_KNOWN}: correct it, or unset it")
+    raise BootstrapError(WRONG, f"no {PYTHON_KNOWN}: {INSTALL_PYTHON}")
 
 
 @dataclass(frozen=True)
@@ -373,50 +393,42 @@ def find_java(environment: Mapping[str, str]) -> Java:
     return java
 
 
-def delta_version(places: Places) -> str:
-    """The version of Delta's jars in Spark's settings."""
-    found = re.search(r"^spark\.jars\.packages\s.*:([^:\s]+)\s*$", places.defaults.read_text("utf-8"), re.MULTILINE)
-    if found is None:
-        raise BootstrapError(FAILED, f"{places.defaults} lacks spark.jars.packages GROUP:NAME:VERSION: restore it")
-    return found[1]
-
-
 def have_jars(places: Places) -> bool:
-    """Do Delta's jars exist in the version of the settings?"""
-    return any(places.jars.glob(f"io.delta_*-{delta_version(places)}.jar"))
+    """Do Delta's jars exist in the version of this release?"""
+    return all((places.jars / Path(path).name).is_file() for path in places.delta_jars)
 
 
 def fetch_jars(places: Places, environment: Mapping[str, str]) -> None:
-    """Let Spark resolve Delta's jars from Maven, and keep them, so that later starts need no resolution."""
+    """Fetch Delta's jars from Maven Central, or from the mirror in DEFAULT_ARTIFACT_REPOSITORY, as Spark calls it."""
+    # later starts do not wait for these
+    from http.client import HTTPException  # noqa: PLC0415
+    from urllib.request import urlopen  # noqa: PLC0415
+
     say("Fetching Delta's jars (once) ...")
-    log, version = places.cache / "ivy.log", delta_version(places)
-    # with an empty Python file as the application, Spark only resolves the packages of spark-defaults.conf
-    submit = (places.spark_home / "bin" / "spark-submit", "--properties-file", places.defaults)
-    own_python = {"PYSPARK_PYTHON": places.python, "PYSPARK_DRIVER_PYTHON": places.python}
-    run_logged(
-        (*submit, places.root / "jobs" / "__init__.py"),
-        log,
-        "Delta's jars could not be fetched from Maven (network? proxy?)",
-        {**environment, **own_python},
-    )
-    folder = re.search(r"^The jars for the packages stored in: (.*)$", log.read_text("utf-8", "replace"), re.MULTILINE)
-    found = sorted(Path(folder[1]).glob(f"io.delta_*-{version}.jar")) if folder else []
-    if not found:
-        raise BootstrapError(FAILED, f"Maven gave no jars of Delta {version}; its whole output is in {log}")
-    lines = map(str.split, places.jar_hashes.read_text("utf-8").splitlines())
-    known = {name: digest for digest, name in lines}
-    for jar in found:
-        if hashlib.sha256(jar.read_bytes()).hexdigest() != known.get(jar.name):
-            raise BootstrapError(
-                FAILED, f"{jar} is not the file that {places.jar_hashes} names: delete it and try again"
-            )
+    repository = environment.get("DEFAULT_ARTIFACT_REPOSITORY") or MAVEN_CENTRAL
     # the folder appears with all jars or not at all
     made = places.jars.with_name("part-jars")
     for old in (made, places.jars):
         shutil.rmtree(old, ignore_errors=True)
     made.mkdir()
-    for jar in found:
-        shutil.copy(jar, made)
+    for path, digest in places.delta_jars.items():
+        url = f"{repository.rstrip('/')}/{path}"
+        try:
+            with urlopen(url, timeout=NETWORK_TIMEOUT_S) as response:
+                jar = response.read()
+        except (OSError, HTTPException, ValueError) as error:
+            raise BootstrapError(
+                FAILED,
+                f"{url} could not be fetched ({error}): start again when the network, https_proxy or the mirror in "
+                "DEFAULT_ARTIFACT_REPOSITORY gives it",
+            ) from None
+        if hashlib.sha256(jar).hexdigest() != digest:
+            raise BootstrapError(
+                FAILED,
+                f"{url} gave another file than conf/jars.sha256 names: start again, or name another mirror in "
+                "DEFAULT_ARTIFACT_REPOSITORY",
+            )
+        (made / Path(path).name).write_bytes(jar)
     made.rename(places.jars)
 
 
@@ -437,18 +449,18 @@ def compile_kernels(places: Places, environment: Mapping[str, str]) -> None:
     (places.kernels / ".compiled").touch()
 
 
-def _compile_missing_kernels(places: Places, environment: Mapping[str, str]) -> None:
-    if not have_kernels(places):
-        compile_kernels(places, _python_environment(places, environment))
-
-
 def set_up(places: Places, environment: Mapping[str, str]) -> None:
-    """Fetch the jars and compile the kernels in parallel, where they are missing."""
+    """Fetch the jars and compile the kernels, where they are missing."""
+    if not (have_jars(places) and have_kernels(places)):
+        with locked(places.cache):
+            _make_missing(places, environment)
+
+
+def _make_missing(places: Places, environment: Mapping[str, str]) -> None:
     steps = ((have_jars, fetch_jars), (have_kernels, compile_kernels))
-    if not all(is_done(places) for is_done, _ in steps):
-        with locked(places.cache), ThreadPoolExecutor() as pool:
-            for future in [pool.submit(make, places, environment) for is_done, make in steps if not is_done(places)]:
-                future.result()
+    with ThreadPoolExecutor() as pool:
+        for future in [pool.submit(make, places, environment) for is_done, make in steps if not is_done(places)]:
+            future.result()
 
 
 def packed(places: Places, environment: Mapping[str, str]) -> str:

@@ -20,5 +20,5 @@ for python in "$root/.venv/bin/python" "${GROUPLEDGER_PYTHON:-}" python3.11 pyth
 done
 # the user's shell asks what may follow a word: where nothing is set up, it gets no answer
 [[ -z ${_GROUPLEDGER_COMPLETE:-} ]] || exit 1
-echo "error: no Python 3.11 or newer with venv: install one (Debian, Ubuntu: apt install python3.11-venv; macOS: brew install python@3.11), or name it in GROUPLEDGER_PYTHON" >&2
+echo "error: no Python 3.11, 3.12 or 3.13 with venv: install one (Debian, Ubuntu: apt install python3.11-venv; macOS: brew install python@3.11), or name it in GROUPLEDGER_PYTHON" >&2
 exit 2

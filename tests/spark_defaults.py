@@ -20,6 +20,4 @@ def spark_defaults(defaults_file: Path = DEFAULTS_FILE) -> dict[str, str]:
     jars = sorted(str(jar) for jar in JARS_FOLDER.glob("*.jar"))
     if jars:
         settings["spark.jars"] = ",".join(jars)
-        settings.pop("spark.jars.packages", None)
-        settings.pop("spark.jars.excludes", None)
     return settings

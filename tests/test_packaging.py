@@ -198,7 +198,14 @@ def test_the_image_is_built_from_what_the_wheel_needs() -> None:
     sent = {name for name in tracked.splitlines() if not ignored.match_file(name)}
     needed = {name for folder in (*PACKAGES, *SHIPPED) for name in files_below(PROJECT_ROOT / folder)}
     needed |= files_below(PROJECT_ROOT / "groupledger")
-    needed |= {"pyproject.toml", "requirements.txt", "requirements-uv.txt", "README.md", "LICENSE"}
+    needed |= {
+        "pyproject.toml",
+        "requirements.txt",
+        "requirements-build.txt",
+        "requirements-uv.txt",
+        "README.md",
+        "LICENSE",
+    }
     assert needed <= sent
     assert sent == needed
     assert ignored.match_file("warehouse/x") and ignored.match_file(".venv/bin/python")

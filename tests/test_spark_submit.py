@@ -6,10 +6,14 @@ import hashlib
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -86,7 +90,6 @@ case "$1 $2" in
         install_packages pip "$@" ;;
     "-m jobs.operations.compile_kernels" | "-m groupledger.jobs.operations.compile_kernels")
         echo compile >>"$FAKES/log"
-        meet jars spark
         echo "numba says why"
         exit "${FAKE_COMPILE:-0}" ;;
     "-m jobs.spark.cluster_archives")
@@ -111,26 +114,13 @@ esac
 """
 )
 
-FAKE_SPARK = (
-    """#!/bin/bash
-# spark-submit: resolves packages when it is given an empty application, else notes its words
-echo spark >>"$FAKES/log"
-"""
-    + MEETING
-    + """
-if [[ "${@: -1}" == */jobs/__init__.py ]]; then
-    [[ -x ${PYSPARK_DRIVER_PYTHON:-} ]] || { echo "Spark would look for a python3"; exit 1; }
-    meet jars compile
-    [[ ${FAKE_IVY:-0} == 0 ]] || { echo "Server access error"; exit 1; }
-    mkdir -p "$FAKES/ivy"; touch "$FAKES/ivy/other-1.jar"
-    printf '%s' "${FAKE_JAR:-}" >"$FAKES/ivy/io.delta_delta-spark_4.2_2.13-4.4.0.jar"
-    echo "The jars for the packages stored in: $FAKES/ivy"
-    exit 0
-fi
+FAKE_SPARK = """#!/bin/bash
+# spark-submit notes its words
 printf '%s\\0' "$@" >"$FAKES/submitted"
 exit "${FAKE_CODE:-0}"
 """
-)
+
+JAR = "io/delta/delta-spark/1/delta-spark-1.jar"
 
 MODULES = "java.base@17.0.15\\njdk.incubator.vector@17.0.15\\n"
 
@@ -154,8 +144,10 @@ class Shell:
         self.lock("requirements.txt", "a==1", "pyspark==1")
         self.lock("requirements-dev.txt", "b==1")
         self.lock("requirements-uv.txt", "uv==1")
-        of_nothing = hashlib.sha256(b"").hexdigest()
-        (self.root / "conf" / "jars.sha256").write_text(f"{of_nothing}  io.delta_delta-spark_4.2_2.13-4.4.0.jar\n")
+        self.maven = folder / "maven"
+        (self.maven / JAR).parent.mkdir(parents=True)
+        (self.maven / JAR).write_text("a jar")
+        (self.root / "conf" / "jars.sha256").write_text(f"{hashlib.sha256(b'a jar').hexdigest()}  {JAR}\n")
         for tool in TOOLS:
             found = shutil.which(tool)
             assert found is not None
@@ -168,6 +160,7 @@ class Shell:
             "PATH": f"{self.fakes}:{self.tools}",
             "FAKES": str(self.fakes),
             "HOME": str(folder),
+            "DEFAULT_ARTIFACT_REPOSITORY": self.maven.as_uri(),
             "REAL_PYTHON": sys.executable,
         }
 
@@ -192,6 +185,7 @@ class Shell:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
 
     def __call__(self, *words: str, **options: Any) -> tuple[int, str, str]:
@@ -262,7 +256,7 @@ def test_options_before_the_job_are_sparks(shell: Shell, options: list[str]) -> 
     words = shell.submit_words()
     assert words[-len(options) - 1 :] == [*options, "pyspark-shell"]
     assert words[:2] == ["--properties-file", f"{shell.root}/conf/spark-defaults.conf"]
-    assert words[words.index("--jars") + 1] == f"{shell.root}/.cache/jars/io.delta_delta-spark_4.2_2.13-4.4.0.jar"
+    assert words[words.index("--jars") + 1] == f"{shell.root}/.cache/jars/delta-spark-1.jar"
     assert shell.noted("words") == ["nightly", "--segments", "x"]
 
 
@@ -381,7 +375,7 @@ def test_a_dry_run_on_kubernetes(shell: Shell) -> None:
     assert words[-2:] == ["local:///opt/groupledger/jobs/__main__.py", "audit"]
     assert variables["PYSPARK_PYTHON"] == "/opt/groupledger/.venv/bin/python"
     jars = words[words.index("--jars") + 1].split(",")
-    assert jars == ["local:///opt/groupledger/.cache/jars/io.delta_delta-spark_4.2_2.13-4.4.0.jar"]
+    assert jars == ["local:///opt/groupledger/.cache/jars/delta-spark-1.jar"]
     assert "spark.submit.deployMode=cluster" in words
     _, words = dry_run(shell, "--properties-file", str(EXAMPLES / "kubernetes.conf"), "audit")
     assert "spark.kubernetes.driverEnv.PYTHONPATH=./groupledger" in words
@@ -415,10 +409,10 @@ def test_an_option_without_its_value_is_wrong(shell: Shell) -> None:
     assert (code, err.splitlines()[-1]) == (2, "error: Spark's option --master needs a value")
 
 
-@pytest.mark.parametrize("code", [0, 1, 2, 3, 130])
-def test_the_jobs_exit_code_comes_back(shell: Shell, code: int) -> None:
+def test_the_jobs_exit_code_comes_back(shell: Shell) -> None:
     """Whatever spark-submit ends with."""
-    assert shell("nightly", FAKE_CODE=str(code))[0] == code
+    for code in (0, 1, 2, 3, 130):
+        assert shell("nightly", FAKE_CODE=str(code))[0] == code
 
 
 @pytest.mark.parametrize("parse_code", [0, 2])
@@ -428,7 +422,7 @@ def test_help_and_wrong_arguments_start_no_spark(shell: Shell, parse_code: int) 
     assert shell("--help", FAKE_PARSE=str(parse_code))[0] == parse_code
     assert shell.noted("parsed") == ["--help"]
     assert shell.noted("log")[-1] == "parse"
-    assert not {"spark", "job"} & set(shell.noted("log"))
+    assert "job" not in shell.noted("log")
 
 
 def test_no_job_shows_the_usage(shell: Shell) -> None:
@@ -577,29 +571,30 @@ def test_the_environment_of_the_job(shell: Shell) -> None:
 def test_set_up_is_done_once(shell: Shell) -> None:
     """The first start makes the environment and fetches the jars; the second only checks; a new lock is installed."""
     _, _, err = shell("nightly")
-    assert [line.split()[0] for line in err.splitlines()] == ["Making", "Compiling", "Fetching", "err"]
+    said = [line.split()[0] for line in err.splitlines()]
+    assert (said[0], sorted(said[1:3]), said[3:]) == ("Making", ["Compiling", "Fetching"], ["err"])
     log = shell.noted("log")
-    assert (sorted(log[:3]), log[3:]) == (["compile", "uv a==1", "uv pyspark==1"], ["parse", "spark", "job"])
+    assert (sorted(log[:3]), log[3:]) == (["compile", "uv a==1", "uv pyspark==1"], ["parse", "job"])
     assert shell("nightly")[2] == "err\n"
-    assert shell.noted("log")[6:] == ["parse", "job"]
+    assert shell.noted("log")[5:] == ["parse", "job"]
     shell.lock("requirements.txt", "a==2", "pyspark==1")
     assert shell("nightly")[2].startswith("Bringing")
-    assert sorted(shell.noted("log")[8:10]) == ["uv a==2", "uv pyspark==1"]
+    assert sorted(shell.noted("log")[7:9]) == ["uv a==2", "uv pyspark==1"]
 
 
 def test_set_up_for_tests_serves_jobs_too(shell: Shell) -> None:
     """`--set-up dev` installs what tests need, fetches the jars and runs no job; a job needs nothing more."""
     assert shell("--set-up", "dev")[0] == 0
-    assert sorted(shell.noted("log")) == ["compile", "spark", "uv a==1 b==1", "uv pyspark==1"]
+    assert sorted(shell.noted("log")) == ["compile", "uv a==1 b==1", "uv pyspark==1"]
     assert shell("--set-up", "dev")[2] == ""
     assert shell("nightly")[2] == "err\n"
-    assert shell.noted("log")[4:] == ["parse", "job"]
+    assert shell.noted("log")[3:] == ["parse", "job"]
 
 
 def test_set_up_without_tests(shell: Shell) -> None:
     """`--set-up run`, for images, installs what jobs need and runs none."""
     assert shell("--set-up", "run")[0] == 0
-    assert sorted(shell.noted("log")) == ["compile", "spark", "uv a==1", "uv pyspark==1"]
+    assert sorted(shell.noted("log")) == ["compile", "uv a==1", "uv pyspark==1"]
     assert shell("nightly")[2] == "err\n"
 
 
@@ -610,7 +605,7 @@ def test_two_first_starts_at_once_set_up_once(shell: Shell) -> None:
         process.communicate(timeout=60)
     assert [process.returncode for process in both] == [0, 0]
     assert sorted(line for line in shell.noted("log") if line.startswith("uv")) == ["uv a==1", "uv pyspark==1"]
-    assert (shell.noted("log").count("spark"), shell.noted("log").count("job")) == (1, 2)
+    assert (shell.noted("log").count("compile"), shell.noted("log").count("job")) == (1, 2)
 
 
 def test_kernels_are_compiled_while_spark_is_installed(shell: Shell) -> None:
@@ -618,20 +613,29 @@ def test_kernels_are_compiled_while_spark_is_installed(shell: Shell) -> None:
     assert shell("nightly", FAKE_MEETING="install")[0] == 0
 
 
-def test_jars_and_kernels_are_made_at_one_time(shell: Shell) -> None:
-    """In an environment that exists. Either waits until the other has started, and would fail alone."""
-    assert shell("nightly")[0] == 0
-    shutil.rmtree(shell.root / ".cache")
-    (shell.fakes / "log").unlink()
-    assert shell("nightly", FAKE_MEETING="jars")[0] == 0
-
-
 def test_what_was_made_before_a_failure_stays(shell: Shell) -> None:
-    """Kernels are compiled though Maven cannot be reached: the next start only fetches the jars."""
-    assert shell("nightly", FAKE_IVY="1")[0] == 1
+    """Packages and kernels are made though Maven cannot be reached: the next start only fetches the jars."""
+    assert shell("nightly", DEFAULT_ARTIFACT_REPOSITORY="file:///nowhere")[0] == 1
     before = len(shell.noted("log"))
     assert shell("nightly")[0] == 0
-    assert shell.noted("log")[before:] == ["parse", "spark", "job"]
+    assert shell.noted("log")[before:] == ["parse", "job"]
+
+
+def test_what_a_killed_start_left_is_not_kept(shell: Shell) -> None:
+    """An environment that was never finished, or not since its lock changed, is made anew: an installer would take a
+    package of which a part is there for whole."""
+    for lock in ("a==1", "a==2"):
+        shell.lock("requirements.txt", lock, "pyspark==1")
+        process = shell.start("nightly", FAKE_INSTALL_SECONDS="60")
+        while f"uv {lock}" not in shell.noted("log"):
+            time.sleep(0.02)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+        (shell.root / ".venv" / "a part of a package").touch()
+        code, _, err = shell("nightly")
+        assert code == 0 and err.startswith("Making")
+        assert not (shell.root / ".venv" / "a part of a package").exists()
+        assert shell("nightly")[2] == "err\n"
 
 
 def test_nobody_sets_up_what_a_killed_start_still_writes(shell: Shell) -> None:
@@ -674,13 +678,53 @@ def test_uv_has_the_settings_of_pip(shell: Shell) -> None:
     assert {name: found.get(name) for name in wanted} == wanted
 
 
-def test_a_jar_that_came_damaged_is_refused(shell: Shell) -> None:
-    """Its name, and what to do; the next start fetches it again."""
-    code, _, err = shell("nightly", FAKE_JAR="half a jar")
+@contextmanager
+def maven(answer: bytes) -> Iterator[str]:
+    """A server that gives the same bytes whatever it is asked, and its address."""
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.wfile.write(answer)
+
+        def log_message(self, format: str, *args: object) -> None:
+            """Nothing on stderr."""
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (b"HTTP/1.0 200 OK\r\n\r\nhalf", "gave another file than conf/jars.sha256 names"),
+        (b"HTTP/1.0 200 OK\r\nContent-Length: 5\r\n\r\nhalf", "could not be fetched (IncompleteRead(4 bytes"),
+        (b"HTTP/1.0 404 Not Found\r\n\r\n", "could not be fetched (HTTP Error 404: Not Found)"),
+        (b"", "could not be fetched (Remote end closed connection"),
+    ],
+    ids=["other bytes", "cut off", "not there", "no answer"],
+)
+def test_a_jar_that_does_not_come_whole(shell: Shell, answer: bytes, words: str) -> None:
+    """Its address, why, and what to do, in one line; nothing of it is kept, and the next start fetches it again."""
+    with maven(answer) as mirror:
+        code, _, err = shell("nightly", DEFAULT_ARTIFACT_REPOSITORY=f"{mirror}/")
+    errors = [line for line in err.splitlines() if line.startswith("error: ")]
     assert code == 1
-    assert err.splitlines()[-1].endswith("conf/jars.sha256 names: delete it and try again")
+    assert len(errors) == 1 and errors[0].startswith(f"error: {mirror}/{JAR} {words}")
+    assert "start again" in errors[0] and "DEFAULT_ARTIFACT_REPOSITORY" in errors[0]
     assert not (shell.root / ".cache" / "jars").exists()
     assert shell("nightly")[0] == 0
+
+
+def test_without_a_network(shell: Shell) -> None:
+    """The first start says what it needs; once it is set up, none is asked."""
+    nothing = {"DEFAULT_ARTIFACT_REPOSITORY": "http://127.0.0.1:9"}
+    code, _, err = shell("nightly", **nothing)
+    assert code == 1
+    assert "Connection refused" in err.splitlines()[-1] and "network" in err.splitlines()[-1]
+    assert shell("nightly")[0] == 0
+    assert shell("nightly", FAKE_INSTALL="1", **nothing)[0] == 0
 
 
 def test_a_set_up_that_fails_is_not_taken_for_done(shell: Shell) -> None:
@@ -690,9 +734,6 @@ def test_a_set_up_that_fails_is_not_taken_for_done(shell: Shell) -> None:
     assert "uv says why" in err
     assert err.splitlines()[-1].startswith("error: the packages could not be installed")
     assert "parse" not in shell.noted("log")
-    code, _, err = shell("nightly", FAKE_IVY="1")
-    assert code == 1
-    assert err.splitlines()[-1].startswith("error: Delta's jars could not be fetched")
     assert shell("nightly")[0] == 0
 
 
@@ -700,8 +741,7 @@ def test_a_wheel_brings_the_same_shell(shell: Shell) -> None:
     """Inside the package groupledger: it makes no environment, and keeps what it made in the user's cache."""
     path = shell.installed()
     assert shell("nightly", *AWKWARD, command=path)[0] == 0
-    assert shell.noted("log")[0] == "parse" and shell.noted("log")[3:] == ["job"]
-    assert sorted(shell.noted("log")[1:3]) == ["compile", "spark"]
+    assert shell.noted("log") == ["parse", "compile", "job"]
     assert shell.noted("words") == ["nightly", *AWKWARD]
     environment = shell.job_environment()
     assert environment["PYSPARK_PYTHON"] == environment["GROUPLEDGER_PYTHON"]
@@ -713,7 +753,7 @@ def test_a_wheel_brings_the_same_shell(shell: Shell) -> None:
     )
     assert sorted(path.name for path in shell.root.iterdir() if path.name.startswith(".")) == []
     assert shell("replay", command=path)[2] == "err\n"
-    assert shell.noted("log")[4:] == ["parse", "job"]
+    assert shell.noted("log")[3:] == ["parse", "job"]
 
 
 def test_queries_get_the_slow_and_thorough_compiler(shell: Shell) -> None:
@@ -810,6 +850,15 @@ def no_python(shell: Shell) -> dict[str, str]:
     return {}
 
 
+def python_3_14(shell: Shell) -> dict[str, str]:
+    """Only a Python for which the locks have no packages."""
+    later = "import sys; sys.version_info = (3, 14, 0, 'final', 0); "
+    asked = f"""[[ $1 != -c ]] || exec "$REAL_PYTHON" -c "{later}$2"\n"""
+    shell.script("python3", FAKE_PYTHON.replace("case ", f"{asked}case ", 1))
+    (shell.fakes / "python3.11").unlink()
+    return {}
+
+
 def wrong_python(shell: Shell) -> dict[str, str]:
     """GROUPLEDGER_PYTHON names what is none."""
     return {"GROUPLEDGER_PYTHON": "/bin/false"}
@@ -823,8 +872,9 @@ def wrong_python(shell: Shell) -> dict[str, str]:
         (java_8, "older than Java 17"),
         (java_11, "older than Java 17"),
         (cut_down_java, "lacks the module jdk.incubator.vector"),
-        (no_python, "no Python 3.11 or newer"),
-        (wrong_python, "GROUPLEDGER_PYTHON=/bin/false is not a Python 3.11 or newer"),
+        (no_python, "no Python 3.11, 3.12 or 3.13"),
+        (wrong_python, "GROUPLEDGER_PYTHON=/bin/false is not a Python 3.11, 3.12 or 3.13"),
+        (python_3_14, "no Python 3.11, 3.12 or 3.13"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -837,7 +887,7 @@ def test_what_is_missing_is_one_line_with_its_remedy(
     assert code == 2
     assert len(errors) == 1 and words in errors[0]
     assert "install" in errors[0] or "correct" in errors[0]
-    assert shell.noted("words") == []
+    assert shell.noted("words") == shell.noted("log") == []
 
 
 def test_a_later_python_will_do(shell: Shell) -> None:
