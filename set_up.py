@@ -51,6 +51,8 @@ KERNELS: Final = "coordinator_core"
 package."""
 PACKED_FOLDERS: Final = ("schemas", "coordinator_core", "simulator", "jobs", "conf")
 LOG_LINES_SHOWN: Final = 15
+FREE_BYTES_LOW: Final = 100 << 20
+"""Where a step fails with less on the disk, that is likely why, and its output may be lost too."""
 MAVEN_CENTRAL: Final = "https://repo1.maven.org/maven2"
 NETWORK_TIMEOUT_S: Final = 30
 JAVA_MIN: Final = 17
@@ -203,7 +205,9 @@ def run_logged(
     if done.returncode:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         say("\n".join(lines[-LOG_LINES_SHOWN:]))
-        raise BootstrapError(FAILED, f"{failure}; its whole output is in {log}")
+        free = shutil.disk_usage(log.parent).free
+        low = f" ({free >> 20} MiB of the disk are free: make room)" if free < FREE_BYTES_LOW else ""
+        raise BootstrapError(FAILED, f"{failure}{low}; its whole output is in {log}")
 
 
 _locks: list[int] = []
@@ -252,7 +256,8 @@ def make_environment(places: Places, kind: str, environment: Mapping[str, str]) 
         say(f"Making the Python environment in .venv with {python} (once, a minute or two) ...")
         if places.venv.is_symlink():
             places.venv.unlink()
-        shutil.rmtree(places.venv, ignore_errors=True)
+        elif places.venv.exists():
+            shutil.rmtree(places.venv)
         places.venv.mkdir()
         run_logged([python, "-m", "venv", places.venv], places.cache / "venv.log", "python -m venv failed", environment)
     spark, others = _locked_packages(places, kind)
@@ -291,7 +296,7 @@ class Installer:
         run_logged(
             command,
             log,
-            "the packages could not be installed: give it what it lacks (network? proxy? room?) and start again",
+            "the packages could not be installed: start again when the network, or a proxy, gives them",
             self.environment,
         )
 

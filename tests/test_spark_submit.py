@@ -4,6 +4,7 @@ import ast
 import fcntl
 import hashlib
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -16,6 +17,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from itertools import pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -799,6 +801,49 @@ def test_a_cache_that_cannot_be_written(shell: Shell) -> None:
     assert "Traceback" not in err
 
 
+READ_ONLY = 'mount --bind "$0" "$0" && mount -o remount,bind,ro "$0"'
+FULL = 'mkdir "$0/.cache" && mount -t tmpfs -o size=4k none "$0/.cache"'
+
+
+def mounted(shell: Shell, mount: str, **environment: str) -> tuple[int, list[str]]:
+    """A start in a mount namespace of its own: exit code, and lines of stderr."""
+    done = subprocess.run(
+        ["unshare", "--mount", "sh", "-c", f'{mount} || exit 77; exec "$0/spark-submit.sh" nightly', str(shell.root)],
+        env=shell.environment | environment | {"PATH": f"{shell.environment['PATH']}:{os.environ['PATH']}"},
+        cwd=shell.fakes,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    if done.returncode in (77, 126, 127) or "unshare: " in done.stderr:
+        pytest.skip("who runs this may not mount")
+    return done.returncode, done.stderr.splitlines()
+
+
+def test_a_disk_without_room(shell: Shell) -> None:
+    """One line says what cannot be written; with room, the next start does it."""
+    code, (*_, line) = mounted(shell, FULL)
+    assert code == 1
+    assert "cannot be written (No space left on device): make room" in line
+    assert shell("nightly")[0] == 0
+
+
+def test_a_clone_that_nobody_may_write(shell: Shell, tmp_path: Path) -> None:
+    """One line says so, also where the cache is elsewhere; what was set up before runs there."""
+    elsewhere = {"GROUPLEDGER_CACHE": str(tmp_path / "cache")}
+    for variables, what in (({}, ".cache"), (elsewhere, ".venv")):
+        code, (*_, line) = mounted(shell, READ_ONLY, **variables)
+        assert code == 1
+        assert f"{shell.root}/{what} cannot be written (Read-only file system): " in line
+        assert "use a clone that you may write" in line
+    assert shell("nightly")[0] == 0
+    assert mounted(shell, READ_ONLY) == (0, ["err"])
+    shell.lock("requirements.txt", "a==2", "pyspark==1")
+    code, (*_, line) = mounted(shell, READ_ONLY, **elsewhere)
+    assert code == 1 and "(Read-only file system): " in line
+
+
 def test_set_up_of_something_unknown(shell: Shell) -> None:
     """Nothing is installed for a word that is mistyped."""
     code, _, err = shell("--set-up", "tests")
@@ -937,3 +982,20 @@ def test_a_step_of_set_up_that_ctrl_c_ends_shows_no_traceback(
     with pytest.raises(KeyboardInterrupt):
         set_up.run_logged(command, tmp_path / "log", "it failed", os.environ)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_step_that_fails_on_a_full_disk_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own output may have found no room."""
+    monkeypatch.setattr(shutil, "disk_usage", lambda _: SimpleNamespace(free=3 << 20))
+    with pytest.raises(set_up.BootstrapError, match=r"^it failed \(3 MiB of the disk are free: make room\); its whole"):
+        set_up.run_logged(["false"], tmp_path / "log", "it failed", os.environ)
+
+
+def test_the_jars_are_those_of_the_locked_delta() -> None:
+    """A new version of Delta comes with hashes of its own jars, and no jar of another version."""
+    lock = (PROJECT_ROOT / "requirements.txt").read_text(encoding="utf-8")
+    [version] = re.findall(r"^delta-spark==(\S+)", lock, re.MULTILINE)
+    jars = set_up.find_places(PROJECT_ROOT, {}).delta_jars
+    names = {Path(path).parts[2]: path for path in jars}
+    assert {"delta-spark_4.2_2.13", "delta-storage"} <= {*names}
+    assert sorted(jars) == sorted(f"io/delta/{name}/{version}/{name}-{version}.jar" for name in names)
