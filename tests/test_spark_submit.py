@@ -624,7 +624,7 @@ def test_what_was_made_before_a_failure_stays(shell: Shell) -> None:
 
 
 def test_what_a_killed_start_left_is_not_kept(shell: Shell) -> None:
-    """An environment that was never finished, or not since its lock changed, is made anew: an installer would take a
+    """An environment that was never finished, or not since its lock changed, goes: an installer would take a
     package of which a part is there for whole."""
     for lock in ("a==1", "a==2"):
         shell.lock("requirements.txt", lock, "pyspark==1")

@@ -39,7 +39,7 @@ FIRST_RUN: Final = (
     ("first night", "warehouse", ("./spark-submit.sh", "nightly")),
     ("make test", "warehouse", ("make", "test")),
 )
-"""Name, the folder that it makes (anew), and the command."""
+"""Name, the folder that is deleted before, and the command that makes it again."""
 USERS_PAGES: Final = "docs/*.md"
 """Pages for users, README apart; those of the people who build it are in docs/internals."""
 
