@@ -1,7 +1,7 @@
 """State about the copies of a log that were read: leader epochs, files, and which offsets of bronze changed.
 
 bronze has one batch for each offset, chosen among all copies (`coordinator_core.bytes.log.copies`). The choice must not
-depend on the order of the copies, so a capture keeps the start offsets of leader epochs (`state.leader_epochs`), and
+depend on the order of the copies, so a capture keeps the start offsets of leader epochs (`state.offset_ranges`), and
 those of the log where they moved: a new leader does not know what is below. It
 reads no file twice, so it keeps which files it compared (`state.read_files`). Where a capture removes batches from
 bronze, or inserts batches below the end of what was replayed, it records the first changed offset (`state.rewrites`)
@@ -24,7 +24,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import OVERWRITE
 from jobs.sources.segments import Segment
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
-from schemas.tables.state import DUMP_OFFSETS, LEADER_EPOCHS, READ_FILES, REWRITES
+from schemas.tables.state import OFFSET_RANGES, READ_FILES, REWRITES, Ranges
 
 NO_EPOCH: Final = -1
 """`leader_epoch` of rows that are log start offsets."""
@@ -119,7 +119,7 @@ class Copies:
             file = ReadFile(*(row[name] for name in names))
             files.setdefault((row["topic"], row["partition"]), {})[file.path] = file
         dumped: dict[LogPartition, list[DumpedRange]] = {}
-        for row in tables.read(DUMP_OFFSETS).to_pylist():
+        for row in tables.read(OFFSET_RANGES, kind=Ranges.DUMPED).to_pylist():
             found = row["from_offset"], row["to_offset"], row["source"]
             dumped.setdefault((row["topic"], row["partition"]), []).append(found)
         left_out: dict[LogPartition, list[bytes]] = {}
@@ -172,14 +172,14 @@ class Copies:
                 "partition": partition,
                 "leader_epoch": epoch,
                 "is_checkpoint": is_checkpoint,
-                "start_offset": offset,
+                "from_offset": offset,
                 "least_end_offset": least,
                 "greatest_end_offset": greatest,
             }
             for (topic, partition), lineage in sorted(self.lineages.items())
             for epoch, is_checkpoint, offset, least, greatest in _entries(lineage)
         ]
-        tables.write(LEADER_EPOCHS, rows, app_id=app_id, mode=OVERWRITE)
+        tables.write(OFFSET_RANGES, rows, app_id=app_id, mode=OVERWRITE, kind=Ranges.LEADER_EPOCH)
 
     def write_dumped(self, tables: ClusterTables, app_id: str, before: "Copies") -> None:
         """Commit the offsets of dumps. This comes before bronze, as for leader epochs."""
@@ -190,7 +190,7 @@ class Copies:
             for (topic, partition), ranges in sorted(self.dumped.items())
             for first, last, source in ranges
         ]
-        tables.write(DUMP_OFFSETS, rows, app_id=app_id, mode=OVERWRITE)
+        tables.write(OFFSET_RANGES, rows, app_id=app_id, mode=OVERWRITE, kind=Ranges.DUMPED)
 
     def write_files(self, tables: ClusterTables, app_id: str, before: "Copies") -> None:
         """Commit the files read. This comes last: a file that an interrupted run read is read again."""
@@ -207,19 +207,19 @@ class Copies:
 def read_lineages(tables: ClusterTables) -> dict[LogPartition, Lineage]:
     """What is known of the leader epochs and the log start offsets of log partitions."""
     found: dict[LogPartition, tuple[dict[int, int], list[tuple[int, int]], dict[int, tuple[int, int]]]] = {}
-    for row in tables.read(LEADER_EPOCHS).to_pylist():
+    for row in tables.read(OFFSET_RANGES, kind=Ranges.LEADER_EPOCH).to_pylist():
         seen, checkpoint, log_starts = found.setdefault((row["topic"], row["partition"]), ({}, [], {}))
         if row["is_checkpoint"]:
-            checkpoint.append((row["leader_epoch"], row["start_offset"]))
+            checkpoint.append((row["leader_epoch"], row["from_offset"]))
         elif row["leader_epoch"] == NO_EPOCH:
-            log_starts[row["start_offset"]] = row["least_end_offset"], row["greatest_end_offset"]
+            log_starts[row["from_offset"]] = row["least_end_offset"], row["greatest_end_offset"]
         else:
-            seen[row["leader_epoch"]] = row["start_offset"]
+            seen[row["leader_epoch"]] = row["from_offset"]
     return {log: Lineage(seen, tuple(sorted(of_log)), starts) for log, (seen, of_log, starts) in found.items()}
 
 
 def _entries(lineage: Lineage) -> Iterator[tuple[int, bool, int, int | None, int | None]]:
-    """The rows of a log partition in state.leader_epochs: epoch, whether a checkpoint has it, start offset, and the
+    """The rows of a log partition in state.offset_ranges: epoch, whether a checkpoint has it, start offset, and the
     least and greatest end offset."""
     yield from ((epoch, False, offset, None, None) for epoch, offset in sorted(lineage.seen.items()))
     yield from ((epoch, True, offset, None, None) for epoch, offset in lineage.checkpoint)

@@ -39,14 +39,15 @@ class ClusterTables:
         app_id: str,
         version: int | None = None,
         mode: str = APPEND,
+        **common: str,
     ) -> Committed:
-        """Write small results of the driver: rows, to which the cluster's id is added. The mode OVERWRITE replaces the
-        cluster's rows. `version`: by default the one after the application's last."""
+        """Write small results of the driver: rows, to which the cluster's id and the `common` values of other partition
+        columns are added. The mode OVERWRITE replaces the rows that have these. `version`: by default the one after the
+        application's last."""
         last_version = self.warehouse.ensure_all((table,), app_id)[table.full_name]
-        made = pa.Table.from_pylist(
-            [{**row, "cluster_id": self.cluster_id} for row in rows], schema=arrow_schema(table)
-        )
-        replace = {"cluster_id": self.cluster_id} if mode == OVERWRITE else None
+        common["cluster_id"] = self.cluster_id
+        made = pa.Table.from_pylist([{**row, **common} for row in rows], schema=arrow_schema(table))
+        replace = common if mode == OVERWRITE else None
         number = last_version + 1 if version is None else version
         return self.warehouse.write(table, made, app_id=app_id, version=number, mode=mode, replace=replace)
 

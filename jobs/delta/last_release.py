@@ -6,13 +6,15 @@ Silver, gold and the state of their jobs are rebuilt from bronze instead. One re
 from dataclasses import replace
 from typing import Final
 
+import pyarrow as pa
+
 from jobs.delta.filesystems import delete_folder
 from jobs.delta.warehouse import Warehouse
 from schemas.tables.bronze import CONFIGS, TOPICS
-from schemas.tables.state import DELETED_RANGES
+from schemas.tables.state import OFFSET_RANGES, Ranges
 
 CARRIED: Final = (
-    (DELETED_RANGES, "dropped", "deleted_at", "dropped_at"),
+    (OFFSET_RANGES, "dropped", "deleted_at", "dropped_at"),
     (TOPICS, TOPICS.name, "observed_at", "told_at"),
     (CONFIGS, CONFIGS.name, "observed_at", "told_at"),
 )
@@ -26,11 +28,15 @@ def carry_over(warehouse: Warehouse) -> None:
     the old table or the new one, and the next job goes on."""
     for table, name, column, former_column in CARRIED:
         columns = (replace(it, name=former_column) if it.name == column else it for it in table.columns)
-        former = replace(table, name=name, columns=tuple(columns))
+        former = replace(table, name=name, columns=tuple(columns), partition_by=("cluster_id",))
         if not warehouse.exists(former):
             continue
         if former_column in (warehouse.columns(former) or ()) and (name == table.name or not warehouse.exists(table)):
-            warehouse.rebuild(table, warehouse.read(former).rename_columns(list(table.column_names)))
+            rows = warehouse.read(former).rename_columns(list(table.column_names))
+            if table is OFFSET_RANGES:
+                kinds = pa.array([Ranges.DELETED] * rows.num_rows, pa.string())
+                rows = rows.set_column(rows.column_names.index("kind"), "kind", kinds)
+            warehouse.rebuild(table, rows)
         if name != table.name:
             warehouse.delete(former)
     for name in REBUILT:

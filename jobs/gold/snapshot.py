@@ -44,7 +44,7 @@ from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATCHES
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, TOPICS
-from schemas.tables.state import AUDITED_LOGS, CHECKPOINTS, DUMP_OFFSETS, LEADER_EPOCHS, Checkpoint
+from schemas.tables.state import AUDITED_LOGS, CHECKPOINTS, OFFSET_RANGES, Checkpoint, Ranges
 
 AUDIT_FORMAT: Final = 22
 """Raise it when the rules of inference change, or the state kept for the next audit: gold of an older format is
@@ -215,11 +215,11 @@ class LogsSeen:
             if erased := erasure_places(of_log):
                 gaps.setdefault(place, []).extend(erased)
         changes: dict[LogPartition, list[int]] = {}
-        for row in tables.read(LEADER_EPOCHS).to_pylist():
+        for row in tables.read(OFFSET_RANGES, kind=Ranges.LEADER_EPOCH).to_pylist():
             if not row["is_checkpoint"] and row["leader_epoch"] >= 0:
-                changes.setdefault((row["topic"], row["partition"]), []).append(row["start_offset"])
+                changes.setdefault((row["topic"], row["partition"]), []).append(row["from_offset"])
         dumped: dict[LogPartition, list[tuple[int, int]]] = {}
-        for row in tables.read(DUMP_OFFSETS).to_pylist():
+        for row in tables.read(OFFSET_RANGES, kind=Ranges.DUMPED).to_pylist():
             dumped.setdefault((row["topic"], row["partition"]), []).append((row["from_offset"], row["to_offset"]))
         return cls(
             {log: min(places)[0] for log, places in missing.items()},

@@ -19,12 +19,13 @@ from schemas.tables.state import (
     AUDIT_STARTS,
     AUDITED_LOGS,
     AUDITS,
-    DELETED_RANGES,
+    OFFSET_RANGES,
     READ_FILES,
     REPLAY_STARTS,
     REWRITES,
     RUN_METRICS,
     RUNS,
+    Ranges,
 )
 
 if TYPE_CHECKING:
@@ -171,4 +172,4 @@ def _cluster_of(warehouse: Warehouse, damage: TableDamaged) -> str | None:
 
 def _has_forgotten(warehouse: Warehouse) -> bool:
     """Did retention delete rows of bronze, so that a rebuild would lose what was made of them?"""
-    return bool(warehouse.files(DELETED_RANGES))
+    return any(file.partition_values["kind"] == Ranges.DELETED for file in warehouse.files(OFFSET_RANGES))

@@ -252,19 +252,50 @@ CHECKPOINTS = state_table(
     ),
 )
 
-DELETED_RANGES = state_table(
-    name="deleted_ranges",
-    comment="Ranges of offsets that retention deleted from bronze.record_batches after they were replayed. They "
-    "are not captured again, and replay --rebuild cannot restore their rows in silver.",
+
+class Ranges(StrEnum):
+    """Kinds of rows in state.offset_ranges."""
+
+    DELETED = "DELETED"
+    DUMPED = "DUMPED"
+    LEADER_EPOCH = "LEADER_EPOCH"
+
+
+OFFSET_RANGES = state_table(
+    name="offset_ranges",
+    comment="What is known of offsets of log partitions, and no other table has: nothing can make these rows again.",
+    partition_by=("cluster_id", "kind"),
     columns=(
         *LOG_KEY,
-        key("from_offset", BIGINT, "First offset of the range."),
-        Column("to_offset", BIGINT, "Last offset of the range, inclusive."),
-        Column("max_timestamp", TIMESTAMP, "Time of its newest batch."),
+        key(
+            "kind",
+            STRING,
+            "DELETED: retention deleted the range from bronze.record_batches after it was replayed: it is not captured "
+            "again, and replay --rebuild cannot restore its rows in silver. DUMPED: dumps of rows had a record at each "
+            "offset: such a record stays in bronze if other batches replace the one that contains it. LEADER_EPOCH: "
+            "where a leader epoch begins, or a log start offset that moved, according to the copies that were read.",
+        ),
+        key(
+            "from_offset",
+            BIGINT,
+            "First offset of the range; the start offset of the epoch, or the offset of its first batch that was seen; "
+            "or the log start offset.",
+        ),
+        Column("to_offset", BIGINT, "Last offset of the range, inclusive; null for LEADER_EPOCH."),
+        Column("max_timestamp", TIMESTAMP, "Of DELETED: time of the newest batch of the range."),
         Column(
             "deleted_at",
             TIMESTAMP,
-            "Start of the run of maintain that deleted it from bronze.record_batches.",
+            "Of DELETED: start of the run of maintain that deleted it from bronze.record_batches.",
+        ),
+        Column("source", STRING, "Of DUMPED: the dump that had the records first."),
+        key("leader_epoch", INT, "Of LEADER_EPOCH: the leader epoch; -1: the row is a log start offset."),
+        key("is_checkpoint", BOOLEAN, "From the leader-epoch-checkpoint of a replica; false: from record batches."),
+        Column("least_end_offset", BIGINT, "The least end offset of copies with this log start offset; else null."),
+        Column(
+            "greatest_end_offset",
+            BIGINT,
+            "The greatest one, kept until a higher log start offset is seen; else null.",
         ),
     ),
 )
@@ -290,40 +321,6 @@ RUN_METRICS = state_table(
         Column("row_counts", MapOf(STRING, BIGINT), "Rows written, by table."),
         Column("ledger", MapOf(STRING, BIGINT), "Records replayed, by outcome."),
         Column("lag_records", MapOf(STRING, BIGINT), "Records not captured yet at the end, by topic; live logs only."),
-    ),
-)
-
-LEADER_EPOCHS = state_table(
-    name="leader_epochs",
-    comment="At which offset each leader epoch of a log partition begins, and each log start offset that moved, "
-    "according to the copies that were read.",
-    columns=(
-        *LOG_KEY,
-        key("leader_epoch", INT, "The leader epoch; -1: the row is a log start offset."),
-        key("is_checkpoint", BOOLEAN, "From the leader-epoch-checkpoint of a replica; false: from record batches."),
-        key(
-            "start_offset",
-            BIGINT,
-            "The start offset of the epoch, or the offset of its first batch that was seen; or the log start offset.",
-        ),
-        Column("least_end_offset", BIGINT, "The least end offset of copies with this log start offset; else null."),
-        Column(
-            "greatest_end_offset",
-            BIGINT,
-            "The greatest one, kept until a higher log start offset is seen; else null.",
-        ),
-    ),
-)
-
-DUMP_OFFSETS = state_table(
-    name="dump_offsets",
-    comment="At which offsets dumps of rows had records: such a record stays in bronze if other batches replace "
-    "the one that contains it.",
-    columns=(
-        *LOG_KEY,
-        key("from_offset", BIGINT, "First offset of a range with a record at each."),
-        Column("to_offset", BIGINT, "Last offset of the range, inclusive."),
-        Column("source", STRING, "The dump that had them first."),
     ),
 )
 
@@ -361,9 +358,7 @@ STATE_TABLES = (
     AUDIT_STARTS,
     CHECKPOINTS,
     AUDITED_LOGS,
-    DELETED_RANGES,
-    LEADER_EPOCHS,
-    DUMP_OFFSETS,
+    OFFSET_RANGES,
     READ_FILES,
     REWRITES,
     RUN_METRICS,

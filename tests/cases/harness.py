@@ -31,8 +31,6 @@ MADE_WHEN_NEEDED: Final = {
     "bronze.end_offsets",
     "bronze.identities",
     "bronze.topics",
-    "state.deleted_ranges",
-    "state.dump_offsets",
     "state.rewrites",
     "state.run_metrics",
 }

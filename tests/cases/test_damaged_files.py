@@ -185,7 +185,7 @@ def test_a_rebuild_makes_again_what_only_a_reader_finds(
         ("bronze.record_batches", "last cut"),
         ("bronze.record_batches", "checkpoint empty"),
         ("bronze.coverage", "data gone"),
-        ("state.leader_epochs", "data folder"),
+        ("state.offset_ranges", "data folder"),
     ],
 )
 def test_what_nothing_makes_again_is_said(

@@ -216,12 +216,12 @@ def test_what_kafka_prunes_of_share_state_is_not_forgotten(tmp_path: Path) -> No
         ledger.night(copy_of(log, tmp_path / f"1 {start}", 0, 8))
         ledger.night(copy_of(log, tmp_path / f"2 {start}", 8, 20, start=start), number=2)
     assert everything(ledgers[0]) == everything(ledgers[1])
-    assert all(row["leader_epoch"] >= 0 for row in ledgers[1].rows("state.leader_epochs"))
+    assert all(row["leader_epoch"] >= 0 for row in ledgers[1].rows("state.offset_ranges"))
 
 
 def test_a_log_whose_start_never_moved_has_nothing_of_it(ledger: Ledger, tmp_path: Path) -> None:
     """A new leader of it knows all; no row is written for its log start."""
     ledger.night(copy_of(a_log({45: 1}), tmp_path / "1", 0, 60, checkpoint=[(0, 0), (1, 45)]))
     assert present(ledger)["old"] == ("Stable", ["m"], {0: 159, 1: 555})
-    assert {row["leader_epoch"] for row in ledger.rows("state.leader_epochs")} == {0, 1}
+    assert {row["leader_epoch"] for row in ledger.rows("state.offset_ranges")} == {0, 1}
     assert not any(row["change"] == "FORGOTTEN" for row in ledger.rows("silver.offset_commits"))

@@ -39,7 +39,7 @@ def another_log(random: Random) -> tuple[Written, ...]:
 
 def rows(warehouse: Warehouse) -> list[dict[str, Any]]:
     """All that a capture wrote."""
-    names = ("bronze.record_batches", "bronze.coverage", "bronze.quarantine", "state.leader_epochs")
+    names = ("bronze.record_batches", "bronze.coverage", "bronze.quarantine", "state.offset_ranges")
     return [row for name in names for row in warehouse.read(TABLES[name]).to_pylist()]
 
 

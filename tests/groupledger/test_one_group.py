@@ -75,9 +75,9 @@ def facts_of(ledger: Ledger, topic: str) -> Facts:
             first = min((it for it in (known, missing) if it is not None), default=None)
             ends[place] = LogEnd(first, None, None, None)
     changes: dict[tuple[str | None, int], list[int]] = {}
-    for row in ledger.rows("state.leader_epochs"):
+    for row in ledger.rows("state.offset_ranges"):
         if row["topic"] == topic and not row["is_checkpoint"]:
-            changes.setdefault((row["cluster_id"], row["partition"]), []).append(row["start_offset"])
+            changes.setdefault((row["cluster_id"], row["partition"]), []).append(row["from_offset"])
     leaders = {place: Leaders(tuple(sorted(found)), ((0, min(found) - 1),)) for place, found in changes.items()}
     facts = Facts(topic, tables, ends, {}, leaders, are_gaps_known=True, unread={})
     facts.of("case")

@@ -56,7 +56,7 @@ from schemas.tables.gold import (
     SHARE_GROUP_SUMMARY,
     SHARE_OFFSET_CHANGES,
 )
-from schemas.tables.state import LEADER_EPOCHS
+from schemas.tables.state import OFFSET_RANGES, Ranges
 
 PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
 FOLLOW_UPS: Final = (COOPERATIVE_FOLLOW_UP, CONNECT_DELAY_OVER, METADATA_FOLLOW_UP)
@@ -362,7 +362,7 @@ def _parted_copies(quarantined: pa.Table) -> Counts:
 
 def _leader_changes(tables: ClusterTables) -> Counts:
     """Coordinators' log partitions, and the number of leader epochs with batches after the first one."""
-    rows = tables.read(LEADER_EPOCHS).to_pylist()
+    rows = tables.read(OFFSET_RANGES, kind=Ranges.LEADER_EPOCH).to_pylist()
     epochs: dict[str, set[int]] = {}
     for row in rows:
         if row["topic"] in COORDINATOR_TOPICS and not row["is_checkpoint"] and row["leader_epoch"] >= 0:
@@ -621,7 +621,7 @@ def _parts_of_the_log(found: Findings) -> Iterator[Part]:
         query = "select group_id, since, producer_id, uncleanable_count, meaning, remedy from gold.hanging_transactions"
         yield f"hanging transactions: {_names(found.hanging_transactions)}", _sql(query)
     if found.leader_changes:
-        query = "select topic, partition, leader_epoch, start_offset from state.leader_epochs where not is_checkpoint"
+        query = "select topic, partition, leader_epoch, from_offset from state.offset_ranges where not is_checkpoint"
         yield f"leaders changed, as when a broker fails or restarts: {_names(found.leader_changes)}", _sql(query)
     if found.parted_copies:
         query = f"""select topic, partition, "offset", message from bronze.quarantine where code = '{COPIES_PART}'"""
