@@ -58,7 +58,7 @@ methods: test-env ## How often each method of gold's claims is right, in a table
 faults: test-env ## kill -9 of drivers, Python workers and executors, a run each, and 36 runs with other seeds and orders: about 45 minutes.
 	PYTHONPATH=. $(PYTHON) -m pytest -q --long tests/faults
 
-mutants: test-env ## Faults planted in a copy of the live coordinators: every one is found. MUTANT="name" for one.
+mutants: test-env ## Faults planted in a copy of the core (tests/mutants/faults.txt): every one is found. MUTANT="text" for those with it in their names.
 	PYTHONPATH=. $(PYTHON) -m tests.mutants $(if $(MUTANT),"$(MUTANT)")
 
 package-test: test-env ## Wheel and sdist, installed by pip into an empty environment each: `groupledger nightly`, a notebook with the API, and the API by --py-files.

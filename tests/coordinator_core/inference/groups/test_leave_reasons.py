@@ -60,6 +60,12 @@ UNKNOWN_REASON = ("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")
 @pytest.mark.parametrize(
     ("silent_ms", "configs", "expected"),
     [
+        # half of the shortest session that brokers allow
+        (1_000, [], ("MEMBER_LEFT", "JUST_HEARD", "LIKELY")),
+        (3_000, [], UNKNOWN_REASON),
+        # the heartbeat before its last one is a third of a session earlier
+        (29_000, [session("46500")], LAST_SEEN),
+        (31_000, [session("46500")], EXPIRED),
         (45_000, [], USUAL),
         (45_000, [session("45000")], EXPIRED),
         # the brokers' own session may be shorter than the setting

@@ -29,11 +29,15 @@ def test_member_keeps_what_it_is_asked_to_give_up() -> None:
             (3_500, reconciled("b", 3, (1,))),
         ]
     )
-    assert reported(partition_owners(life)) == [
+    rows = partition_owners(life)
+    assert reported(rows) == [
         (0, "a", 0, None, None, False),
         (1, "a", 0, 3_000, None, False),
         (1, "b", 3_500, None, 500, False),
     ]
+    assert rows[1].to_log_offset == max(
+        row.to_log_offset or 0 for row in life.assignments if (row.partition, row.assignment) == (1, "REVOKING")
+    )
 
 
 def test_two_owners_are_said() -> None:

@@ -47,6 +47,7 @@ CASES = [
         5 * SECOND,
     ),
     Case("nobody comes or goes", [["a", "b"]] * 7, range(1, 7)),
+    Case("just fast enough", [["a", "b"]] * 6, range(1, 6), InferenceSettings().storm_window_ms // 4),
     Case("too slow to be a storm", [["a"], *[["a", "b"], ["a"]] * 3], [], 300 * SECOND),
 ]
 
@@ -68,5 +69,25 @@ def test_a_storm_is_a_group_that_rebalances_for_no_good(case: Case) -> None:
 
 def test_who_flaps_is_named() -> None:
     """The client id of the member that came and went again and again, in each rebalance of the storm."""
-    rows = rebalances(CASES[0])
+    rows = rebalances(Case("", [["a"], ["a", "b"], ["a"], ["a", "b", "c"], *[["a", "c"], ["a", "b", "c"]] * 2], ()))
     assert {row.flapping_members for row in rows if row.in_storm} == {("client-b",)}
+
+
+def cooperative(*steps: dict[str, Sequence[int]]) -> Sequence[bool]:
+    """Which generations of a cooperative group, a minute apart, are of a storm."""
+    operations = [
+        (number * 60 * SECOND, classic(number + 1, owned, protocol="cooperative-sticky"))
+        for number, owned in enumerate(steps)
+    ]
+    return [row.in_storm for row in audit_group(life_of(operations), SETTINGS).rebalances]
+
+
+def test_follow_ups_are_of_the_storm_that_they_follow() -> None:
+    """Partitions of cooperative members move in a second generation: of the storm, if there is one."""
+    flapping: list[dict[str, Sequence[int]]] = [{"a": (0,), "b": ()}, {"a": (0,), "b": (1,)}, {"a": (0, 1)}]
+    assert cooperative({"a": (0, 1)}, *flapping * 3) == [False, *[True] * 9]
+    grown: list[dict[str, Sequence[int]]] = [{"x-0": range(8)}]
+    for number in range(1, 8):
+        for owned in ((), (number,)):
+            grown.append({**grown[-1], "x-0": (0, *range(number + 1, 8)), f"x-{number}": owned})
+    assert not any(cooperative(*grown))

@@ -11,7 +11,13 @@ from hypothesis import strategies as st
 
 from coordinator_core.confidence import CONFIDENCES
 from coordinator_core.inference.facts.settings import InferenceSettings
-from coordinator_core.inference.shares.evidence import Evidence, group_pasts, trace_available
+from coordinator_core.inference.shares.evidence import (
+    OFFSET_COUNT_MAX,
+    Evidence,
+    group_pasts,
+    offset_counts,
+    trace_available,
+)
 from coordinator_core.inference.shares.redeliveries import CAUSES, LIKELY_CAUSES, METHODS
 from coordinator_core.inference.shares.share_days import merged_days
 from coordinator_core.inference.shares.share_log import ShareMembers, sorted_share_log
@@ -382,3 +388,10 @@ def test_a_transition_without_its_record_is_refused() -> None:
     without = type(states)(**{column.name: getattr(states, column.name)[:1] for column in fields(states)})
     with pytest.raises(ValueError, match="share_partition_states"):
         sorted_share_log(log.keys, without, log.transitions)
+
+
+def test_offsets_of_a_range_are_counted() -> None:
+    """Both ends count; the longest ranges count as so many that sums stay exact."""
+    ranges = [(0, 0), (5, 9), (0, OFFSET_COUNT_MAX - 2), (0, OFFSET_COUNT_MAX), (0, 2**63 - 1)]
+    log = share_log([Record(0, [Change(first, last, None, AV1)]) for first, last in ranges])
+    assert offset_counts(log.transitions).tolist() == [1, 5, OFFSET_COUNT_MAX - 1, OFFSET_COUNT_MAX, OFFSET_COUNT_MAX]

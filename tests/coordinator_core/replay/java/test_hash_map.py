@@ -55,6 +55,7 @@ def test_a_bucket_which_grows_long_doubles_a_small_table() -> None:
     expected = ["Q1", "zz", "a", *ALIKE[:9], "q", "2"]
     assert in_hash_order([*ALIKE[:9], "a", "q", "2", "Q1", "zz"], string_hash_code) == expected
     assert in_hash_order([*FEW, *ALIKE[:8]], string_hash_code) == ["Q1", "zz", "a", *ALIKE[:8], "B1", "q", "2"]
+    assert in_hash_order([*range(0, 10 * 1024, 1024), 64, 1], integer_hash_code)[-1] == 1  # a table of 64 stays so
 
 
 def test_compute_if_absent_puts_in_front() -> None:

@@ -30,6 +30,7 @@ def test_a_map_keeps_the_order_of_insertion_within_a_bucket(pair: tuple[str, str
 def test_the_order_does_not_hang_on_insertion_between_buckets() -> None:
     """It is that of the hash codes, within the table; a copy has a smaller table than a map of the usual size."""
     ids = [A, J, ONE]
+    assert list(map_of({J: 0, A: 0})) == [A, J]
     assert list(map_of(dict.fromkeys(ids))) == list(map_of(dict.fromkeys(reversed(ids))))
     assert sorted(copy_of(dict.fromkeys(ids, 7)).items()) == sorted(dict.fromkeys(ids, 7).items())
 

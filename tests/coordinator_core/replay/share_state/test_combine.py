@@ -41,6 +41,7 @@ def test_combiner_agrees_with_kafka() -> None:
         pytest.param([(0, 4, 0, 2)], [(0, 4, 4, 1)], -1, [(0, 4, 0, 2)], id="lower-count-loses"),
         pytest.param([(0, 4, 0, 1)], [(0, 4, 4, 1)], -1, [(0, 4, 4, 1)], id="higher-state-wins"),
         pytest.param([(0, 4, 2, 1)], [(5, 9, 2, 1)], -1, [(0, 9, 2, 1)], id="neighbours-join"),
+        pytest.param([(5, 9, 2, 1)], [(0, 4, 2, 1)], -1, [(0, 9, 2, 1)], id="neighbours-join-before"),
         pytest.param([(0, 4, 0, 1)], [(5, 9, 0, 2)], -1, [(0, 4, 0, 1), (5, 9, 0, 2)], id="neighbours-stay"),
         pytest.param(
             [(0, 4, 0, 1), (5, 9, 2, 1)],
@@ -62,8 +63,10 @@ def test_combiner_agrees_with_kafka() -> None:
     ],
 )
 def test_combine(so_far: Numbers, update: Numbers, start_offset: int, combined: Numbers) -> None:
-    """The rules, one by one."""
+    """The rules, one by one, also for batches that a combination made."""
     assert combine_state_batches(batches(so_far), batches(update), start_offset) == batches(combined)
+    made = combine_state_batches((), batches(so_far), UNSET_OFFSET)
+    assert combine_state_batches(made, batches(update), start_offset) == batches(combined)
 
 
 BATCH = st.builds(

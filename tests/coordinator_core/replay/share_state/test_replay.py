@@ -56,6 +56,16 @@ def test_a_tombstone_forgets_the_key_even_one_never_seen() -> None:
     assert replay_share_snapshot(shard, KEY, None, 5) == ShareShard(redundant_offset=5)
 
 
+def test_keys_are_in_the_order_of_their_first_record() -> None:
+    """Each key has a place of its own, whichever record it came with."""
+    shard, keys = ShareShard(), [SharePartitionKey("sg", "AAAAAAAAAAAAAAAAAAAAAQ", number) for number in range(4)]
+    for key in keys[::2]:
+        shard = replay_share_update(shard, key, UPDATE)
+        shard = replay_share_snapshot(shard, key._replace(partition=key.partition + 1), SNAPSHOT, 0)
+    assert sorted(keys, key=shard.arrivals.__getitem__) == keys
+    assert len(set(shard.arrivals.values())) == 4
+
+
 def test_offset_0_is_never_redundant() -> None:
     """There is nothing below it to prune."""
     shard = replay_share_snapshot(ShareShard(), KEY, SNAPSHOT, 0)
