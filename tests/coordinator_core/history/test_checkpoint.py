@@ -37,6 +37,7 @@ from coordinator_core.replay.consumer.state import ConsumerGroup
 from tests.coordinator_core.group_records import Record, any_records
 from tests.coordinator_core.live.offsets.reference import Row, rows_of
 from tests.coordinator_core.live.share_state.reference import columnar_rows
+from tests.lengths import takes_minutes
 from tests.recorded import RECORDINGS
 
 
@@ -156,7 +157,7 @@ def test_offset_logs_go_on_from_bytes(recording: str) -> None:
         assert state.groups == expected_state.groups
 
 
-@pytest.mark.parametrize("recording", ["full-a", "compact-partial"])
+@pytest.mark.parametrize("recording", [pytest.param("full-a", marks=takes_minutes), "compact-partial"])
 def test_share_logs_go_on_from_bytes(recording: str) -> None:
     """The same of share partitions: rows settled in each run, with those open at the end, are the rows of one run."""
     for path in segments(recording, "__share_group_state"):

@@ -26,11 +26,11 @@ from tests.coordinator_core.live.offsets.reference import Row, rows_of
 from tests.coordinator_core.live.share_state.reference import chunk_of, columnar_rows
 from tests.lengths import how_many
 
-HISTORIES: Final = how_many(200)
+HISTORIES: Final = how_many(60)
 """How many of each coordinator topic; `make fuzz` tries more."""
 BY_BYTES: Final = 16
 """One in so many goes through bytes in each run, which takes longer than all else (`test_checkpoint` tries that)."""
-PARTS: Final = 20
+PARTS: Final = 5
 """Tests that share them, so that a failure names few."""
 
 

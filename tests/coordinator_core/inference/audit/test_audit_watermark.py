@@ -35,10 +35,10 @@ from tests.coordinator_core.inference.group_weeks import (
 from tests.coordinator_core.live.offsets.reference import encode_batches
 from tests.lengths import how_many
 
-HISTORIES: Final = how_many(40)
-PARTS: Final = 10
+HISTORIES: Final = how_many(15)
+PARTS: Final = 2
 SETTINGS: Final = InferenceSettings(skip_offset_count=500)
-TWO_DEPLOYMENTS: Final = {1: (1291,), 9: (1149,)}
+TWO_DEPLOYMENTS: Final = {1: (1291, 1149)}
 """Seeds by part: a group with two rolling deployments, of which a night sees the second alone."""
 
 

@@ -16,8 +16,8 @@ from tests.coordinator_core.inference.group_nights import Nights, assert_same, e
 from tests.lengths import how_many
 from tests.recorded import RECORDINGS
 
-HISTORIES: Final = how_many(40)
-PARTS: Final = 10
+HISTORIES: Final = how_many(15)
+PARTS: Final = 2
 FULL_A: Final = RECORDINGS / "full-a" / "logs"
 SETTINGS: Final = InferenceSettings(skip_offset_count=500, stalled_ms=10_000)
 

@@ -43,8 +43,8 @@ from tests.coordinator_core.inference.share_logs import counts_of
 from tests.coordinator_core.live.share_state.reference import chunk_of
 from tests.lengths import how_many
 
-HISTORIES: Final = how_many(120)
-PARTS: Final = 10
+HISTORIES: Final = how_many(42)
+PARTS: Final = 2
 SETTINGS: Final = InferenceSettings(record_lock_duration_ms=3_000, modern_session_timeout_ms=2_000)
 FOREVER_MS: Final = 2**62
 Rows = set[tuple[Any, ...]]

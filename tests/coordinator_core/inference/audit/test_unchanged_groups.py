@@ -29,8 +29,8 @@ from tests.coordinator_core.inference.group_weeks import (
 from tests.coordinator_core.live.offsets.reference import ABORT, LogBatch, encode_batches, marker
 from tests.lengths import how_many
 
-HISTORIES: Final = how_many(80)
-PARTS: Final = 10
+HISTORIES: Final = how_many(24)
+PARTS: Final = 2
 MINUTE_MS: Final = 60_000
 SETTINGS: Final = InferenceSettings(skip_offset_count=500, stalled_ms=5_000_000)
 
