@@ -323,7 +323,7 @@ def main() -> int:
     try:
         return bootstrap(sys.argv[1:], Path(__file__).absolute().parent, dict(os.environ))
     except BootstrapError as error:
-        say(f"error: {error}")
+        say("\n".join((*error.output, f"error: {error}")))
         return error.code
     except KeyboardInterrupt:
         say("interrupted")

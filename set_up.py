@@ -69,11 +69,12 @@ INSTALL_PYTHON: Final = (
 
 
 class BootstrapError(Exception):
-    """An error of one line, with the remedy, and an exit code."""
+    """An error of one line, with the remedy, and an exit code; `output`: the last lines of the command that failed."""
 
-    def __init__(self, code: int, text: str) -> None:
+    def __init__(self, code: int, text: str, output: Sequence[str] = ()) -> None:
         super().__init__(text)
         self.code = code
+        self.output = output
 
 
 def say(text: str) -> None:
@@ -183,8 +184,7 @@ def run_logged(
 ) -> None:
     """Run a command with its output in a file.
 
-    On failure, prints the last lines of the file and raises BootstrapError; after Ctrl-C raises KeyboardInterrupt,
-    without a message.
+    On failure, raises BootstrapError with the last lines of the file; after Ctrl-C KeyboardInterrupt.
     """
     with log.open("wb") as file:
         try:
@@ -204,10 +204,9 @@ def run_logged(
         raise KeyboardInterrupt
     if done.returncode:
         lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
-        say("\n".join(lines[-LOG_LINES_SHOWN:]))
         free = shutil.disk_usage(log.parent).free
         low = f" ({free >> 20} MiB of the disk are free: make room)" if free < FREE_BYTES_LOW else ""
-        raise BootstrapError(FAILED, f"{failure}{low}; its whole output is in {log}")
+        raise BootstrapError(FAILED, f"{failure}{low}; its whole output is in {log}", lines[-LOG_LINES_SHOWN:])
 
 
 _locks: list[int] = []
@@ -307,8 +306,8 @@ def _installer(places: Places, environment: Mapping[str, str]) -> Installer:
     by_pip = Installer(pip, environment)
     try:
         by_pip.install(places, "uv", [(places.root / UV_LOCK).read_text("utf-8")])
-    except BootstrapError as error:
-        say(f"{error}; pip installs the others, too")
+    except BootstrapError:
+        say("uv could not be installed: pip installs the others, too")
         return by_pip
     # a lock file says which versions, so only an unreachable place matters; the last setting of a name is pip's choice
     listed = re.findall(r"\.([\w-]+)='(.*)'$", _printed([*pip[:3], "config", "list"], environment) or "", re.MULTILINE)

@@ -5,9 +5,11 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
 import tarfile
+import time
 import tomllib
 from collections import Counter
 from email.parser import Parser
@@ -265,6 +267,42 @@ def test_pip_install_in_an_empty_environment(of: str, python: str, tmp_path: Pat
     assert "OffsetCommitValue" in shown and "c01-range-m2-" in shown and "GROUP_EMPTIED" in shown
     owner = start("owner", "--topic", "c01-range", "--partition", "1", "--at", "2026-11-21T02:58:17Z")
     assert (owner.returncode, "c01-range-m2" in owner.stdout) == (0, True), owner.stderr
+
+
+@pytest.mark.skipif(not os.environ.get("PACKAGE_TESTS"), reason="minutes: make package-test")
+def test_a_first_start_in_a_fresh_clone(tmp_path: Path) -> None:
+    """One that is killed while it installs, then two at once, without a HOME; a night without a network after that."""
+    clone = tmp_path / "clone"
+    subprocess.run(["git", "clone", "--quiet", str(PROJECT_ROOT), str(clone)], check=True)
+    of_this_run = ("HOME", "PYTHON", "PYSPARK", "SPARK_", "NUMBA", "GROUPLEDGER")
+    environment = {name: value for name, value in os.environ.items() if not name.startswith(of_this_run)}
+
+    def start(*words: str, **variables: str) -> subprocess.Popen[str]:
+        return subprocess.Popen(
+            [clone / "spark-submit.sh", *words],
+            env=environment | variables,
+            cwd=clone,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    killed = start("--set-up")
+    while not (clone / ".cache" / "install-packages.log").exists():
+        assert killed.poll() is None
+        time.sleep(0.1)
+    os.killpg(killed.pid, signal.SIGKILL)
+    killed.communicate()
+    both = [start("--set-up") for _ in range(2)]
+    said = [process.communicate()[1] for process in both]
+    assert [process.returncode for process in both] == [0, 0], said
+    assert sorted(len(text.splitlines()) for text in said) == [0, 3], "Making, Compiling, Fetching; by one"
+    nowhere = "http://127.0.0.1:9"
+    night = start("nightly", http_proxy=nowhere, https_proxy=nowhere)
+    _, err = night.communicate()
+    assert night.returncode == 0, err
+    assert "4,000 records in" in err
 
 
 API_JOB = """
