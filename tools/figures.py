@@ -124,7 +124,8 @@ def first_run() -> Iterator[tuple[str, float, float]]:
 
 
 def processor_s() -> float:
-    """Processor time of all processes that this one has started and waited for, with theirs."""
+    """Processor time of all processes that this one has started and waited for, with theirs. The JVM of a night ends
+    after its job, and is not among them."""
     used = os.times()
     return used.children_user + used.children_system
 
