@@ -23,7 +23,12 @@ def test_there_are_enough_mutants() -> None:
     assert len(BY_NAME) == len(MUTANTS) >= 150
     rooms = {mutant.path.rpartition("/")[0] for mutant in MUTANTS}
     live = ("classic", "consumer", "coordinator", "share", "share_partition", "share_state", "assignors")
-    assert rooms >= {f"live/{room}" for room in live} | {f"inference/{room}" for room in ("audit", "groups", "shares")}
+    inference = ("audit", "commits", "facts", "groups", "shares")
+    assert rooms >= {
+        *(f"live/{room}" for room in live),
+        *(f"inference/{room}" for room in inference),
+        "replay/columnar",
+    }
     assert len({mutant.path for mutant in MUTANTS if mutant.path.startswith(("inference/", "replay/"))}) >= 25
 
 

@@ -44,6 +44,9 @@ def test_breaks_that_replay_met() -> None:
     assert [row.details for row in rows] == [f"{code}: m" for code in codes]
     assert (rows[0].meaning, rows[0].remedy, rows[0].known_defects, rows[0].category) == RULES[DOUBLE_OWNER]
     assert [row.category for row in rows] == ["COORDINATOR", "CLIENT", "COORDINATOR"]
+    assert [row.confidence for row in rows] == ["CERTAIN"] * 3
+    behind_hole = group_anomalies(life_of(events=events[1:], holes=(0,)))
+    assert [row.confidence for row in behind_hole] == ["CERTAIN", "LIKELY"], "one record shows the first by itself"
 
 
 def test_offsets_that_outlive_their_group() -> None:

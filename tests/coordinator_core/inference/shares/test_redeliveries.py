@@ -253,8 +253,9 @@ def test_redeliveries_of_the_last_record(case: Case) -> None:
 def test_nobody_left_so_it_was_released() -> None:
     """Too soon for the lock, and no session that closed then expired: the member released it."""
     records = (SNAPSHOT, returned(9_000), returned(10_000, AV1, AV2), Record(90_000, (Change(10, 19, None, ACK1),)))
-    likely = [row[6] for row in reported(audit(records, stays=members((0, None))))]
-    assert likely == [None, "RELEASED"]
+    rows = reported(audit(records, stays=members((0, None))))
+    assert [row[6] for row in rows] == [None, "RELEASED"]
+    assert rows[1][7:9] == ("NOBODY_LEFT", "LIKELY")
     unseen = [row[6] for row in reported(audit(records[:-1], stays=members((0, None))))]
     assert unseen == [None, None], "the log ends before a session that closed would have expired"
 
