@@ -1,9 +1,8 @@
 """Tables of a warehouse as DataFrames, as of whole runs, read by Spark alone, since a client may not see the files."""
 
-from collections.abc import Mapping
 from datetime import datetime
 from functools import reduce
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -13,21 +12,10 @@ from jobs.delta.arrow_schemas import STATISTICS_PROPERTY
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
-from schemas.tables.state import AUDIT_STARTS, AUDITS, REPLAY_STARTS, RUNS
+from schemas.tables.state import RUN_STARTS, RUNS
 
-
-class _Written(NamedTuple):
-    """The tables in which runs of a layer record their start and completion."""
-
-    starts: Table
-    ends: Table
-    number: str
-
-
-_WRITTEN: Final[Mapping[str, _Written]] = {
-    "silver": _Written(REPLAY_STARTS, RUNS, "replay_version"),
-    "gold": _Written(AUDIT_STARTS, AUDITS, "audit_version"),
-}
+_NUMBERS: Final = {"silver": "replay_version", "gold": "audit_version"}
+"""The column of state.run_starts and state.runs with the numbers of the runs that write a layer."""
 
 
 def read(
@@ -77,8 +65,8 @@ def write_options(name: str) -> dict[str, str]:
 
 def _known(name: str) -> Table:
     table = TABLES.get(name)
-    if table is None or table.layer not in _WRITTEN:
-        known = ", ".join(known for known, of in TABLES.items() if of.layer in _WRITTEN)
+    if table is None or table.layer not in _NUMBERS:
+        known = ", ".join(known for known, of in TABLES.items() if of.layer in _NUMBERS)
         raise WarehouseError(f"there is no table {name!r} that runs leave whole; there are: {known}")
     return table
 
@@ -119,22 +107,23 @@ class _Store:
 
         `newest`: the table's version before this looked at runs.
         """
-        written = _WRITTEN[table.layer]
-        columns = ["cluster_id", written.number, "started_at", "table_versions"]
+        number = _NUMBERS[table.layer]
+        columns = ["cluster_id", number, "started_at", "table_versions"]
         ends: dict[str, Row] = {}
-        of_runs = self.load(written.ends).select(*columns)
+        is_audit = F.col("audit_version").isNotNull()
+        of_runs = self.load(RUNS).where(is_audit if table.layer == "gold" else ~is_audit).select(*columns)
         if at is not None:
             of_runs = of_runs.where(F.col("started_at") <= F.lit(at))
         for row in of_runs.collect():
-            if row["cluster_id"] not in ends or _number(row, written) > _number(ends[row["cluster_id"]], written):
+            if row["cluster_id"] not in ends or _number(row, number) > _number(ends[row["cluster_id"]], number):
                 ends[row["cluster_id"]] = row
         begun: dict[str, int] = {}
         if at is None:
-            last = self.load(written.starts).groupBy("cluster_id").agg(F.max(written.number).alias("last"))
-            begun = {row["cluster_id"]: row["last"] for row in last.collect()}
+            last = self.load(RUN_STARTS).groupBy("cluster_id").agg(F.max(number).alias(number))
+            begun = {row["cluster_id"]: _number(row, number) for row in last.collect()}
         found = {}
         for cluster_id, row in ends.items():
-            is_newest = at is None and begun.get(cluster_id, -1) <= _number(row, written)
+            is_newest = at is None and begun.get(cluster_id, -1) <= _number(row, number)
             # include changes by maintain and erase since the last run
             version = newest if is_newest else (row["table_versions"] or {}).get(table.full_name)
             if version is not None:
@@ -142,6 +131,6 @@ class _Store:
         return found
 
 
-def _number(row: Mapping[str, Any] | Row, written: _Written) -> int:
-    number = row[written.number]
+def _number(row: Row, name: str) -> int:
+    number = row[name]
     return -1 if number is None else int(number)

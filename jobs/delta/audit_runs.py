@@ -1,7 +1,7 @@
 """Audits: the newest whole one, failed ones, and gold as of a whole audit.
 
 Like a replay (`jobs.delta.replay_runs`), an audit writes its start, then its tables one after another, and last its row
-in state.audits, with the Delta version of each table. While an audit is running, or after one failed, readers use the
+in state.runs, with the Delta version of each table. While an audit is running, or after one failed, readers use the
 versions of the audit before. The audit after a failed one rebuilds all of gold.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, Self
 
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import PinnedTables, newest_row, number_of
-from schemas.tables.state import AUDIT_STARTS, AUDITS
+from schemas.tables.state import RUN_STARTS
 
 
 class WholeAudit(PinnedTables):
@@ -23,22 +23,22 @@ class WholeAudit(PinnedTables):
         self.is_known = row is not None
         self.foreign_versions = dict(values.get("foreign_versions") or ())
         self.audit_version: int = number_of(values.get("audit_version"))
-        self.replay_version: int = number_of(values.get("replay_version"))
+        self.replay_version: int = number_of(values.get("audited_version"))
         self.settings: dict[str, Any] = json.loads(values.get("settings") or "{}")
         self.has_broken_off = False
         """A later audit began and has not ended."""
 
     @classmethod
     def newest(cls, tables: ClusterTables, *, is_writer: bool = False) -> Self:
-        """From the current state.audits. `is_writer`: the caller is about to begin an audit, and nobody else can."""
-        columns = ["replay_version", "settings", "table_versions", "foreign_versions"]
-        whole = cls(tables, newest_row(tables, AUDITS, "audit_version", columns))
+        """From the current state.runs. `is_writer`: the caller is about to begin an audit, and nobody else can."""
+        columns = ["audited_version", "settings", "table_versions", "foreign_versions"]
+        whole = cls(tables, newest_row(tables, "audit_version", columns))
 
         def has_begun() -> bool:
-            starts = tables.read(AUDIT_STARTS, ["audit_version"])
-            return bool(max(starts["audit_version"].to_pylist(), default=-1) > whole.audit_version)
+            starts = tables.read(RUN_STARTS, ["audit_version"])["audit_version"].drop_null()
+            return bool(max(starts.to_pylist(), default=-1) > whole.audit_version)
 
-        whole.has_broken_off = whole.watch(AUDIT_STARTS, has_begun, is_writer=is_writer)
+        whole.has_broken_off = whole.watch(RUN_STARTS, has_begun, is_writer=is_writer)
         return whole
 
 

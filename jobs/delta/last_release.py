@@ -19,7 +19,7 @@ CARRIED: Final = (
     (CONFIGS, CONFIGS.name, "observed_at", "told_at"),
 )
 """Tables, each with its name in 0.1.0, and a column with its name there."""
-REBUILT: Final = ("starts", "logs", "groups", "names", "watermarks", "config_changes")
+REBUILT: Final = ("starts", "logs", "groups", "names", "watermarks", "config_changes", "audits", "audit_starts")
 """Tables of `state` whose rows are made again."""
 
 

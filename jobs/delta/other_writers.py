@@ -5,7 +5,7 @@ DELETE, MERGE or RESTORE in SQL, for example. Commits that only move rows (OPTIM
 other columns or properties, change no answer.
 
 A replay or audit saves the version of each table. Readers check the commits after it. So does the next run, which keeps
-its findings (`foreign_versions` of state.runs and state.audits) until everything is rebuilt.
+its findings (`foreign_versions` of state.runs) until everything is rebuilt.
 
 A table of an earlier version was deleted, or restored from an older copy than the others (`set_back`). Then silver and
 gold are made again; of bronze nothing can be made again, so captures are refused.
@@ -27,7 +27,6 @@ from jobs.errors import WarehouseError
 from schemas.tables import TABLES
 from schemas.tables.bronze import COVERAGE, QUARANTINE, RECORD_BATCHES
 from schemas.tables.declare import Table
-from schemas.tables.state import AUDITS, RUNS
 
 SOURCE_TABLES: Final = (RECORD_BATCHES, COVERAGE, QUARANTINE)
 """Tables of bronze from which silver and gold are made."""
@@ -121,7 +120,7 @@ def lacks_run(warehouse: Warehouse, left: Mapping[str, int], app_id: str, number
 def refuse_older_bronze(tables: ClusterTables) -> None:
     """Raise WarehouseError where tables of bronze are older than the last replay read them: coverage would speak of
     batches that are gone."""
-    newest = newest_row(tables, RUNS, "replay_version", ["bronze_versions"])
+    newest = newest_row(tables, "replay_version", ["bronze_versions"])
     back = {} if newest is None else set_back(tables.warehouse, dict(newest["bronze_versions"] or ()))
     if back:
         those = f"{', '.join(sorted(back))} {'is' if len(back) == 1 else 'are'}"
@@ -134,14 +133,13 @@ def refuse_older_bronze(tables: ClusterTables) -> None:
 def written_by_others(tables: ClusterTables) -> list[ForeignWrite]:
     """The last foreign write of each table with rows of a cluster, by table."""
     found: dict[str, ForeignWrite] = {}
-    for table, number in ((RUNS, "replay_version"), (AUDITS, "audit_version")):
-        maps = [name for name in table.column_names if name.endswith("_versions")]
-        newest = newest_row(tables, table, number, maps)
+    for number in ("replay_version", "audit_version"):
+        newest = newest_row(tables, number, ["table_versions", "bronze_versions", "foreign_versions"])
         if newest is None:
             continue
         for name, version in dict(newest["foreign_versions"] or ()).items():
             found[name] = ForeignWrite(name, version)
-        left = {**dict(newest["table_versions"] or ()), **dict(newest.get("bronze_versions") or ())}
+        left = {**dict(newest["table_versions"] or ()), **dict(newest["bronze_versions"] or ())}
         back = set_back(tables.warehouse, left)
         found |= {name: ForeignWrite(name, version, is_set_back=True) for name, version in back.items()}
         for name, version in left.items():

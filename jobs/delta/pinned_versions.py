@@ -16,7 +16,7 @@ from jobs.delta.warehouse import Warehouse
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import SILVER_TABLES
-from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS, CHECKPOINTS, REPLAY_STARTS, RUNS
+from schemas.tables.state import AUDITED_LOGS, CHECKPOINTS, RUN_STARTS, RUNS
 
 OF_REPLAY: Final = (*SILVER_TABLES, CHECKPOINTS)
 OF_AUDIT: Final = (*GOLD_TABLES, AUDITED_LOGS)
@@ -30,19 +30,19 @@ read at the newest version."""
 def pinned_versions(warehouse: Warehouse) -> Mapping[Table, Pinned]:
     """Pinned versions by table; empty while no run is incomplete."""
     pinned: dict[Table, dict[str, int | None]] = {}
-    for cluster_id in _not_whole(warehouse, REPLAY_STARTS, RUNS, "replay_version"):
+    for cluster_id in _not_whole(warehouse, "replay_version"):
         run = WholeRun.newest(ClusterTables(warehouse, cluster_id))
         _hold(pinned, OF_REPLAY, cluster_id, run, is_known=run.is_known)
-    for cluster_id in _not_whole(warehouse, AUDIT_STARTS, AUDITS, "audit_version"):
+    for cluster_id in _not_whole(warehouse, "audit_version"):
         audit = WholeAudit.newest(ClusterTables(warehouse, cluster_id))
         _hold(pinned, OF_AUDIT, cluster_id, audit, is_known=audit.is_known)
     return pinned
 
 
-def _not_whole(warehouse: Warehouse, starts: Table, ends: Table, number: str) -> list[str]:
+def _not_whole(warehouse: Warehouse, number: str) -> list[str]:
     """Clusters with a run that began and has not ended."""
     newest: list[dict[str, int]] = []
-    for table in (starts, ends):
+    for table in (RUN_STARTS, RUNS):
         rows = warehouse.read(table, ["cluster_id", number])
         numbers = pc.fill_null(rows[number], -1)
         newest.append(dict(_maxima(rows["cluster_id"].to_pylist(), numbers.to_pylist())))

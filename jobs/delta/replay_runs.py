@@ -1,6 +1,6 @@
 """Runs of replay: whole ones, failed ones, and the tables as of a whole run.
 
-A run writes its start (state.replay_starts), then its tables one after another, each in its own Delta transaction. Its
+A run writes its start (state.run_starts), then its tables one after another, each in its own Delta transaction. Its
 row in state.runs comes last, with the version of each table. Readers use these versions, so they do not see what a
 running or failed run has written.
 
@@ -21,7 +21,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.silver_format import SILVER_FORMAT
 from jobs.delta.table_files import TableFile
 from schemas.tables.declare import Table
-from schemas.tables.state import REPLAY_STARTS, RUNS
+from schemas.tables.state import RUN_STARTS, RUNS
 
 Read = TypeVar("Read")
 OTHERS_COLUMNS: Final = ("bronze_versions", "foreign_versions")
@@ -127,8 +127,8 @@ class WholeRun(PinnedTables):
     def newest(cls, tables: ClusterTables, *, is_writer: bool = False) -> Self:
         """From the current state.runs. `is_writer`: the caller is about to begin a run, and nobody else can."""
         columns = ["table_versions", "admin_version", *OTHERS_COLUMNS]
-        whole = cls(tables, newest_row(tables, RUNS, "replay_version", columns))
-        whole.watch(REPLAY_STARTS, lambda: broken_off(tables, whole) is not None, is_writer=is_writer)
+        whole = cls(tables, newest_row(tables, "replay_version", columns))
+        whole.watch(RUN_STARTS, lambda: broken_off(tables, whole) is not None, is_writer=is_writer)
         return whole
 
 
@@ -137,9 +137,16 @@ def number_of(version: int | None) -> int:
     return -1 if version is None else version
 
 
-def newest_row(tables: ClusterTables, table: Table, number: str, columns: Sequence[str]) -> Mapping[str, Any] | None:
-    """The row of the newest run of a cluster; `number`: the column by which a table of runs is ordered."""
-    rows = tables.read(table, ["started_at", number, *columns]).to_pylist()
+def ended(tables: ClusterTables, number: str, columns: Sequence[str]) -> list[dict[str, Any]]:
+    """Rows of state.runs; `number`: the column with the numbers of the runs, of replays or of audits."""
+    names = dict.fromkeys(("audit_version", number, *columns))
+    rows = tables.read(RUNS, list(names)).to_pylist()
+    return [row for row in rows if (row["audit_version"] is not None) == (number == "audit_version")]
+
+
+def newest_row(tables: ClusterTables, number: str, columns: Sequence[str]) -> Mapping[str, Any] | None:
+    """The row of the newest run of a cluster; `number`: the column with the numbers of the runs."""
+    rows = ended(tables, number, ["started_at", *columns])
     return max(rows, key=lambda row: (number_of(row[number]), row["started_at"]), default=None)
 
 
@@ -148,7 +155,7 @@ def earlier_runs(tables: ClusterTables, whole: WholeRun) -> Iterator[WholeRun]:
 
     Only those since the last rebuild: earlier ones may have another format or other settings.
     """
-    starts = tables.read(REPLAY_STARTS, ["replay_version", "is_rebuild"]).to_pylist()
+    starts = tables.read(RUN_STARTS, ["replay_version", "is_rebuild"]).to_pylist()
     rebuilt = max((row["replay_version"] for row in starts if row["is_rebuild"]), default=0)
     columns = ["replay_version", "table_versions", "admin_version"]
     rows = tables.read(RUNS, columns).to_pylist()
@@ -167,6 +174,6 @@ def is_renamed_since(tables: ClusterTables, replay_version: int) -> bool:
 def broken_off(tables: ClusterTables, whole: WholeRun) -> Start | None:
     """The last run that began after the newest whole one and did not end."""
     names = [field.name for field in dataclasses.fields(Start)]
-    rows = tables.read(REPLAY_STARTS, names).to_pylist()
-    started = [Start(**row) for row in rows if row["replay_version"] > whole.replay_version]
+    rows = tables.read(RUN_STARTS, names).to_pylist()
+    started = [Start(**row) for row in rows if number_of(row["replay_version"]) > whole.replay_version]
     return max(started, key=lambda start: start.replay_version, default=None)

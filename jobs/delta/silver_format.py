@@ -9,7 +9,7 @@ from typing import Final
 from jobs.console.command_name import command
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import WarehouseError
-from schemas.tables.state import REPLAY_STARTS, RUNS
+from schemas.tables.state import RUN_STARTS, RUNS
 
 SILVER_FORMAT: Final = 7
 """Raise it when the columns of silver, or what replay writes into them, change."""
@@ -24,8 +24,9 @@ NAMED_MAX: Final = 20
 
 def silver_format(tables: ClusterTables) -> int | None:
     """The format of a cluster's silver tables; None if no replay of it ever finished."""
-    rows = tables.read(RUNS, ["started_at", "silver_format"]).to_pylist()
-    newest = max(rows, key=lambda row: (row["started_at"], row["silver_format"] or UNNUMBERED), default=None)
+    rows = tables.read(RUNS, ["started_at", "silver_format", "audit_version"]).to_pylist()
+    replays = (row for row in rows if row["audit_version"] is None)
+    newest = max(replays, key=lambda row: (row["started_at"], row["silver_format"] or UNNUMBERED), default=None)
     return None if newest is None else newest["silver_format"] or UNNUMBERED
 
 
@@ -44,7 +45,7 @@ def require_current_silver(tables: ClusterTables) -> None:
     ended; also where the warehouse has only other clusters.
     """
     found = silver_format(tables)
-    if found is None and tables.read(REPLAY_STARTS, ["run_id"]).num_rows:
+    if found is None and tables.read(RUN_STARTS, ["run_id"]).num_rows:
         raise WarehouseError(
             f"the first replay of cluster {tables.cluster_id!r} in {tables.warehouse.root} has not ended: wait for it, "
             f"or, if it was interrupted, run {command('replay' + tables.place_words)}"

@@ -8,7 +8,7 @@ driver joins both into the days of share groups.
 An audit processes what is new since the last audit. For share partitions that is everything after the last audit's
 watermark (`inference.share_past`): settled rows stay, the others are rebuilt. For groups it is the new commits, and the
 other new records of groups that have any (`inference.commits_only`). Gold rows of all other groups stay, except counts
-of days. `state.audits` records which silver the gold tables belong to, and the settings they were made with. Where
+of days. `state.runs` records which silver the gold tables belong to, and the settings they were made with. Where
 neither has changed, an audit does nothing.
 """
 
@@ -52,15 +52,15 @@ from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, HANGING_TRANSACTIONS, SHARE_GROUP_SUMMARY
 from schemas.tables.silver import SILVER_TABLES
-from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, AUDITS
+from schemas.tables.state import AUDITED_LOGS, RUN_STARTS, RUNS
 
 DRIVER_TABLES: Final = (HANGING_TRANSACTIONS, SHARE_GROUP_SUMMARY)
 """Small tables that the driver writes."""
 DRIVER_NUMBER: Final = 10**9
 """Number in the names of the driver's files; task numbers are lower."""
 TASK_TABLES: Final = tuple(table for table in GOLD_TABLES if table not in DRIVER_TABLES)
-ALL_TABLES: Final = (AUDIT_STARTS, *GOLD_TABLES, AUDITED_LOGS, AUDITS)
-"""All tables that an audit writes: state.audit_starts first, state.audits last."""
+ALL_TABLES: Final = (RUN_STARTS, *GOLD_TABLES, AUDITED_LOGS, RUNS)
+"""All tables that an audit writes: state.run_starts first, state.runs last."""
 LABEL: Final = "owners, causes, anomalies"
 """Label of the tasks in the progress output."""
 
@@ -87,12 +87,11 @@ class _Audit:
 
     @property
     def start(self) -> dict[str, Any]:
-        """Columns that the audit's rows in state.audit_starts and state.audits share."""
+        """Columns that the audit's rows in state.run_starts and state.runs share."""
         return {
             "audit_version": self.version,
             "run_id": self.run_id,
             "started_at": self.started_at,
-            "replay_version": self.snapshot.basis.run.replay_version,
         }
 
 
@@ -107,7 +106,7 @@ def audit(
     cut: CutRule,
     rebuild: bool = False,
 ) -> AuditSummary:
-    """Make the gold tables of a cluster from its silver tables; the row in state.audits is written last.
+    """Make the gold tables of a cluster from its silver tables; the row in state.runs is written last.
 
     Audits what is new in silver since the last audit. Audits all of silver with `rebuild`, where settings or formats
     changed, and after an audit that failed. `cut`: which log partitions several tasks may audit.
@@ -122,11 +121,11 @@ def audit(
         app_id = audit_application(cluster_id)
         versions = warehouse.ensure_all(ALL_TABLES, app_id)
         # state may be older than tables that a later audit wrote
-        rebuild |= max(versions.values()) > max(versions[AUDIT_STARTS.full_name], basis.newest.audit_version)
+        rebuild |= max(versions.values()) > max(versions[RUN_STARTS.full_name], basis.newest.audit_version)
         version = 1 + max(versions.values())
         this = _Audit(Snapshot.load(basis), app_id, version, run_id, started_at)
         plan = make_plan(this.snapshot, rebuild=rebuild)
-        if basis.tables.write(AUDIT_STARTS, [this.start], app_id=app_id, version=version).skipped:
+        if basis.tables.write(RUN_STARTS, [this.start], app_id=app_id, version=version).skipped:
             raise WarehouseError(f"another audit of cluster {cluster_id!r} began at the same time: run this one again")
         work = _work(warehouse, this.snapshot, plan)
         plan, done = _infer(executor, this.snapshot, plan, work, cut)
@@ -192,7 +191,7 @@ def _infer(
 def _commit(
     warehouse: Warehouse, this: _Audit, plan: AuditPlan, work: AuditWork, done: list[AuditDone]
 ) -> AuditSummary:
-    """Write the driver's own tables and commit all tables; the row in state.audits is last."""
+    """Write the driver's own tables and commit all tables; the row in state.runs is last."""
     basis, newest, app_id, version = this.snapshot.basis, this.snapshot.basis.newest, this.app_id, this.version
     cluster_id, lacks = basis.tables.cluster_id, list(basis.lacks)
     of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
@@ -230,12 +229,13 @@ def _commit(
     )
     together = basis.read_together(set().union(*(task.read_together for task in done)))
     row = this.start | {
+        "audited_version": basis.run.replay_version,
         "settings": json.dumps({**basis.settings, READ_TOGETHER: together, IS_WHOLE: not lacks}, sort_keys=True),
         "row_count": sum(row_counts.values()),
         "table_versions": list(table_versions.items()),
         "foreign_versions": list(foreign_versions.items()),
     }
-    basis.tables.write(AUDITS, [row], app_id=app_id, version=version)
+    basis.tables.write(RUNS, [row], app_id=app_id, version=version)
     other = other_version(newest.settings.get("format", 0), basis.settings["format"]) if newest.is_known else None
     return AuditSummary(row_counts, skipped=False, replaced_version=other)
 

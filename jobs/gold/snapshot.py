@@ -56,7 +56,7 @@ GROWN_TOPICS: Final = "grown_topics"
 READ_TOGETHER: Final = "read_together"
 """Key in `settings`: topics that a subtopology of a streams group read with others, and their partition counts."""
 SOURCES: Final = frozenset({END_OFFSETS_VERSION, SESSION_CONFIGS, GROWN_TOPICS, READ_TOGETHER})
-"""Keys in `settings` of state.audits whose values come from tables. The others are settings and formats."""
+"""Keys in `settings` of state.runs whose values come from tables. The others are settings and formats."""
 REMOVED_TOPICS: Final = "removed_topics"
 REMOVED_UNTIL: Final = "removed_until_ms"
 FORMER_SHARES: Final = "former_share_logs"

@@ -16,14 +16,12 @@ from schemas.tables import TABLES
 from schemas.tables.bronze import CONFIGS, END_OFFSETS, RECORD_BATCHES, TOPICS
 from schemas.tables.declare import Table
 from schemas.tables.state import (
-    AUDIT_STARTS,
     AUDITED_LOGS,
-    AUDITS,
     OFFSET_RANGES,
     READ_FILES,
-    REPLAY_STARTS,
     REWRITES,
     RUN_METRICS,
+    RUN_STARTS,
     RUNS,
     Ranges,
 )
@@ -38,13 +36,11 @@ def _names(*tables: Table) -> tuple[str, ...]:
 
 MADE_BY: Final[Mapping[str, str]] = {
     **dict.fromkeys(_names(READ_FILES, RUN_METRICS), "capture"),
-    **dict.fromkeys(_names(*OF_REPLAY, RUNS, REPLAY_STARTS, REWRITES), "replay"),
-    **dict.fromkeys(_names(*OF_AUDIT, AUDITS, AUDIT_STARTS), "audit"),
+    **dict.fromkeys(_names(*OF_REPLAY, RUNS, RUN_STARTS, REWRITES), "replay"),
+    **dict.fromkeys(_names(*OF_AUDIT), "audit"),
 }
 """By table, the job that makes it again, or goes on without its rows."""
-ADDED_TO: Final = frozenset(
-    _names(READ_FILES, RUN_METRICS, RUNS, REPLAY_STARTS, REWRITES, AUDITS, AUDIT_STARTS, AUDITED_LOGS)
-)
+ADDED_TO: Final = frozenset(_names(READ_FILES, RUN_METRICS, RUNS, RUN_STARTS, REWRITES, AUDITED_LOGS))
 """Tables of which a rebuild does not replace all rows unread."""
 SAMPLES: Final = frozenset(_names(END_OFFSETS, TOPICS, CONFIGS))
 """Tables of what a live cluster said at some time, which captures go on to add to without the earlier rows."""

@@ -41,7 +41,7 @@ from schemas.tables import TABLES
 from schemas.tables.bronze import CONFIGS, COVERAGE, RECORD_BATCHES, TOPICS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
-from schemas.tables.state import REPLAY_STARTS, RUNS
+from schemas.tables.state import RUN_STARTS, RUNS
 
 HOUR_MS: Final = 3_600_000
 READERS_MS: Final = 7 * 24 * HOUR_MS
@@ -211,7 +211,7 @@ def clusters_of(warehouse: Warehouse) -> tuple[str, ...]:
         sorted(
             {
                 file.partition_values["cluster_id"]
-                for t in (RECORD_BATCHES, REPLAY_STARTS, RUNS)
+                for t in (RECORD_BATCHES, RUN_STARTS, RUNS)
                 for file in warehouse.files(t)
             }
         )

@@ -42,7 +42,7 @@ from jobs.delta.locks import only_one
 from jobs.delta.other_writers import SOURCE_TABLES, lacks_run, later_writes
 from jobs.delta.part_files import WrittenFile, write_parts
 from jobs.delta.pinned_versions import OF_REPLAY
-from jobs.delta.replay_runs import Start, WholeRun, broken_off, earlier_runs
+from jobs.delta.replay_runs import Start, WholeRun, broken_off, earlier_runs, ended
 from jobs.delta.silver_format import SILVER_FORMAT, other_version, silver_format
 from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
@@ -89,12 +89,12 @@ from schemas.tables.silver import (
     SILVER_TABLES,
     TOPICS,
 )
-from schemas.tables.state import ALL_LOGS, CHECKPOINTS, REPLAY_STARTS, RUNS, Checkpoint
+from schemas.tables.state import ALL_LOGS, CHECKPOINTS, RUN_STARTS, RUNS, Checkpoint
 from schemas.transaction_state import TOPIC as TRANSACTION_TOPIC
 
 FIRST_ROUND: Final = (OFFSETS_TOPIC, TRANSACTION_TOPIC, METADATA_TOPIC)
-ALL_TABLES: Final = (REPLAY_STARTS, *OF_REPLAY, QUARANTINE, RUNS)
-"""All tables that a run writes: state.replay_starts first, state.runs last."""
+ALL_TABLES: Final = (RUN_STARTS, *OF_REPLAY, QUARANTINE, RUNS)
+"""All tables that a run writes: state.run_starts first, state.runs last."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +189,7 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
         quarantined = _quarantined_row_count(job.tables)
         return ReplaySummary(counts, {}, quarantined, bronze_version, skipped=True, failures=failures)
     versions = warehouse.ensure_all(ALL_TABLES, job.app_id)
-    if max(versions.values()) > max(versions[REPLAY_STARTS.full_name], whole.replay_version):
+    if max(versions.values()) > max(versions[RUN_STARTS.full_name], whole.replay_version):
         # state is older than tables that a later run wrote
         is_rebuild, going_on = True, None
     plan = going_on or _plan(job, bronze_version, whole, capture_version, is_rebuild=True)
@@ -199,7 +199,7 @@ def _replay(job: _Job, run_id: str, started_at: datetime, *, rebuild: bool) -> R
         _refuse_to_forget(job.tables, plan)
     version = 1 + max(versions.values())
     start = Start(version, run_id, started_at, bronze_version, *observed, is_rebuild, capture_version=capture_version)
-    if job.tables.write(REPLAY_STARTS, [dataclasses.asdict(start)], app_id=job.app_id, version=version).skipped:
+    if job.tables.write(RUN_STARTS, [dataclasses.asdict(start)], app_id=job.app_id, version=version).skipped:
         raise WarehouseError(f"another replay of cluster {cluster_id!r} began at the same time: run this one again")
     return dataclasses.replace(_run(job, start, whole, plan), replaced_version=other)
 
@@ -427,7 +427,7 @@ def replay_application(cluster_id: str) -> str:
 
 def _counts_of(tables: ClusterTables) -> dict[str, LedgerCounts]:
     """The ledger of the newest run."""
-    rows = tables.read(RUNS).to_pylist()
+    rows = ended(tables, "replay_version", RUNS.column_names)
     newest = max(row["replay_version"] for row in rows)
     names = [item.name for item in dataclasses.fields(LedgerCounts)]
     return {

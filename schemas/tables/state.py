@@ -51,11 +51,12 @@ REPLAYED = Column(
 
 RUNS = state_table(
     name="runs",
-    comment="One row per finished run and internal topic, written last: the ledger of each run.",
+    comment="One row per finished replay and internal topic, and per finished audit, written last: the ledger of "
+    "each run.",
     columns=(
         CLUSTER_ID,
         key("run_id", STRING, "The run."),
-        key("topic", STRING, "Internal topic."),
+        key("topic", STRING, "Internal topic; null: the row is of an audit."),
         Column("started_at", TIMESTAMP, "Start of the run."),
         Column("bronze_version", BIGINT, "Version of bronze.record_batches that was replayed."),
         Column("batch_count", BIGINT, "Record batches replayed."),
@@ -75,12 +76,13 @@ RUNS = state_table(
             BIGINT,
             "Versions of bronze.topics and bronze.configs together; null: neither existed.",
         ),
-        Column("replay_version", BIGINT, "Number of the run: the version of its commits."),
+        Column("replay_version", BIGINT, "Number of the replay: the version of its commits; null: an audit."),
+        key("audit_version", BIGINT, "Number of the audit: the version of its commits; null: a replay."),
         Column(
             "table_versions",
             MapOf(STRING, BIGINT),
-            "Delta version of each table of silver and state after the run: at these versions the tables are "
-            "consistent.",
+            "Delta version of each table of silver and state, or of gold, after the run: at these versions the tables "
+            "are consistent.",
         ),
         Column(
             "is_renamed",
@@ -101,39 +103,10 @@ RUNS = state_table(
             "Decoded values with undeclared tagged fields, as a later release of Kafka writes them. Bronze has "
             "them byte for byte. Null: not counted yet.",
         ),
+        Column("audited_version", BIGINT, "Of an audit: number of the replay whose silver tables were audited."),
+        Column("settings", STRING, "Of an audit: the settings of inference, as JSON."),
+        Column("row_count", BIGINT, "Of an audit: rows of all gold tables."),
         FOREIGN_VERSIONS,
-    ),
-)
-
-AUDITS = state_table(
-    name="audits",
-    comment="One row per finished audit, written last: from which replay, and with which settings, gold was made.",
-    columns=(
-        CLUSTER_ID,
-        key("run_id", STRING, "The run."),
-        Column("started_at", TIMESTAMP, "Start of the run."),
-        Column("replay_version", BIGINT, "The replay whose silver tables were audited: version of its commits."),
-        Column("settings", STRING, "The settings of inference, as JSON."),
-        Column("row_count", BIGINT, "Rows of all gold tables."),
-        Column("audit_version", BIGINT, "Number of the audit: the version of its commits."),
-        Column(
-            "table_versions",
-            MapOf(STRING, BIGINT),
-            "Delta version of each table of gold after the audit: at these versions the tables are consistent.",
-        ),
-        FOREIGN_VERSIONS,
-    ),
-)
-
-AUDIT_STARTS = state_table(
-    name="audit_starts",
-    comment="One row per audit, written first: an audit without a row in state.audits was interrupted.",
-    columns=(
-        CLUSTER_ID,
-        key("audit_version", BIGINT, "Number of the audit: the version of its commits."),
-        Column("run_id", STRING, "The run."),
-        Column("started_at", TIMESTAMP, "Start of the run."),
-        Column("replay_version", BIGINT, "The replay whose silver tables it reads."),
     ),
 )
 
@@ -153,12 +126,14 @@ AUDITED_LOGS = state_table(
     ),
 )
 
-REPLAY_STARTS = state_table(
-    name="replay_starts",
-    comment="One row per run of replay, written first: the inputs with which an interrupted run is repeated.",
+RUN_STARTS = state_table(
+    name="run_starts",
+    comment="One row per replay and audit, written first: one without a row in state.runs was interrupted. The inputs "
+    "with which an interrupted replay is repeated.",
     columns=(
         CLUSTER_ID,
-        key("replay_version", BIGINT, "Number of the run: the version of its commits."),
+        key("replay_version", BIGINT, "Number of the replay: the version of its commits; null: an audit."),
+        key("audit_version", BIGINT, "Number of the audit: the version of its commits; null: a replay."),
         Column("run_id", STRING, "The run."),
         Column("started_at", TIMESTAMP, "Start of the run."),
         Column("bronze_version", BIGINT, "Version of bronze.record_batches that it reads."),
@@ -353,9 +328,7 @@ REWRITES = state_table(
 
 STATE_TABLES = (
     RUNS,
-    AUDITS,
-    REPLAY_STARTS,
-    AUDIT_STARTS,
+    RUN_STARTS,
     CHECKPOINTS,
     AUDITED_LOGS,
     OFFSET_RANGES,

@@ -128,12 +128,11 @@ def damage(ledger: Ledger, name: str, how: str) -> Path:
         ("state.checkpoints", "data empty"),
         ("state.checkpoints", "data changed"),
         ("state.runs", "data gone"),
-        ("state.replay_starts", "last empty"),
+        ("state.run_starts", "last empty"),
         ("state.read_files", "data cut"),
         ("gold.rebalances", "data cut"),
         ("gold.partition_owners", "first gone"),
         ("gold.commit_anomalies", "checkpoint gone"),
-        ("state.audits", "data folder"),
         ("state.audited_logs", "data cut"),
     ],
 )

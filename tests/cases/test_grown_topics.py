@@ -120,9 +120,9 @@ def test_a_number_that_is_reported_later_moves_groups(ledger: Ledger, tmp_path: 
     assert place_now(ledger, group) == (0, [2])
     marks = {(row["log_partition"], row["is_former_log_partition"]) for row in ledger.rows("gold.partition_owners")}
     assert marks == {(0, False), (2, True)}
-    runs = len(ledger.rows("state.replay_starts"))
+    runs = len(ledger.rows("state.run_starts"))
     ledger.night(tmp_path / "logs", number=3, partitions=(f"{TOPIC}=4",))
-    assert len(ledger.rows("state.replay_starts")) == runs
+    assert len(ledger.rows("state.run_starts")) == runs
 
 
 def place_now(ledger: Ledger, group: str) -> tuple[int, list[int]]:
@@ -468,9 +468,9 @@ def test_the_table_stays_what_one_run_makes(tmp_path: Path) -> None:
     counts = erase(in_process(), ledger.warehouse, ids=ids, new_key=b"key!" * 8, at=FIRST_NIGHT + timedelta(days=4))
     assert counts["silver.group_members"] and not counts[PLACES]
     assert same()
-    starts = len(ledger.rows("state.replay_starts"))
+    starts = len(ledger.rows("state.run_starts"))
     ledger.night(tmp_path / "all", number=5)
-    assert len(ledger.rows("state.replay_starts")) == starts and same()
+    assert len(ledger.rows("state.run_starts")) == starts and same()
     steps = Steps(in_process(), Console(file=StringIO()))
     run_replay(
         RunContext(

@@ -9,20 +9,26 @@ from typing import Final, NamedTuple
 
 from jobs.delta.warehouse import Warehouse
 from schemas.tables import TABLES
-from schemas.tables.state import AUDIT_STARTS, AUDITED_LOGS, REPLAY_STARTS, RUN_METRICS
+from schemas.tables.state import AUDITED_LOGS, RUN_METRICS, RUN_STARTS
 
 CLUSTER: Final = "test"
 
 OF_THE_RUN: Final = frozenset(
     {
         *("captured_at", "capture_id", "observed_at", "seen_at", "first_seen_at", "run_id", "started_at"),
-        *("bronze_version", "bronze_versions", "admin_version", "replay_version", "audit_version", "table_versions"),
+        *(
+            "bronze_version",
+            "bronze_versions",
+            "admin_version",
+            "replay_version",
+            "audit_version",
+            "audited_version",
+            "table_versions",
+        ),
     }
 )
 """Columns that say when, and by which run, a row was written: another run writes others."""
-NOT_COMPARED: Final = frozenset(
-    {REPLAY_STARTS.full_name, AUDIT_STARTS.full_name, AUDITED_LOGS.full_name, RUN_METRICS.full_name}
-)
+NOT_COMPARED: Final = frozenset({RUN_STARTS.full_name, AUDITED_LOGS.full_name, RUN_METRICS.full_name})
 """A row a run that began: one that broke off has one, too. And what an audit keeps, which hangs on the one before."""
 
 WORKER: Final = b"-m\0pyspark.daemon"

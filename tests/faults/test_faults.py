@@ -43,7 +43,7 @@ POINTS: Final = (
     "before silver.offset_commits",
     "before gold.partition_owners",
     "after bronze.coverage",
-    "after state.replay_starts",
+    "after state.run_starts",
     "after silver.offset_commits",
     "after silver.group_events",
     "before silver.topics",
@@ -53,9 +53,8 @@ POINTS: Final = (
     "before state.runs",
     "after state.runs",
     "after gold.rebalances",
-    "before state.audits",
     # the last commit of all
-    "after state.audits",
+    "after state.runs",
 )
 POINTS_OF_TEST: Final = 1
 MAINTAIN_POINTS: Final = (

@@ -14,7 +14,7 @@ from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES
-from schemas.tables.state import REPLAY_STARTS
+from schemas.tables.state import RUN_STARTS
 from tests.cases.harness import FIRST_NIGHT, Ledger
 from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import recording
@@ -76,9 +76,9 @@ def test_last_whole_runs_are_read(spark: SparkSession, tmp_path: Path) -> None:
 
     pinned = groupledger.read(spark, "silver.group_events", warehouse=root)
     warehouse = Warehouse(root)
-    start = warehouse.read(REPLAY_STARTS).filter(pa.compute.field("cluster_id") == "a").slice(0, 1).to_pylist()[0]
-    begun = pa.Table.from_pylist([start | {"replay_version": 10, "run_id": "late"}], schema=arrow_schema(REPLAY_STARTS))
-    warehouse.write(REPLAY_STARTS, begun, app_id="test", version=1)
+    start = warehouse.read(RUN_STARTS).filter(pa.compute.field("cluster_id") == "a").slice(0, 1).to_pylist()[0]
+    begun = pa.Table.from_pylist([start | {"replay_version": 10, "run_id": "late"}], schema=arrow_schema(RUN_STARTS))
+    warehouse.write(RUN_STARTS, begun, app_id="test", version=1)
     table = TABLES["silver.group_events"]
     rows = warehouse.read(table).slice(0, 5)
     warehouse.write(table, rows, app_id="test", version=1)

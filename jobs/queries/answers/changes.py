@@ -1,7 +1,7 @@
 """What a run changed in a table: inserted, deleted and updated rows.
 
 Tables are written in files, and a rewritten file has many unchanged rows. So the version that the run left, from
-`state.runs` or `state.audits`, is compared with the version that the run before left. Only files that one version lacks
+`state.runs`, is compared with the version that the run before left. Only files that one version lacks
 are read, and rows in both are ignored. The names are those of Delta's change data feed, which the tables do not have:
 it would bind every writer, and would list rows that were only rewritten.
 """
@@ -14,6 +14,7 @@ from typing import Any, Final
 from jobs.console.names import short
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.replay_runs import ended
 from jobs.delta.scanner import dataset_of
 from jobs.errors import ArgumentError, JobError
 from jobs.queries.sql.sql_duckdb import DuckDbAnswer, connect, naming_damage
@@ -21,7 +22,6 @@ from schemas.tables import TABLES
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import SILVER_TABLES
-from schemas.tables.state import AUDITS, RUNS
 
 CHANGE: Final = "_change_type"
 RUN: Final = "_run_id"
@@ -46,9 +46,8 @@ class Left:
 
 def runs_of(tables: ClusterTables, table: Table) -> list[Left]:
     """The runs of a cluster that wrote this table, oldest first: replays for silver, audits for gold."""
-    runs, number = (AUDITS, "audit_version") if table.layer == "gold" else (RUNS, "replay_version")
-    columns = ["run_id", "started_at", number, "table_versions"]
-    rows = tables.read(runs, columns).to_pylist()
+    number = "audit_version" if table.layer == "gold" else "replay_version"
+    rows = ended(tables, number, ["run_id", "started_at", "table_versions"])
     found = {
         row["run_id"]: Left(row["run_id"], row["started_at"], row[number] or -1, dict(row["table_versions"] or ()))
         for row in rows

@@ -229,7 +229,7 @@ def _require_replayed(tables: ClusterTables) -> None:
     """Raises JobError where silver does not include everything captured."""
     if not tables.files(RECORD_BATCHES):
         return  # nothing was captured: this is reported for each log partition
-    replayed = tables.read(RUNS, ["bronze_version"])["bronze_version"].to_pylist()
+    replayed = tables.read(RUNS, ["bronze_version"])["bronze_version"].drop_null().to_pylist()
     if max(replayed, default=-1) < tables.warehouse.version(RECORD_BATCHES):
         raise JobError(
             f"more was captured than replayed: run {command('replay' + tables.place_words)} "

@@ -22,7 +22,7 @@ from jobs.spark.executors import Executor
 from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
-from schemas.tables.state import REPLAY_STARTS, RUNS
+from schemas.tables.state import RUN_STARTS, RUNS
 from tests.answers import owners_at
 from tests.jobs.silver.test_incremental_replay import BrokenOffError, break_off
 from tests.jobs.silver.test_replay import CLUSTER, Jobs
@@ -98,8 +98,8 @@ def test_a_run_broken_off_between_two_tables_changes_no_answer(
 
 def begin(warehouse: Warehouse, cluster_id: str, version: int) -> None:
     """A replay says that it begins."""
-    start = rows(REPLAY_STARTS, {"cluster_id": cluster_id, "replay_version": version, "is_rebuild": False})
-    warehouse.write(REPLAY_STARTS, start, app_id=f"start/{cluster_id}", version=version)
+    start = rows(RUN_STARTS, {"cluster_id": cluster_id, "replay_version": version, "is_rebuild": False})
+    warehouse.write(RUN_STARTS, start, app_id=f"start/{cluster_id}", version=version)
 
 
 def commits(warehouse: Warehouse, cluster_id: str, *offsets: int) -> int:

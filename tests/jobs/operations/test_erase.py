@@ -23,7 +23,7 @@ from jobs.spark.executors import Executor
 from schemas.tables import TABLES
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.silver import GROUP_MEMBERS
-from schemas.tables.state import REPLAY_STARTS
+from schemas.tables.state import RUN_STARTS
 from tests.jobs.silver.test_incremental_replay import FULL_A, Nights
 from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT
 from tests.jobs.slices import slices_of
@@ -141,7 +141,7 @@ def test_wrong_words_are_refused() -> None:
 def test_not_after_a_replay_that_broke_off(warehouse: Warehouse, no_spark: Executor) -> None:
     """What it is repeated with must stay as it is until it is."""
     start = Start(1, "r", STARTED_AT, 0, -1, -1, False)
-    ClusterTables(warehouse, CLUSTER).write(REPLAY_STARTS, [asdict(start)], app_id="a", version=1)
+    ClusterTables(warehouse, CLUSTER).write(RUN_STARTS, [asdict(start)], app_id="a", version=1)
     with pytest.raises(WarehouseError, match="was interrupted"):
         erase(no_spark, warehouse, ids=[CLIENT], new_key=KEY, at=AT)
 

@@ -21,7 +21,7 @@ from jobs.spark.executors import Executor
 from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.silver import OFFSET_COMMITS
-from schemas.tables.state import REPLAY_STARTS, RUNS
+from schemas.tables.state import RUN_STARTS, RUNS
 from tests.jobs.conftest import Recorded
 from tests.jobs.delta.test_warehouse import offsets
 from tests.jobs.frames import frame
@@ -228,7 +228,7 @@ def test_versions_that_readers_are_pinned_at_are_kept(warehouse: Warehouse) -> N
     warehouse.write(OFFSET_COMMITS, commits(1), app_id="a", version=2)
     assert pinned_versions(warehouse, ["c"]) == {}, "the newest version is as the last run left it"
     start = Start(2, "r2", STARTED_AT, 0, -1, -1, False)
-    ClusterTables(warehouse, "c").write(REPLAY_STARTS, [asdict(start)], app_id="a", version=2)
+    ClusterTables(warehouse, "c").write(RUN_STARTS, [asdict(start)], app_id="a", version=2)
     assert pinned_versions(warehouse, ["c"]) == {
         OFFSET_COMMITS.full_name: frozenset({0}),
         RECORD_BATCHES.full_name: frozenset({0}),

@@ -18,7 +18,7 @@ from jobs.gold.snapshot import AUDIT_FORMAT
 from jobs.operations.newer_warehouse import require_not_newer
 from jobs.settings import Settings
 from schemas.tables.declare import Table
-from schemas.tables.state import AUDITS, REPLAY_STARTS, RUNS
+from schemas.tables.state import RUN_STARTS, RUNS
 from tests.jobs.in_process import in_process
 from tests.jobs.table_rows import rows
 from tests.recorded import RECORDINGS
@@ -32,9 +32,9 @@ def of_run(number: int, newer: int) -> list[tuple[Table, dict[str, Any]]]:
     settings = json.dumps({"format": AUDIT_FORMAT + newer})
     return [
         (RUNS, replay | {"silver_format": SILVER_FORMAT + newer}),
-        (REPLAY_STARTS, replay | {"silver_format": SILVER_FORMAT + newer, "state_format": STATE_FORMAT}),
-        (REPLAY_STARTS, replay | {"silver_format": SILVER_FORMAT, "state_format": STATE_FORMAT + newer}),
-        (AUDITS, {"cluster_id": "c", "audit_version": number, "settings": settings}),
+        (RUN_STARTS, replay | {"silver_format": SILVER_FORMAT + newer, "state_format": STATE_FORMAT}),
+        (RUN_STARTS, replay | {"silver_format": SILVER_FORMAT, "state_format": STATE_FORMAT + newer}),
+        (RUNS, {"cluster_id": "c", "audit_version": number, "settings": settings}),
     ]
 
 

@@ -12,6 +12,7 @@ from coordinator_core.inference.audit.groups import judge_group
 from coordinator_core.inference.audit.log_anomalies import NOT_JUDGED
 from coordinator_core.inference.facts.life import GroupLife
 from coordinator_core.replay.key_buckets import SLOT_COUNT, KeyBucket
+from jobs.delta.replay_runs import ended
 from jobs.delta.table_files import TableFile
 from jobs.gold import audit_groups
 from jobs.gold.group_checkpoints import SavedGroups
@@ -49,7 +50,7 @@ def tables(ledger: Ledger) -> dict[str, list[str]]:
 def ledger_counts(ledger: Ledger) -> dict[str, int]:
     """Sums over all runs."""
     counts: dict[str, int] = {}
-    for row in ledger.rows(RUNS.full_name):
+    for row in ended(ledger.tables, "replay_version", RUNS.column_names):
         for name, value in row.items():
             if name.endswith("_count") and value:
                 counts[f"{row['topic']} {name}"] = counts.get(f"{row['topic']} {name}", 0) + value

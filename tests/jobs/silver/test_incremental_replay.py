@@ -12,7 +12,7 @@ import pytest
 from coordinator_core.bytes.log_partitions import LogPartition
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.locks import only_one
-from jobs.delta.replay_runs import WholeRun
+from jobs.delta.replay_runs import WholeRun, ended
 from jobs.delta.warehouse import Committed, Warehouse
 from jobs.errors import WarehouseError
 from jobs.exit_codes import DONE
@@ -41,7 +41,7 @@ class Nights(Jobs):
 
     def replayed(self) -> dict[str, int]:
         """Records of the newest run, by topic."""
-        rows = self.warehouse.read(RUNS).to_pylist()
+        rows = ended(ClusterTables(self.warehouse, CLUSTER), "replay_version", RUNS.column_names)
         newest = max(row["run_id"] for row in rows)
         return {row["topic"]: row["record_count"] for row in rows if row["run_id"] == newest}
 
