@@ -1,14 +1,14 @@
 # One command each: `make check` is what a commit should pass; `.ci/run` runs most parts of `make test-all`.
 PYTHON := .venv/bin/python
 
-IN_TEST := not (nights or conformance or spark)
+IN_TEST := not (nights or conformance or simulator or spark)
 FUZZ := PYTHONPATH=. $(PYTHON) -m pytest -q
 PYTEST := PYTHONPATH=. $(PYTHON) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -p no:randomly
 
 # a process that compiles a module leaves it compiled for the next: tests start hundreds
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test-env test test-nights test-conformance test-spark test-all test-live check bench fuzz methods faults mutants package-test reference docs
+.PHONY: test-env test test-nights test-conformance test-simulator test-spark test-all test-live check bench fuzz methods faults mutants package-test reference docs
 
 test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
@@ -22,10 +22,13 @@ test-nights: test-env ## Whole nights over logs of all kinds, and killed ones.
 test-conformance: test-env ## Recordings of real brokers, traces of Kafka's own classes; real brokers, clusters and stores in short.
 	$(PYTEST) -m conformance
 
+test-simulator: test-env ## simulate and whatif: random and shipped scenarios, run by the live coordinators.
+	$(PYTEST) -m simulator
+
 test-spark: test-env ## Jobs, SQL and the Python API in a Spark session.
 	$(PYTEST) -m spark
 
-test-all: test test-nights test-conformance test-spark ## All of these.
+test-all: test test-nights test-conformance test-simulator test-spark ## All of these.
 
 test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (MINUTES), three brokers, a Spark cluster, HDFS, S3, whole nights over odd logs.
 	PYTHONPATH=. $(PYTHON) -m pytest -q --long $(if $(MINUTES),--minutes $(MINUTES)) tests/live tests/cluster tests/stores tests/groupledger tests/jobs tests/cases tests/conformance tests/test_spark_submit.py

@@ -51,9 +51,11 @@ PARTS: Final[Mapping[str, str]] = {
     "live": "conformance",
     "stores": "conformance",
     "groupledger": "spark",
+    "simulator": "simulator",
+    "jobs/laboratory": "simulator",
 }
 """Folder of tests -> the part of `make test-all` that has them, a mark; tests elsewhere that need Spark are of the part
-`spark`. All others are of `make test`, and those with the mark `first`, wherever they are."""
+`spark`. A test's own mark comes first: one of these, or `first`, which `make test` has. So it has all that is left."""
 FIRST: Final = "first"
 SPARK: Final = "spark"
 
@@ -75,8 +77,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if item not in set(long)]
         config.hook.pytest_deselected(items=long)
     for item in items:
-        if item.get_closest_marker(FIRST) is None:
-            part = PARTS.get(item.path.relative_to(PROJECT_ROOT / "tests").parts[0])
+        if not any(map(item.get_closest_marker, {FIRST, *PARTS.values()})):
+            folders = item.path.relative_to(PROJECT_ROOT / "tests").parents
+            part = next((PARTS[str(folder)] for folder in folders if str(folder) in PARTS), None)
             if part is not None or needs_spark(item.nodeid):
                 item.add_marker(part or SPARK)
     items.sort(key=lambda item: (not needs_spark(item.nodeid), OF_SMALL_TESTS in item.path.parents))

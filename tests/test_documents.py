@@ -119,7 +119,10 @@ def shown_in(page: str) -> list[Example]:
     return [example for example in examples(PAGES[page]) if example.shown is not None]
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if shown_in(page)])
+@pytest.mark.parametrize(
+    "page",
+    [pytest.param(page, marks=[pytest.mark.spark] * (page == "spark.md")) for page in PAGES if shown_in(page)],
+)
 def test_answers_are_as_shown(printed: Printed, page: str) -> None:
     """Every command, query and piece of code of the page prints the block below it, line by line."""
     for example in shown_in(page):

@@ -109,6 +109,7 @@ def test_the_wheel_has_all_that_jobs_need(wheel: Path) -> None:
                 assert archive.read(f"groupledger/{name}") == (PROJECT_ROOT / name).read_bytes()
 
 
+@pytest.mark.nights
 def test_the_wheel_imports_nothing_from_the_top(wheel: Path) -> None:
     """No module of it imports a package by the name that it has in a checkout, and none lost an import."""
     found = Counter[str]()

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from typing import Any
 
+import pytest
+
 from coordinator_core.bytes import codec
 from coordinator_core.bytes.log import records, scan
 from coordinator_core.bytes.log.batch import Record
@@ -12,6 +14,7 @@ SEED = 20_260
 MUTANTS = 20_000
 
 
+@pytest.mark.nights
 def test_mutants_give_findings_or_decode_errors() -> None:
     """20,000 mutants of real batches and segments: nothing but findings and DecodeError, and both readers agree."""
     summary = fuzz(SEED, range(MUTANTS))

@@ -35,6 +35,8 @@ from tests.jobs.hostile import FIELDS, HOSTILE, hostile, write_named
 from tests.jobs.report.large import CLUSTER
 from tests.jobs.table_rows import rows
 
+pytestmark = pytest.mark.nights
+
 COLUMN_OF: Final = {
     "GROUP": "group_id",
     "TOPIC": "topic",

@@ -39,6 +39,7 @@ def test_mutants_fit_the_code() -> None:
         assert mutated_source(mutant, sources[mutant.path]) != sources[mutant.path]
 
 
+@pytest.mark.nights
 @pytest.mark.parametrize("name", QUICK)
 def test_mutants_are_found(name: str) -> None:
     """The hunter finds the fault."""

@@ -12,6 +12,8 @@ from jobs.sources import segments
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 
+pytestmark = pytest.mark.nights
+
 NIGHTS = 30
 SEGMENT_RECORDS = 6
 

@@ -29,6 +29,8 @@ from tests.conftest import PROJECT_ROOT
 from tests.jobs.in_process import in_process
 from tests.lengths import takes_minutes
 
+pytestmark = pytest.mark.nights
+
 OWN: Final = ("--warehouse", "/a b/it's", "--cluster-id", "the cluster's")
 PLACES: Final = ((), OWN[:2], OWN[2:], OWN)
 NO_JOB: Final = frozenset({"JOB", "--master local[2] nightly"})

@@ -33,6 +33,7 @@ def test_each_table_has_a_writer() -> None:
     assert {*GROUP_TABLES, *of_shares, *audit.DRIVER_TABLES, LOG_ANOMALIES} == set(GOLD_TABLES)
 
 
+@pytest.mark.nights
 def test_a_new_table_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Declared and entered as others are, tables get the same rows, whether their log came in one night or in three."""
     models = {replace(model, name=f"new_{model.name}"): model for model in MODELS}

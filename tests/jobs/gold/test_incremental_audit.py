@@ -38,6 +38,8 @@ from tests.jobs.slices import slices_of
 from tests.lengths import is_long
 from tests.recorded import RECORDINGS
 
+pytestmark = pytest.mark.nights
+
 FULL_A: Final = RECORDINGS / "full-a" / "logs"
 Gold = dict[str, list[str]]
 

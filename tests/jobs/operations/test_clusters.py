@@ -32,6 +32,8 @@ from tests.conftest import PROJECT_ROOT
 from tests.lengths import takes_minutes
 from tests.recorded import RECORDINGS
 
+pytestmark = pytest.mark.nights
+
 AT: Final = datetime(2026, 11, 26, tzinfo=UTC)
 
 

@@ -29,6 +29,8 @@ from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT
 from tests.jobs.slices import slices_of
 from tests.jobs.table_rows import rows
 
+pytestmark = pytest.mark.nights
+
 CLIENT: Final = "connector-consumer-snk-1"
 HOST: Final = "127.0.0.1"
 MEMBER: Final = "t02-classic-streams-i1-StreamThread-1-consumer-89a08bf2-f837-4d88-95d7-1272c062b244"

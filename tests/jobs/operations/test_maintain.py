@@ -30,6 +30,8 @@ from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT, Jobs
 from tests.jobs.slices import slices_of
 from tests.jobs.table_rows import commits, rows
 
+pytestmark = pytest.mark.nights
+
 LATER = datetime(2030, 1, 1, tzinfo=UTC)
 WEEK_HOURS = 168
 

@@ -53,6 +53,8 @@ from tests.jobs.table_rows import AT, rows
 from tests.recorded import RECORDINGS
 from tools.recordings import unpack
 
+pytestmark = pytest.mark.nights
+
 LOGS = RECORDINGS / "codec-gzip" / "logs"
 LACKING = ("at", "generation", "details")
 OLD_EVENT: dict[str, Any] = {"cluster_id": CLUSTER, "log_partition": 3, "log_offset": 1, "group_id": "g"}

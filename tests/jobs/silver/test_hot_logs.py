@@ -31,6 +31,8 @@ from tests.jobs.slices import slices_of
 from tests.lengths import takes_minutes
 from tests.recorded import RECORDINGS
 
+pytestmark = pytest.mark.nights
+
 FULL_A: Final = RECORDINGS / "full-a" / "logs"
 COMPARED: Final = (*SILVER_TABLES, *GOLD_TABLES, QUARANTINE, CHECKPOINTS)
 

@@ -29,6 +29,8 @@ from tests.jobs.slices import slices_of
 from tests.lengths import takes_minutes
 from tests.recorded import RECORDINGS
 
+pytestmark = pytest.mark.nights
+
 FULL_A = RECORDINGS / "full-a" / "logs"
 
 

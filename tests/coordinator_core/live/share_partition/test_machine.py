@@ -177,6 +177,7 @@ BY_TRACES = [
 ]
 
 
+@pytest.mark.nights
 @pytest.mark.parametrize(
     "fault",
     [*BY_INVARIANTS[:-1], pytest.param(BY_INVARIANTS[-1], marks=takes_minutes)],

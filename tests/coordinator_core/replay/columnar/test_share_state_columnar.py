@@ -148,6 +148,7 @@ def walk(seed: int, record_count: int) -> list[Event]:
     return log
 
 
+@pytest.mark.nights
 @pytest.mark.parametrize("seed", range(4))
 def test_hundreds_of_batches_in_flight(seed: int) -> None:
     """Long lists are spliced in place, moved to either side, and outgrow their room."""

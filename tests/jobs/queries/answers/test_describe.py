@@ -344,6 +344,7 @@ def test_groups_that_are_not_there_are_an_error(warehouse: Warehouse) -> None:
     assert "connect" in text(warehouse, View.STATE, 6, group_ids=["connect"])
 
 
+@pytest.mark.nights
 def test_hostile_ids_match_themselves_alone(warehouse: Warehouse) -> None:
     """200 ids: each gives its own group in every format, in CSV nothing that a spreadsheet would calculate."""
     assert len(set(HOSTILE)) == 200

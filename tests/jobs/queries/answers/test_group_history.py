@@ -52,6 +52,7 @@ def test_every_row_of_gold_is_in_an_event(ledger: Ledger) -> None:
     assert sum(event.event == "commit REWIND" for event in commits) == 11
 
 
+@pytest.mark.nights
 def test_each_cause_has_its_own_confidence(ledger: Ledger) -> None:
     """Never one for all, where they differ: neither in a line nor in JSON."""
     mixed = 0
@@ -67,6 +68,7 @@ def test_each_cause_has_its_own_confidence(ledger: Ledger) -> None:
     assert mixed > 20
 
 
+@pytest.mark.nights
 def test_what_changed_is_there_with_who(ledger: Ledger) -> None:
     """Members with client id and host, what became of the group, and of its share partitions."""
     of_group = {

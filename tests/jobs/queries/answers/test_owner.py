@@ -73,6 +73,7 @@ def test_a_task_represents_partitions_of_what_it_reads(warehouse: Warehouse) -> 
     assert owners_at(warehouse, CLUSTER, topic="sub", partition=0) == []
 
 
+@pytest.mark.nights
 def test_hostile_topics_match_themselves_alone(warehouse: Warehouse) -> None:
     """200 names of topics, groups and members: each topic has its own owner, by a name that has no effect."""
     intervals = [owned(name, name, 1, None, topic=name, log_partition=1) for name in HOSTILE]

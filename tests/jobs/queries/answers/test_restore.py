@@ -207,6 +207,7 @@ def test_the_state_of_a_streams_group_does_not_go_back(
     assert [remark.startswith("g is a streams group: its state stores") for remark in remarks].count(True) == is_said
 
 
+@pytest.mark.nights
 def test_hostile_names_come_back_as_they_are(warehouse: Warehouse) -> None:
     """200 groups: each restores its own offset alone, and all together the file names each as it is."""
     rows = [commit(name, 1, number, topic=name, log_offset=number) for number, name in enumerate(HOSTILE)]
