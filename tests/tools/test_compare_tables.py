@@ -74,6 +74,7 @@ def test_each_log_has_its_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     ]
 
 
+@pytest.mark.nights
 def test_a_version_is_asked_in_its_own_checkout(tmp_path: Path) -> None:
     """Nights of this checkout, in a process of their own, make what they make here; one that fails says why."""
     logs = CASES / "S-skew" / "logs"

@@ -8,6 +8,8 @@ import pytest
 from tests.made_once import MadeOnce
 from tests.scenarios import Scenario, scenario_of
 
+pytestmark = pytest.mark.simulator
+
 CAUSES_OF: Final = {
     "MEMBER_JOINED": {"MEMBER_JOINED", "FIRST"},
     "STATIC_MEMBER_BACK": {"MEMBER_JOINED", "FIRST", "STATIC_MEMBER_REPLACED"},

@@ -60,6 +60,7 @@ def test_each_table_is_what_its_sql_gives(duckdb: DuckDb, warehouse: Warehouse, 
         assert len(rows) == table.row_count, table.sql
 
 
+@pytest.mark.nights
 def test_literals_are_read_back(duckdb: DuckDb) -> None:
     """200 hostile texts as literals are themselves to DuckDB, and so is a moment."""
     for text in HOSTILE:

@@ -66,6 +66,7 @@ def test_a_key_that_is_none_is_refused(tmp_path: Path) -> None:
     assert host_pseudonyms(load_settings(environment={})) is None
 
 
+@pytest.mark.nights
 def test_no_host_is_in_silver_and_gold(no_spark: Executor, tmp_path: Path, key_file: Path) -> None:
     """Over a recording, two runs of it: only bronze has the address; the rows are the same but for it."""
     tables = [*SILVER_TABLES, *GOLD_TABLES]

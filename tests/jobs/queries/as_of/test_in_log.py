@@ -18,7 +18,7 @@ QUESTIONS: Final = {
     "groups --match": "group",
     "owner --partition 0 --topic": "topic",
     "where --partitions __share_group_state=5 --share": "topic",
-    **{f"audit --list {listing} --group": "group" for listing in cli_enums.Listing},
+    f"audit --list {cli_enums.Listing.ARCHIVED} --group": "group",
 }
 
 
