@@ -194,7 +194,7 @@ class ReplayDone:
     """Topic id and time (epoch ms) -> least number of partitions that the topic had, after all records of that time."""
     keys: list[pa.Table] = field(default_factory=list)
     """Groups and share partitions with records in the replayed parts of log partitions: rows of
-    state.coordinator_keys."""
+    state.checkpoints of kind COORDINATOR_KEY."""
     names_given: set[tuple[str, str | None]] = field(default_factory=set)
     """Topic ids of written rows, each with the name in those rows, if any."""
     failures: list[ReplayFailure] = field(default_factory=list)

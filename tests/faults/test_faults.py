@@ -54,7 +54,7 @@ POINTS: Final = (
     "after state.runs",
     "after gold.rebalances",
     # the last commit of all
-    "after state.runs",
+    "after state.run_metrics",
 )
 POINTS_OF_TEST: Final = 1
 MAINTAIN_POINTS: Final = (
