@@ -19,7 +19,7 @@ from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import Settings, load_settings
 from schemas.tables import TABLES
-from schemas.tables.state import CHECKPOINTS, Checkpoint
+from schemas.tables.state import CHECKPOINTS, RUNS, Checkpoint
 from tests.conftest import PROJECT_ROOT
 from tests.jobs.in_process import in_process
 
@@ -126,6 +126,11 @@ class Ledger:
         """The same as dictionaries."""
         rows: list[dict[str, Any]] = self.table(name).to_pylist()
         return rows
+
+    def forget_audits(self) -> None:
+        """As if no audit had ever ended."""
+        runs = self.warehouse.read(RUNS)
+        self.warehouse.rebuild(RUNS, runs.filter(runs["audit_version"].is_null()))
 
     def checkpoints(self, kind: Checkpoint) -> list[dict[str, Any]]:
         """The rows of state.checkpoints of one kind."""

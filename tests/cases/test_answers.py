@@ -1,7 +1,6 @@
 """Answers over logs that a newcomer would be fooled by: grown internal topics, clocks that went back, records without
 times, offsets below 0, dumps without markers."""
 
-import shutil
 from datetime import UTC, datetime
 from io import StringIO
 from pathlib import Path
@@ -113,7 +112,7 @@ def test_a_moment_that_only_commits_show_twice_has_two_owners(ledger: Ledger, tm
     log.commit("g", 0, 15, NOON_MS + 31 * MINUTE)
     ledger.night(log.write(tmp_path / "logs"))
     if not is_audited:
-        shutil.rmtree(tmp_path / "warehouse" / "state" / "audits")
+        ledger.forget_audits()
     at = datetime.fromtimestamp((NOON_MS + 40 * MINUTE) / 1000, UTC).isoformat()
     owners, remarks = owned(ledger, "in", 0, at=at)
     assert [line.split(",")[4] for line in owners.splitlines()[1:]] == ["a", "b"]

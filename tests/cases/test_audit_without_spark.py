@@ -1,6 +1,5 @@
 """`audit` starts Spark only where gold has to be made."""
 
-import shutil
 from pathlib import Path
 from typing import NoReturn
 
@@ -50,6 +49,6 @@ def test_gold_of_an_older_replay_or_of_other_settings_is_made(ledger: Ledger, mo
         patch.setenv("GROUPLEDGER_INFERENCE_STORM_GENERATION_COUNT", "2")
         with pytest.raises(SparkStartedError):
             run_audit(ledger)
-    shutil.rmtree(Path(ledger.root) / "state" / "audits")
+    ledger.forget_audits()
     with pytest.raises(SparkStartedError):
         run_audit(ledger)

@@ -29,4 +29,4 @@ def test_groups_whose_members_came_back_are_not_among_those_that_were_left(
     words = shlex.split(line.partition(f"{command_name.ENTRY} ")[2])
     assert cli.main([*words, "--format", "json"]) == 0
     shown = [json.loads(row) for row in capsys.readouterr().out.splitlines()]
-    assert shown == [{"group_id": "gone", "since": "2026-05-28T20:27:40Z"}]
+    assert shown == [{"group_id": "gone", "since": "2026-05-28T20:27:40.000Z"}]
