@@ -2,8 +2,8 @@
 PYTHON := .venv/bin/python
 
 IN_TEST := not (nights or conformance or simulator or spark)
-FUZZ := PYTHONPATH=. $(PYTHON) -m pytest -q
-PYTEST := PYTHONPATH=. $(PYTHON) -m pytest -q -n 3 --dist loadfile --no-loadscope-reorder -p no:randomly
+PYTEST := PYTHONPATH=. $(PYTHON) -m pytest -q
+PARALLEL := $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder -p no:randomly
 
 # a process that compiles a module leaves it compiled for the next: tests start hundreds
 unexport PYTHONDONTWRITEBYTECODE
@@ -14,24 +14,24 @@ test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
 
 test: test-env ## What a change must pass: rules on rows, jobs, the commands of the documentation, one night of a kind. Three processes (one often waits for a JVM).
-	$(PYTEST) -m "$(IN_TEST)"
+	$(PARALLEL) -m "$(IN_TEST)"
 
 test-nights: test-env ## Whole nights over logs of all kinds, and killed ones.
-	$(PYTEST) -m nights
+	$(PARALLEL) -m nights
 
 test-conformance: test-env ## Recordings of real brokers, traces of Kafka's own classes; real brokers, clusters and stores in short.
-	$(PYTEST) -m conformance
+	$(PARALLEL) -m conformance
 
 test-simulator: test-env ## simulate and whatif: random and shipped scenarios, run by the live coordinators.
-	$(PYTEST) -m simulator
+	$(PARALLEL) -m simulator
 
 test-spark: test-env ## Jobs, SQL and the Python API in a Spark session.
-	$(PYTEST) -m spark
+	$(PARALLEL) -m spark
 
 test-all: test test-nights test-conformance test-simulator test-spark ## All of these.
 
 test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (MINUTES), three brokers, a Spark cluster, HDFS, S3, whole nights over odd logs.
-	PYTHONPATH=. $(PYTHON) -m pytest -q --long $(if $(MINUTES),--minutes $(MINUTES)) tests/live tests/cluster tests/stores tests/groupledger tests/jobs tests/cases tests/conformance tests/test_spark_submit.py
+	$(PYTEST) --long $(if $(MINUTES),--minutes $(MINUTES)) tests/live tests/cluster tests/stores tests/groupledger tests/jobs tests/cases tests/conformance tests/test_spark_submit.py
 
 check: test-env ## Format, lint, types, imports, shell, and `make test` in another order.
 	$(PYTHON) -m ruff format --check .
@@ -39,33 +39,33 @@ check: test-env ## Format, lint, types, imports, shell, and `make test` in anoth
 	$(PYTHON) -m mypy --strict
 	.venv/bin/lint-imports
 	@if command -v shellcheck >/dev/null; then shellcheck spark-submit.sh .ci/run; else echo "shellcheck is not installed: skipped"; fi
-	PYTHONPATH=. $(PYTHON) -m pytest -q -m "$(IN_TEST)"
+	$(PYTEST) -m "$(IN_TEST)"
 
 bench: test-env ## Timings of the hot paths.
 	PYTHONPATH=. $(PYTHON) -m tests.benchmarks $(if $(LOGS),--logs $(LOGS))
 
 fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, 300 random clusters, 200 restless groups and 200 stories of whatif, 1,000 random queries, and thousands of random lives of each live group.
 	PYTHONPATH=. $(PYTHON) -m tests.fuzz --mutants 1000000
-	$(FUZZ) --count 10000 tests/coordinator_core/history tests/coordinator_core/inference
-	$(FUZZ) --count 30 tests/cases/test_grown_topics.py
-	$(FUZZ) --count 100 tests/simulator/simulation/test_simulation.py tests/cases/test_unowned.py -k 'restless or truth'
-	$(FUZZ) --count 2000 tests/cases/test_copies_at_random.py tests/cases/test_rows_of_dumps.py
-	$(FUZZ) --count 500 tests/cases/test_damage_at_random.py
-	$(FUZZ) --count 300 tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py
-	$(FUZZ) --count 200 tests/cases/test_whatif_at_random.py
-	$(FUZZ) --long --hypothesis-profile exhaustive tests/coordinator_core/stateful tests/coordinator_core/live/share_partition/test_machine.py
+	$(PYTEST) --count 10000 tests/coordinator_core/history tests/coordinator_core/inference
+	$(PYTEST) --count 30 tests/cases/test_grown_topics.py
+	$(PYTEST) --count 100 tests/simulator/simulation/test_simulation.py tests/cases/test_unowned.py -k 'restless or truth'
+	$(PYTEST) --count 2000 tests/cases/test_copies_at_random.py tests/cases/test_rows_of_dumps.py
+	$(PYTEST) --count 500 tests/cases/test_damage_at_random.py
+	$(PYTEST) --count 300 tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py
+	$(PYTEST) --count 200 tests/cases/test_whatif_at_random.py
+	$(PYTEST) --long --hypothesis-profile exhaustive tests/coordinator_core/stateful tests/coordinator_core/live/share_partition/test_machine.py
 
 methods: test-env ## How often each method of gold's claims is right, in a table: over the recordings, and 300 random clusters (CLUSTERS) with their damaged logs.
-	$(FUZZ) --count $(or $(CLUSTERS),300) -p no:randomly tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py tests/conformance/test_gold_groups.py tests/conformance/test_gold_shares.py tests/conformance/test_client_libraries.py
+	$(PYTEST) --count $(or $(CLUSTERS),300) -p no:randomly tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py tests/conformance/test_gold_groups.py tests/conformance/test_gold_shares.py tests/conformance/test_client_libraries.py
 
 faults: test-env ## kill -9 of drivers, Python workers and executors, a run each, and 36 runs with other seeds and orders: about 45 minutes.
-	PYTHONPATH=. $(PYTHON) -m pytest -q --long tests/faults
+	$(PYTEST) --long tests/faults
 
 mutants: test-env ## Faults planted in a copy of the core (tests/mutants/faults.txt): every one is found. MUTANT="text" for those with it in their names.
 	PYTHONPATH=. $(PYTHON) -m tests.mutants $(if $(MUTANT),"$(MUTANT)")
 
 package-test: test-env ## Wheel and sdist, installed by pip into an empty environment each: `groupledger nightly`, a notebook with the API, and the API by --py-files.
-	PYTHONPATH=. $(PYTHON) -m pytest -q --long tests/test_packaging.py
+	$(PYTEST) --long tests/test_packaging.py
 
 reference: test-env ## Pages of the documentation that follow from declarations: tables, jobs and options.
 	PYTHONPATH=. $(PYTHON) -m tools.reference

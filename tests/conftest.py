@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from itertools import compress
 from pathlib import Path
 from typing import Any, Final
 
@@ -73,11 +74,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     first: one process takes all of them. Files of many small tests come last, and fill up what is left when the long
     ones are done."""
     if not lengths.is_long():
-        long = [item for item in items if item.get_closest_marker(lengths.takes_minutes.name)]
-        items[:] = [item for item in items if item not in set(long)]
-        config.hook.pytest_deselected(items=long)
+        is_short = [item.get_closest_marker(lengths.takes_minutes.name) is None for item in items]
+        config.hook.pytest_deselected(items=[item for item, short in zip(items, is_short, strict=True) if not short])
+        items[:] = compress(items, is_short)
+    own = {FIRST, *PARTS.values()}
     for item in items:
-        if not any(map(item.get_closest_marker, {FIRST, *PARTS.values()})):
+        if not any(map(item.get_closest_marker, own)):
             folders = item.path.relative_to(PROJECT_ROOT / "tests").parents
             part = next((PARTS[str(folder)] for folder in folders if str(folder) in PARTS), None)
             if part is not None or needs_spark(item.nodeid):

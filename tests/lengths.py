@@ -3,17 +3,13 @@
 Modules read them when they are imported, since parameters of tests depend on them.
 """
 
+from argparse import Namespace
 from typing import Final
 
 import pytest
 
-
-class _Options:
-    is_long = False
-    count: int | None = None
-    first_seed: int | None = None
-    minutes: float | None = None
-
+_OPTIONS: Final = Namespace(long=False, count=None, first_seed=None, minutes=None)
+"""Those of pytest, once it has read them."""
 
 takes_minutes: Final = pytest.mark.long
 """Marks what only a run with --long has: whole tests, and cases of which one is enough elsewhere."""
@@ -21,27 +17,27 @@ takes_minutes: Final = pytest.mark.long
 
 def is_long() -> bool:
     """Does the run have what takes minutes?"""
-    return _Options.is_long
+    return bool(_OPTIONS.long)
 
 
 def how_many(usual: int) -> int:
     """How many random lives, logs or stories a test of many takes."""
-    return usual if _Options.count is None else _Options.count
+    return usual if _OPTIONS.count is None else int(_OPTIONS.count)
 
 
 def is_counted() -> bool:
     """Does the run say how many?"""
-    return _Options.count is not None
+    return _OPTIONS.count is not None
 
 
 def first_seed(usual: int = 0) -> int:
     """The seed of the first one."""
-    return usual if _Options.first_seed is None else _Options.first_seed
+    return usual if _OPTIONS.first_seed is None else int(_OPTIONS.first_seed)
 
 
 def minutes(usual: float) -> float:
     """How long real clients are busy."""
-    return usual if _Options.minutes is None else _Options.minutes
+    return usual if _OPTIONS.minutes is None else float(_OPTIONS.minutes)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -54,7 +50,4 @@ def add_options(parser: pytest.Parser) -> None:
 
 def read_options(config: pytest.Config) -> None:
     """Before any module of tests is imported."""
-    _Options.is_long = config.getoption("--long")
-    _Options.count = config.getoption("--count")
-    _Options.first_seed = config.getoption("--first-seed")
-    _Options.minutes = config.getoption("--minutes")
+    vars(_OPTIONS).update(vars(config.option))

@@ -29,8 +29,9 @@ from schemas.tables.declare import Table
 
 LOG_PARTITION: Final = "log_partition"
 TO_LOG_OFFSET: Final = "to_log_offset"
-KIND: Final = "kind"
 """Columns of silver tables by log partition: rows of one log partition are contiguous."""
+KIND: Final = "kind"
+"""Partition column of tables with rows of several kinds, each with its own columns."""
 WRITE_BYTES: Final = 1 << 20
 """Pages are written in portions of this size: that takes the operating system a third of the time of single pages."""
 ROW_GROUP_ROWS_MAX: Final = 1 << 20

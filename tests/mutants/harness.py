@@ -16,6 +16,8 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+import coordinator_core
+
 ROOT: Final = Path(__file__).resolve().parents[2]
 PACKAGE: Final = "coordinator_core"
 FAULTS: Final = Path(__file__).with_name("faults.txt")
@@ -81,6 +83,13 @@ def mutated_source(mutant: Mutant, source: str) -> str:
     except SyntaxError as error:
         raise HuntFailed(f"{mutant.name} is no Python: {error}") from error
     return changed
+
+
+def require_copy(folder: str) -> None:
+    """Raise SystemExit where this process has not the package in the folder, but ours."""
+    origin = Path(coordinator_core.__file__ or "").resolve()
+    if Path(folder).resolve() not in origin.parents:
+        raise SystemExit(f"this would hunt in {origin}")
 
 
 MUTANTS: Final = tuple(read_mutants(FAULTS.read_text(encoding="utf-8")))

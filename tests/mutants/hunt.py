@@ -13,14 +13,13 @@ from typing import Final
 from hypothesis import Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine
 
-import coordinator_core
 from tests.conformance.families import assignors
 from tests.coordinator_core.stateful.classic_machine import ClassicMachine
 from tests.coordinator_core.stateful.consumer_machine import ConsumerMachine
 from tests.coordinator_core.stateful.group_machine import live_at_random
 from tests.coordinator_core.stateful.persisted_machine import PersistedSharePartitionMachine
 from tests.coordinator_core.stateful.share_machine import ShareMachine
-from tests.mutants.harness import FOUND_CODE, SURVIVED_CODE
+from tests.mutants.harness import FOUND_CODE, SURVIVED_CODE, require_copy
 
 EXAMPLES: Final = 1500
 CASES: Final = 150
@@ -52,9 +51,7 @@ HUNTERS: Final[dict[str, Callable[[], None]]] = {
 
 def main(hunter: str, folder: str) -> int:
     """The exit code. What was found is the last line on standard output."""
-    origin = Path(coordinator_core.__file__ or "").resolve()
-    if Path(folder).resolve() not in origin.parents:
-        raise SystemExit(f"this would hunt in {origin}")
+    require_copy(folder)
     run = HUNTERS[hunter]
     try:
         run()

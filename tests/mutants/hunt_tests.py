@@ -4,13 +4,11 @@ Files are named from `tests/coordinator_core` on. pytest comes first: it imports
 """
 
 import sys
-from pathlib import Path
 from typing import Final
 
 import pytest
 
-import coordinator_core
-from tests.mutants.harness import FOUND_CODE, PACKAGE, ROOT, SURVIVED_CODE
+from tests.mutants.harness import FOUND_CODE, PACKAGE, ROOT, SURVIVED_CODE, require_copy
 
 OPTIONS: Final = ("-x", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-c", str(ROOT / "pyproject.toml"))
 
@@ -28,9 +26,7 @@ class Failures:
 
 def main(files: str, folder: str) -> int:
     """The exit code. The test that failed is the last line on standard output."""
-    origin = Path(coordinator_core.__file__ or "").resolve()
-    if Path(folder).resolve() not in origin.parents:
-        raise SystemExit(f"this would hunt in {origin}")
+    require_copy(folder)
     failures = Failures()
     code = pytest.main([*OPTIONS, *(str(ROOT / "tests" / PACKAGE / file) for file in files.split())], [failures])
     if failures.names:
