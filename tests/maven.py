@@ -38,12 +38,9 @@ def jars_and_classes(name: str, pom: Path, sources: Sequence[Path]) -> tuple[Pat
     where Maven cannot fetch."""
     javac = jdk_tool("javac")
     with locked(CACHE / f"{name}.lock"):
-        jars = CACHE / f"{name}-{_sum(pom)}"
-        if not jars.is_dir():
-            _make(jars, lambda folder: _fetch(pom, folder))
-        classes = CACHE / f"{name}-classes-{_sum(pom, *sources)}"
-        if not classes.is_dir():
-            _make(classes, lambda folder: _compile(javac, jars, sources, folder))
+        jars = made(CACHE / f"{name}-{sum_of(pom)}", lambda folder: _fetch(pom, folder))
+        named = CACHE / f"{name}-classes-{sum_of(pom, *sources)}"
+        classes = made(named, lambda folder: _compile(javac, jars, sources, folder))
     return jars, classes
 
 
@@ -76,16 +73,19 @@ def _compile(javac: str, jars: Path, sources: Sequence[Path], folder: Path) -> N
         raise RuntimeError(f"the tests' Java programs do not compile:\n{error.stderr}") from error
 
 
-def _make(folder: Path, fill: Callable[[Path], None]) -> None:
-    """Fill a folder under another name, then give it its name: a folder with this name is whole."""
-    files_shipped = folder.with_name(f"{folder.name}.new")
-    shutil.rmtree(files_shipped, ignore_errors=True)
-    files_shipped.mkdir(parents=True)
-    fill(files_shipped)
-    files_shipped.rename(folder)
+def made(folder: Path, fill: Callable[[Path], object]) -> Path:
+    """The folder of this name, filled under another one: where it exists it is whole."""
+    if not folder.is_dir():
+        unfinished = folder.with_name(f"{folder.name}.new")
+        shutil.rmtree(unfinished, ignore_errors=True)
+        unfinished.mkdir(parents=True)
+        fill(unfinished)
+        unfinished.rename(folder)
+    return folder
 
 
-def _sum(*files: Path) -> str:
+def sum_of(*files: Path) -> str:
+    """By it a folder is made anew where what it is made of changes."""
     return f"{zlib.crc32(b''.join(file.read_bytes() for file in files)):08x}"
 
 

@@ -10,7 +10,7 @@ steps as the job reports them, Spark's start-up aside; the dump tool's JVM start
 of the same log is what its coordinator says when it has it. Each figure is the median of the turns. A night is short
 compared with the dump tool, so other work of the machine disturbs it more: there are several of them in a turn. Each
 process finds the log in the system's memory, which else may be true of one and not of the other. Without LOGS the logs
-are made here, smaller (see `generate`): good for a look, not for a verdict.
+are made here, smaller (two shapes of `skewed`): good for a look, not for a verdict.
 """
 
 import argparse
@@ -25,11 +25,11 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.benchmarks import dataframes, executors, fleet, growth, live, live_capture, skewed
-from tests.benchmarks.generate import OFFSETS_TOPIC, write_logs
 from tests.benchmarks.runs import ROOT, STEPS, run, step_seconds
+from tests.benchmarks.skewed import OFFSETS_TOPIC, SHARE_TOPIC
 
 CACHE = ROOT / ".cache" / "benchmarks"
-TOPICS = {"__consumer_offsets": "--offsets-decoder", "__share_group_state": "--share-group-state-decoder"}
+TOPICS = {OFFSETS_TOPIC: "--offsets-decoder", SHARE_TOPIC: "--share-group-state-decoder"}
 NIGHTS = 3
 """In a turn."""
 RECORDS_IN = re.compile(r"([\d,]+) records in = ")
@@ -115,7 +115,10 @@ def main() -> None:
     if shutil.which("mvn") is None or shutil.which("java") is None:
         sys.exit("the benchmark needs Maven and Java for Kafka's dump tool: install maven and a JDK 17")
     lib = kafka_lib()
-    logs = options.logs or write_logs(CACHE / "logs")
+    logs = options.logs or CACHE / "logs"
+    if options.logs is None and not logs.is_dir():
+        skewed.many_groups(logs)
+        skewed.hot_share_partition(logs, 200_000)
     print(f"{os.cpu_count()} cores, {options.turns} turns, logs of {logs}")
     with tempfile.TemporaryDirectory() as scratch:
         for topic in TOPICS:

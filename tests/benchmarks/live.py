@@ -2,10 +2,10 @@
 
 Time is CPU time of this process, so that what else runs on the machine counts little. A heartbeat is one call of
 `GroupCoordinator.handle`; an acknowledgement goes the whole way: acquired, acknowledged, written by the share
-coordinator, replayed, answered by the persister. Only the log below counts records instead of keeping them.
+coordinator, replayed, answered by the persister.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from time import process_time
 from typing import Any, Final
 
@@ -37,7 +37,7 @@ from coordinator_core.live.share_state.messages import InitializePartition, Stat
 from coordinator_core.live.share_state.persister import Persister, Send
 from coordinator_core.replay.lookup import SharePartitionKey
 from tests.coordinator_core.live.share_state.exchange import exchange
-from tests.coordinator_core.logs import CountingLog
+from tests.coordinator_core.logs import CountingLog, MemoryLog
 
 HEARTBEAT_COUNT: Final = 60_000
 ACKNOWLEDGEMENT_COUNT: Final = 30_000
@@ -156,17 +156,6 @@ def share_group(coordinator: GroupCoordinator, member_count: int) -> Beat:
     return heartbeat
 
 
-class _CountingLog:
-    """Counts records."""
-
-    def __init__(self) -> None:
-        self.record_count = 0
-
-    def append(self, records: Sequence[Any], timestamp_ms: int) -> int:
-        self.record_count += len(records)
-        return self.record_count - len(records)
-
-
 def _one_node(_key: SharePartitionKey) -> int:
     """Where every share coordinator is."""
     return 1
@@ -174,7 +163,7 @@ def _one_node(_key: SharePartitionKey) -> int:
 
 def acknowledgement_rates(record_count: int) -> tuple[float, float]:
     """(calls, records) a second, each call with one batch of so many records, accepted in the order of offsets."""
-    coordinator = ShareCoordinator(now_ms=0, image=image_of([Topic("t", TOPIC_ID, 1)]), log=_CountingLog())
+    coordinator = ShareCoordinator(now_ms=0, image=image_of([Topic("t", TOPIC_ID, 1)]), log=MemoryLog())
     partitions = (InitializePartition(0, 1, 0),)
     request = StateRequest("g", (StateTopic(TOPIC_ID, partitions),))
     coordinator.handle("initialize_state", request, now_ms=0)

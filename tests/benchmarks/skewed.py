@@ -11,6 +11,7 @@ import shutil
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -26,8 +27,12 @@ from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import MEMBER_METADATA
 from schemas.registry import REGISTRY
 from schemas.share_group_state import STATE_BATCH, ShareStateRecordType
-from tests.benchmarks.generate import OFFSETS_TOPIC, SHARE_TOPIC, START_MS
 from tests.benchmarks.runs import run, step_seconds
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+SHARE_TOPIC: Final = "__share_group_state"
+START_MS: Final = 1_700_000_000_000
+"""Of the first batch."""
 
 U8 = NDArray[np.uint8]
 I64 = NDArray[np.int64]
@@ -128,119 +133,87 @@ def _number(mark: bytes) -> int:
     return int.from_bytes(mark, "big")
 
 
-def _write(segment: Path, parts: Iterable[bytes]) -> None:
+def _segment(folder: Path, topic: str, partition: int, base_offset: int = 0) -> Path:
+    segment = folder / f"{topic}-{partition}" / f"{base_offset:020d}.log"
     segment.parent.mkdir(parents=True, exist_ok=True)
-    with segment.open("wb") as out:
-        for part in parts:
-            out.write(part)
-
-
-def _segment(folder: Path, topic: str, partition: int) -> Path:
-    return folder / f"{topic}-{partition}" / f"{0:020d}.log"
+    return segment
 
 
 # --- commits
 
 
-def _commits(group_id: str | None) -> Repeated:
-    """A batch of plain commits: names `partition-i`, `offset-i` and `time-i`, and `group-i` unless all are of one."""
+def _commits() -> Repeated:
+    """A batch of plain commits: names `group-i`, `partition-i`, `offset-i` and `time-i`."""
     key_message, value_message = REGISTRY[OFFSETS_TOPIC][RecordType.OFFSET_COMMIT]
     records: list[Record] = []
     marks: dict[str, bytes] = {}
     for number in range(COMMITS_PER_BATCH):
         group, partition = _group_mark(number), _short_mark(number)
         offset, time = _long_mark(2 * number), _long_mark(2 * number + 1)
-        key = codec.make(key_message, group=group_id or group.decode(), topic="orders", partition=_number(partition))
+        key = codec.make(key_message, group=group.decode(), topic="orders", partition=_number(partition))
         value = codec.make(
             value_message, offset=_number(offset), leader_epoch=3, metadata="", commit_timestamp=_number(time)
         )
-        marks |= {f"partition-{number}": partition, f"offset-{number}": offset, f"time-{number}": time}
-        if group_id is None:
-            marks[f"group-{number}"] = group
-        records.append(
-            Record(
-                number,
-                0,
-                codec.encode_key(OFFSETS_TOPIC, RecordType.OFFSET_COMMIT, key),
-                codec.encode_value(OFFSETS_TOPIC, RecordType.OFFSET_COMMIT, 4, value),
-            )
-        )
+        marks |= {f"group-{number}": group, f"partition-{number}": partition}
+        marks |= {f"offset-{number}": offset, f"time-{number}": time}
+        encoded_key = codec.encode_key(OFFSETS_TOPIC, RecordType.OFFSET_COMMIT, key)
+        encoded = codec.encode_value(OFFSETS_TOPIC, RecordType.OFFSET_COMMIT, 4, value)
+        records.append(Record(number, 0, encoded_key, encoded))
     return Repeated.of(records, marks)
 
 
-def one_group(folder: Path, commit_count: int = 10_000_000) -> int:
-    """One group with all commits, each of its partitions moving on by 10; gives how many records that makes."""
-    made = _commits("orders-service")
-
-    def parts() -> Iterator[bytes]:
-        for first in range(0, commit_count // COMMITS_PER_BATCH, BATCHES_AT_ONCE):
-            batch = np.arange(first, min(first + BATCHES_AT_ONCE, commit_count // COMMITS_PER_BATCH), dtype=np.int64)
-            at = START_MS + MS_PER_BATCH * batch
-            values = {}
-            for number in range(COMMITS_PER_BATCH):
-                commit = COMMITS_PER_BATCH * batch + number
-                values[f"partition-{number}"] = _bytes_of(commit % PARTITION_COUNT, 4)
-                values[f"offset-{number}"] = _bytes_of(10 * (commit // PARTITION_COUNT), 8)
-                values[f"time-{number}"] = _bytes_of(at, 8)
-            yield made.rows(COMMITS_PER_BATCH * batch, at, values).tobytes()
-
-    _write(_segment(folder, OFFSETS_TOPIC, 0), parts())
-    return commit_count
+def _commit_rows(made: Repeated, batch: I64, groups: I64, partitions: I64, offsets: I64) -> bytes:
+    """The batches of these numbers. What each commit is of has a row a batch and a column a commit of it."""
+    at = START_MS + MS_PER_BATCH * batch
+    values = {}
+    for number in range(COMMITS_PER_BATCH):
+        values[f"group-{number}"] = _texts_of(groups[:, number])
+        values[f"partition-{number}"] = _bytes_of(partitions[:, number], 4)
+        values[f"offset-{number}"] = _bytes_of(offsets[:, number], 8)
+        values[f"time-{number}"] = _bytes_of(at, 8)
+    return made.rows(COMMITS_PER_BATCH * batch, at, values).tobytes()
 
 
 def hot_log_partition(folder: Path, commit_count: int = 10_000_000, group_count: int = 200) -> int:
     """All commits in one log partition, a batch a commit of a group in all its partitions by turns; gives how many
     records that makes. Which group comes next is at random, so that no bronze file is a repetition of another."""
-    made = _commits(None)
+    made = _commits()
     batch_count = commit_count // COMMITS_PER_BATCH
     groups = np.random.default_rng(group_count).integers(0, group_count, batch_count)
-    # how often each group came before
-    order = np.argsort(groups, kind="stable")
-    turns = np.empty(batch_count, np.int64)
-    turns[order] = np.arange(batch_count) - np.searchsorted(groups[order], groups[order])
-
-    def parts() -> Iterator[bytes]:
-        for first in range(0, batch_count, BATCHES_AT_ONCE):
-            batch = np.arange(first, min(first + BATCHES_AT_ONCE, batch_count), dtype=np.int64)
-            at, turn, group = START_MS + MS_PER_BATCH * batch, turns[batch], _texts_of(groups[batch])
-            values = {}
-            for number in range(COMMITS_PER_BATCH):
-                commit = COMMITS_PER_BATCH * turn + number
-                values[f"group-{number}"] = group
-                values[f"partition-{number}"] = _bytes_of(commit % PARTITION_COUNT, 4)
-                # groups move on by steps of their own
-                moved = (commit // PARTITION_COUNT) * (17 + groups[batch]) + commit % 7
-                values[f"offset-{number}"] = _bytes_of(moved, 8)
-                values[f"time-{number}"] = _bytes_of(at, 8)
-            yield made.rows(COMMITS_PER_BATCH * batch, at, values).tobytes()
-
+    turns = _turns_of(groups)
     # segments of about 100 MB, as brokers roll those of internal topics
-    for number, part in enumerate(parts()):
+    for number, first in enumerate(range(0, batch_count, BATCHES_AT_ONCE)):
+        batch = np.arange(first, min(first + BATCHES_AT_ONCE, batch_count), dtype=np.int64)
+        commit = COMMITS_PER_BATCH * turns[batch, None] + np.arange(COMMITS_PER_BATCH)
+        group = np.broadcast_to(groups[batch, None], commit.shape)
+        # groups move on by steps of their own
+        moved = (commit // PARTITION_COUNT) * (17 + group) + commit % 7
         if number % BATCH_PARTS_PER_SEGMENT == 0:
-            name = f"{number * BATCHES_AT_ONCE * COMMITS_PER_BATCH:020d}.log"
-            segment = folder / f"{OFFSETS_TOPIC}-0" / name
-            segment.parent.mkdir(parents=True, exist_ok=True)
+            segment = _segment(folder, OFFSETS_TOPIC, 0, COMMITS_PER_BATCH * first)
         with segment.open("ab") as out:
-            out.write(part)
+            out.write(_commit_rows(made, batch, group, commit % PARTITION_COUNT, moved))
     return COMMITS_PER_BATCH * batch_count
+
+
+def _turns_of(keys: I64) -> I64:
+    """How often each key came before."""
+    order = np.argsort(keys, kind="stable")
+    turns = np.empty(len(keys), np.int64)
+    turns[order] = np.arange(len(keys)) - np.searchsorted(keys[order], keys[order])
+    return turns
 
 
 def many_groups(folder: Path, group_count: int = 100_000) -> int:
     """Groups that each commit to partition 0, three times; gives how many records that makes."""
-    made = _commits(None)
+    made = _commits()
     round_count = group_count // LOG_PARTITION_COUNT // COMMITS_PER_BATCH
+    batch = np.arange(COMMITS_PER_GROUP * round_count, dtype=np.int64)
+    in_partition = batch[:, None] % round_count * COMMITS_PER_BATCH + np.arange(COMMITS_PER_BATCH)
+    offsets = np.broadcast_to(100 * (1 + batch[:, None] // round_count), in_partition.shape)
     for partition in range(LOG_PARTITION_COUNT):
-        batch = np.arange(COMMITS_PER_GROUP * round_count, dtype=np.int64)
-        at = START_MS + MS_PER_BATCH * batch
-        values = {}
-        for number in range(COMMITS_PER_BATCH):
-            group = (batch % round_count * COMMITS_PER_BATCH + number) * LOG_PARTITION_COUNT + partition
-            values[f"group-{number}"] = _texts_of(group)
-            values[f"partition-{number}"] = _bytes_of(np.zeros_like(batch), 4)
-            values[f"offset-{number}"] = _bytes_of(100 * (1 + batch // round_count), 8)
-            values[f"time-{number}"] = _bytes_of(at, 8)
-        rows = made.rows(COMMITS_PER_BATCH * batch, at, values)
-        _write(_segment(folder, OFFSETS_TOPIC, partition), [rows.tobytes()])
+        groups = in_partition * LOG_PARTITION_COUNT + partition
+        rows = _commit_rows(made, batch, groups, np.zeros_like(groups), offsets)
+        _segment(folder, OFFSETS_TOPIC, partition).write_bytes(rows)
     return COMMITS_PER_GROUP * COMMITS_PER_BATCH * round_count * LOG_PARTITION_COUNT
 
 
@@ -291,7 +264,7 @@ def large_group(folder: Path, member_count: int = 5_000, generation_count: int =
             encoded = codec.encode_value(OFFSETS_TOPIC, RecordType.GROUP_METADATA, GROUP_METADATA_VALUE_VERSION, value)
             yield build_batch([Record(generation, at, key, encoded)], base_sequence=0)
 
-    _write(_segment(folder, OFFSETS_TOPIC, 0), parts())
+    _segment(folder, OFFSETS_TOPIC, 0).write_bytes(b"".join(parts()))
     return generation_count
 
 
@@ -313,17 +286,14 @@ def hot_share_partition(folder: Path, record_count: int = 2_000_000, key_count: 
         if partition == 0:
             keys = np.concatenate((keys, np.full(hot_count, key_count, np.int64)))
         keys = keys[np.random.default_rng(partition).permutation(len(keys))]
-        _write(_segment(folder, SHARE_TOPIC, partition), _share_parts(snapshot, updates, keys))
+        with _segment(folder, SHARE_TOPIC, partition).open("wb") as out:
+            out.writelines(_share_parts(snapshot, updates, keys))
     return RECORDS_PER_SNAPSHOT * (hot_count + LOG_PARTITION_COUNT * key_count * each_count)
 
 
 def _share_parts(snapshot: Repeated, updates: Repeated, keys: I64) -> Iterator[bytes]:
     """One part a key in `keys`: a snapshot and what follows it."""
-    # which part of its own share partition each one is
-    order = np.argsort(keys, kind="stable")
-    firsts = np.searchsorted(keys[order], keys[order])
-    of_key = np.empty(len(keys), np.int64)
-    of_key[order] = np.arange(len(keys)) - firsts
+    of_key = _turns_of(keys)
     at_once = max(1, BATCHES_AT_ONCE // UPDATES_PER_SNAPSHOT)
     for first in range(0, len(keys), at_once):
         interval = np.arange(first, min(first + at_once, len(keys)), dtype=np.int64)
@@ -402,12 +372,12 @@ def _share_key(kind: ShareStateRecordType, partition: bytes) -> bytes:
 
 # --- nights over them
 
-SHAPES: Final[Mapping[str, Callable[[Path], int]]] = {
+SHAPES: Final[Mapping[str, Callable[..., int]]] = {
     "hot log partition": hot_log_partition,
     "hot share partition": hot_share_partition,
     "large group": large_group,
     "many groups": many_groups,
-    "one group": one_group,
+    "one group": partial(hot_log_partition, group_count=1),
 }
 
 

@@ -19,11 +19,9 @@ from schemas.client_protocols import CONSUMER_PROTOCOL_ASSIGNMENT, CONSUMER_PROT
 from schemas.consumer_offsets.classic import GROUP_METADATA_VALUE
 from schemas.group_types import GroupType
 from schemas.registry import REGISTRY
-from schemas.transaction_state import TransactionStatus
 from tests.conformance import oracle
 from tests.conformance.dump import DumpBatch, DumpRecord, Place, read_dump
 from tests.conformance.explained import SHARE_INITIALIZING, explanation, is_initializing
-from tests.conformance.oracle import NO_PRODUCER_ID
 from tests.conformance.recordings import DECODED_OF, LOGS_BEFORE, Recording
 from tests.conformance.tables import DELIVERY_STATE_CODES, Row, Tables, deltas, group_answers_of, share_answers_of
 from tests.conformance.truth import (
@@ -250,7 +248,7 @@ def _record_deltas(topic: str, chunk: RecordChunk, index: int, record: DumpRecor
     if chunk.batches.is_control[records.batch_index[index]]:
         expected["is control"], got["is control"] = record.control is not None, True
     elif topic in REGISTRY:
-        expected |= {"key": record.key, "value": _with_status_code(record.value)}
+        expected |= {"key": record.key, "value": record.value}
         got |= _coordinator_json(topic, key or b"", value)
     elif topic == CLUSTER_METADATA:
         try:
@@ -264,15 +262,6 @@ def _record_deltas(topic: str, chunk: RecordChunk, index: int, record: DumpRecor
     return [
         f"{name}: dump {expected[name]!r}, decoded {got[name]!r}" for name in expected if expected[name] != got[name]
     ]
-
-
-def _with_status_code(value: Any) -> Any:
-    """Kafka 4.4's dump tool prints the status of a transaction by its name, those before its code."""
-    status = value["data"].get("transactionStatus") if value else None
-    if not isinstance(status, str):
-        return value
-    names = {each.name.title().replace("_", ""): each.value for each in TransactionStatus}
-    return {**value, "data": {**value["data"], "transactionStatus": names[status]}}
 
 
 def _coordinator_json(topic: str, key: bytes, value: bytes | None) -> dict[str, Any]:
@@ -308,13 +297,34 @@ def _bytes_at(chunk: RecordChunk, position: int, length: int) -> bytes | None:
 
 
 def compare_offset_commits(tables: Tables, batches: Sequence[DumpBatch]) -> Tally:
-    """silver.offset_commits with the dump, row by row and column by column, outcomes included."""
-    return _compare_rows(
+    """silver.offset_commits has each dumped commit and tombstone, with the values of its key, value and batch."""
+    dumped = ((batch, it) for batch, it in _records(batches) if it.record_type in oracle.OFFSET_COMMIT_TYPES)
+    return _compare_sets(
         "silver.offset_commits against the dump",
-        oracle.offset_commits(batches),
-        tables["silver.offset_commits"],
-        ("log_partition", "log_offset"),
+        (_commit(batch, record) for batch, record in dumped),
+        (tuple(row[name] for name in COMMIT_COLUMNS) for row in tables["silver.offset_commits"]),
     )
+
+
+COMMIT_COLUMNS: Final = (
+    *("log_partition", "log_offset", "group_id", "topic", "partition"),
+    *("topic_id", "committed_offset", "leader_epoch", "metadata", "commit_time"),
+    *("expire_time", "recorded_at", "producer_id", "is_transactional"),
+)
+
+
+def _records(batches: Iterable[DumpBatch]) -> Iterator[tuple[DumpBatch, DumpRecord]]:
+    return ((batch, record) for batch in batches for record in batch.records)
+
+
+def _commit(batch: DumpBatch, record: DumpRecord) -> tuple[Any, ...]:
+    """In the order of COMMIT_COLUMNS; a tombstone has nothing of a value."""
+    assert record.key is not None
+    key, value = record.key["data"], {} if record.value is None else record.value["data"]
+    place = (batch.place.partition, record.offset, key["group"], key["topic"], key["partition"])
+    epoch, expires = (_unless_none(value.get(name, -1)) for name in ("leaderEpoch", "expireTimestamp"))
+    committed = (value.get("topicId"), value.get("offset"), epoch, value.get("metadata"), value.get("commitTimestamp"))
+    return (*place, *committed, expires, record.timestamp_ms, batch.producer_id, batch.is_transactional)
 
 
 def compare_reconciliations(tables: Tables, batches: Sequence[DumpBatch]) -> Tally:
@@ -412,72 +422,33 @@ def _interval(row: Row, about: tuple[Any, ...]) -> oracle.Interval:
 
 
 def compare_share_states(tables: Tables, batches: Sequence[DumpBatch]) -> Tally:
-    """silver.share_partition_states and share_state_batches with the dump, record by record, offset by offset."""
-    open_rows: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
-    for row in tables["silver.share_state_batches"]:
-        open_rows[row["group_id"], row["topic_id"], row["partition"]].append(row)
-    states = []
+    """silver.share_partition_states has each dumped snapshot, update and tombstone, with its epochs and deliveries."""
+    rows = []
     for row in tables["silver.share_partition_states"]:
-        state = dict(row)
-        state["changed"] = _deliveries(row["changed_batches"] or ())
-        state["deliveries"] = _deliveries(
-            batch
-            for batch in open_rows[row["group_id"], row["topic_id"], row["partition"]]
-            if batch["from_log_offset"] <= row["log_offset"]
-            and (batch["to_log_offset"] is None or batch["to_log_offset"] > row["log_offset"])
+        is_value = row["record_kind"] != "TOMBSTONE"
+        epochs = (row["snapshot_epoch"], row["leader_epoch"]) if is_value else (None, None)
+        own = (
+            (it["first_offset"], it["last_offset"], DELIVERY_STATE_CODES[it["delivery_state"]], it["delivery_count"])
+            for it in row["changed_batches"] or ()
         )
-        states.append(state)
-    expected = []
-    for row in oracle.share_states(batches):
-        named = {
-            name: {offset: (oracle.DELIVERY_STATES[state], count) for offset, (state, count) in row[name].items()}
-            for name in ("changed", "deliveries")
-        }
-        expected.append(row | named)
-    key = ("group_id", "topic_id", "partition", "log_offset")
-    return _compare_rows("silver.share_partition_states against the dump", expected, states, key)
+        key = tuple(row[name] for name in ("group_id", "topic_id", "partition", "log_partition", "log_offset"))
+        rows.append((*key, row["valid_from"], *epochs, _deliveries(own)))
+    dumped = (_share_record(batch, record) for batch, record in _records(batches))
+    return _compare_sets("silver.share_partition_states against the dump", dumped, rows)
 
 
-def compare_share_transitions(tables: Tables, batches: Sequence[DumpBatch]) -> Tally:
-    """silver.share_batch_transitions with the dump, one offset at a time."""
-    got = []
-    for row in tables["silver.share_batch_transitions"]:
-        place = (row["group_id"], row["topic_id"], row["partition"], row["log_offset"])
-        was = _delivery(row["from_state"], row["from_delivery_count"])
-        now = _delivery(row["to_state"], row["to_delivery_count"])
-        for offset in range(row["first_offset"], row["last_offset"] + 1):
-            got.append((*place, offset, was, now, row["kind"]))
-    return _compare_sets("silver.share_batch_transitions against the dump", oracle.share_transitions(batches), got)
+def _share_record(batch: DumpBatch, record: DumpRecord) -> tuple[Any, ...]:
+    assert record.key is not None
+    key, value = record.key["data"], {} if record.value is None else record.value["data"]
+    names = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
+    own = (tuple(it[name] for name in names) for it in value.get("stateBatches", ()))
+    place = (key["groupId"], key["topicId"], key["partition"], batch.place.partition, record.offset)
+    return (*place, record.timestamp_ms, value.get("snapshotEpoch"), value.get("leaderEpoch"), _deliveries(own))
 
 
-def _delivery(state: str | None, count: int | None) -> tuple[int, int | None] | None:
-    return None if state is None else (DELIVERY_STATE_CODES[state], count)
-
-
-def _deliveries(state_batches: Iterable[Mapping[str, Any]]) -> dict[int, tuple[str, int]]:
-    deliveries: dict[int, tuple[str, int]] = {}
-    for batch in state_batches:
-        for offset in range(batch["first_offset"], batch["last_offset"] + 1):
-            twice = ("TWICE", -1) if offset in deliveries else (batch["delivery_state"], batch["delivery_count"])
-            deliveries[offset] = twice
-    return deliveries
-
-
-def _compare_rows(name: str, expected: Iterable[Mapping[str, Any]], rows: Iterable[Row], key: Sequence[str]) -> Tally:
-    tally = Tally(name)
-    by_key: dict[tuple[Any, ...], Row] = {}
-    for row in rows:
-        place = tuple(row[column] for column in key)
-        if place in by_key:
-            tally.judge(str(place), ["twice in the table"])
-        by_key[place] = row
-    for wanted in expected:
-        place = tuple(wanted[column] for column in key)
-        tally.facts += len(wanted)
-        tally.judge(str(place), _row_deltas(wanted, by_key.pop(place, None)))
-    for place in by_key:
-        tally.judge(str(place), ["not in the dump"])
-    return tally
+def _deliveries(state_batches: Iterable[tuple[int, ...]]) -> tuple[tuple[int, int, int], ...]:
+    """(offset, state, count) of each offset."""
+    return tuple((at, state, count) for first, last, state, count in state_batches for at in range(first, last + 1))
 
 
 def _compare_sets(name: str, expected: Iterable[Any], got: Iterable[Any]) -> Tally:
@@ -551,9 +522,7 @@ def _transaction_ended(tables: Tables, event: Mapping[str, Any]) -> Iterator[tup
     outcome = {"commit": "APPLIED", "abort": "ABORTED"}[event["result"]]
     for name, offset in event.get("offsets", {}).items():
         if isinstance(offset, Mapping):
-            rows = [
-                row for row in _commits_of(tables, event["group"], name, offset) if row["producer_id"] != NO_PRODUCER_ID
-            ]
+            rows = [row for row in _commits_of(tables, event["group"], name, offset) if row["producer_id"] != -1]
             yield name, [row["outcome"] for row in rows] == [outcome]
 
 

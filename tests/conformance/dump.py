@@ -9,6 +9,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -105,8 +106,10 @@ class UnreadableDump(Exception):
     """A line which is none of those the dump tool writes: the comparison must not skip it."""
 
 
+@cache
 def read_dump(path: Path) -> list[DumpBatch]:
-    """All batches of a `<topic>.dump.txt.gz`, in the order of the text (by segment)."""
+    """All batches of a `<topic>.dump.txt.gz`, in the order of the text (by segment). Many tests read it, and none
+    changes it."""
     with gzip.open(path, "rt", encoding="utf-8") as lines:
         return list(parse_dump(line.rstrip("\n") for line in lines))
 

@@ -6,8 +6,8 @@ nineteen of twenty. Recall: every member that went is named, with LEFT or EXPIRE
 """
 
 from collections import Counter
-from collections.abc import Iterator
-from functools import partial
+from collections.abc import Callable, Iterator
+from functools import cache, partial
 from typing import Final
 
 import pytest
@@ -33,8 +33,16 @@ CLOCK_MS: Final = 5
 """Clients and broker ran on one machine; a client's event is written a little before or after the broker's record."""
 
 
-def gold_of(recording: Recording, warehouse_of: WarehouseOf) -> GroupGold:
-    """What the audit makes of a recording's silver."""
+GoldOf = Callable[[Recording], GroupGold]
+
+
+@pytest.fixture(scope="module")
+def gold_of(warehouse_of: WarehouseOf) -> GoldOf:
+    """What the audit makes of a recording's silver, once."""
+    return cache(partial(_gold_of, warehouse_of))
+
+
+def _gold_of(warehouse_of: WarehouseOf, recording: Recording) -> GroupGold:
     files = SilverFiles.of(
         ClusterTables(Warehouse(str(warehouse_of(recording))), cluster_id_of(recording)), SILVER_TABLES
     )
@@ -51,10 +59,10 @@ def gold_of(recording: Recording, warehouse_of: WarehouseOf) -> GroupGold:
 
 
 def test_assignments_that_clients_reported_have_owners(
-    whole: Recording, warehouse_of: WarehouseOf, report_line: ReportLine
+    whole: Recording, gold_of: GoldOf, report_line: ReportLine
 ) -> None:
     """Whatever partition a client said it was given, gold has it as owner at that time."""
-    gold, truth = gold_of(whole, warehouse_of), read_group_truth(whole.path)
+    gold, truth = gold_of(whole), read_group_truth(whole.path)
     intervals: dict[tuple[str, str, str | None, int], list[tuple[int, int | None]]] = {}
     for row in gold.owners:
         key = row.group_id, row.member_id, row.topic, row.partition
@@ -74,16 +82,16 @@ def test_assignments_that_clients_reported_have_owners(
     assert count > 0
 
 
-def test_no_partition_has_two_owners(recording: Recording, warehouse_of: WarehouseOf) -> None:
+def test_no_partition_has_two_owners(recording: Recording, gold_of: GoldOf) -> None:
     """A real coordinator never lets two members own one partition, whatever the cleaner left of its log."""
-    assert [row for row in gold_of(recording, warehouse_of).owners if row.is_double] == []
+    assert [row for row in gold_of(recording).owners if row.is_double] == []
 
 
 def test_causes_of_rebalances(
-    recording: Recording, warehouse_of: WarehouseOf, report_line: ReportLine, request: pytest.FixtureRequest
+    recording: Recording, gold_of: GoldOf, report_line: ReportLine, request: pytest.FixtureRequest
 ) -> None:
     """What gold says of why a group rebalanced is what the clients did."""
-    gold, truth = gold_of(recording, warehouse_of), read_group_truth(recording.path)
+    gold, truth = gold_of(recording), read_group_truth(recording.path)
     right: Counter[str] = Counter()
     wrong: dict[str, list[Claim]] = {}
     claims = [claim for row in gold.rebalances for claim in _judged(row, truth)]
@@ -125,14 +133,14 @@ GUESSES_COUNT_MIN: Final = 4
 """Fewer show nothing."""
 
 
-def test_guesses_of_departures_are_mostly_right(warehouse_of: WarehouseOf, report_line: ReportLine) -> None:
+def test_guesses_of_departures_are_mostly_right(gold_of: GoldOf, report_line: ReportLine) -> None:
     """Where gold guesses that a member left, or that it expired, each is right in seven of ten; elsewhere it says that
     it does not know. All that is more than a guess is right."""
     right: Counter[tuple[str, str]] = Counter()
     count: Counter[tuple[str, str]] = Counter()
     for recording in (one for one in recordings_in(RECORDINGS) if not one.is_compacted):
         truth = read_group_truth(recording.path)
-        for row in gold_of(recording, warehouse_of).rebalances:
+        for row in gold_of(recording).rebalances:
             fates = {truth.departure(member_id, row.started_at) for member_id in row.members_left}
             if len(fates) != 1 or None in fates:
                 continue
@@ -149,10 +157,10 @@ def test_guesses_of_departures_are_mostly_right(warehouse_of: WarehouseOf, repor
         assert right[confidence, cause] >= least * count[confidence, cause], (confidence, cause)
 
 
-def test_departures_are_named(whole: Recording, warehouse_of: WarehouseOf, report_line: ReportLine) -> None:
+def test_departures_are_named(whole: Recording, gold_of: GoldOf, report_line: ReportLine) -> None:
     """Every member that stopped for good while the log went on is among those that went, but for the ones whose group
     outlived the recording."""
-    gold, truth = gold_of(whole, warehouse_of), read_group_truth(whole.path)
+    gold, truth = gold_of(whole), read_group_truth(whole.path)
     named = {member_id for row in gold.rebalances for member_id in row.members_left}
     owned = {row.member_id for row in gold.owners if row.to_log_offset is not None}
     gone = {member_id for member_id, words in truth.gone.items() if any(word.cause == LEFT for word in words)} & owned
@@ -161,9 +169,9 @@ def test_departures_are_named(whole: Recording, warehouse_of: WarehouseOf, repor
     assert gone - named <= replaced
 
 
-def test_sums_of_the_finer_are_the_coarser(recording: Recording, warehouse_of: WarehouseOf) -> None:
+def test_sums_of_the_finer_are_the_coarser(recording: Recording, gold_of: GoldOf) -> None:
     """Unowned time, rebalances, storms and commit anomalies of a group are one number however they are summed."""
-    gold = gold_of(recording, warehouse_of)
+    gold = gold_of(recording)
     unowned = [
         Counter[str]({row.group_id: 0 for row in gold.days}),
         Counter[str]({row.group_id: 0 for row in gold.days}),
@@ -188,10 +196,10 @@ def test_sums_of_the_finer_are_the_coarser(recording: Recording, warehouse_of: W
     assert +days == rows_of
 
 
-def test_revocations_without_an_epoch_have_a_mark(whole: Recording, warehouse_of: WarehouseOf) -> None:
+def test_revocations_without_an_epoch_have_a_mark(whole: Recording, gold_of: GoldOf) -> None:
     """Where a member no longer subscribed to a topic it lost partitions that its target still had: no rebalance did
     that, and the time until somebody owned them again is marked so."""
-    gold = gold_of(whole, warehouse_of)
+    gold = gold_of(whole)
     marked = {row.group_id for row in gold.owners if row.gap_cause == REVOKED}
     assert marked == {row.group_id for row in gold.rebalances if row.revoked_partition_ms}
     if whole.name == "full-a":

@@ -6,9 +6,10 @@ must be right wherever the row is CERTAIN, and in nine of ten otherwise.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cache, partial
 from typing import Any, Final
 
 import pytest
@@ -68,9 +69,20 @@ class Tally:
         return self.right[kind] / (self.right[kind] + wrong) if self.right[kind] + wrong else 1.0
 
 
+@pytest.fixture(scope="module")
+def gold_of(warehouse_of: WarehouseOf) -> Callable[[Recording], Gold]:
+    """What the audit makes of a recording's silver, once."""
+    return cache(partial(_gold_of, warehouse_of))
+
+
 @pytest.fixture
-def gold(recording: Recording, warehouse_of: WarehouseOf) -> Gold:
-    """What the audit makes of a recording's silver, log partition by log partition."""
+def gold(recording: Recording, gold_of: Callable[[Recording], Gold]) -> Gold:
+    """Of this recording."""
+    return gold_of(recording)
+
+
+def _gold_of(warehouse_of: WarehouseOf, recording: Recording) -> Gold:
+    """Log partition by log partition."""
     warehouse = Warehouse(str(warehouse_of(recording)))
     files = SilverFiles.of(ClusterTables(warehouse, cluster_id_of(recording)), SILVER_TABLES)
     known, members = configs(files), share_members(files)

@@ -1,8 +1,6 @@
-"""Replay against traces of Kafka's own group coordinator, and proof that the judges can say no."""
+"""The judges of replay pass what Kafka's own group coordinator did (test_traces), and can say no."""
 
 import copy
-import gzip
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -13,36 +11,19 @@ from msgspec.structs import replace
 from coordinator_core.bytes.codec import decode_value, encode_value
 from schemas.consumer_offsets import TOPIC, RecordType
 from tests.conformance.families import group_replay, groups
+from tests.conformance.families.cases import Json, read_cases
 
 TRACES = Path(__file__).parent.parent / "data" / "traces"
 LIVE = ["classic", "consumer", "share", "streams", "offsets", "migration", "mixed"]
 
-Json = dict[str, Any]
-
 
 def cases_of(name: str) -> list[Json]:
-    with gzip.open(TRACES / f"group_{name}.jsonl.gz", "rt", encoding="utf-8") as lines:
-        return [json.loads(line) for line in lines]
+    return list(read_cases(TRACES / f"group_{name}.jsonl.gz"))
 
 
 @pytest.fixture(scope="module")
 def replay_cases() -> list[Json]:
     return cases_of("replay")
-
-
-def test_synthetic_logs_replay_as_in_kafka() -> None:
-    """State after every entry, and every refusal, as GroupCoordinatorShard's."""
-    cases, passed, failures = group_replay.run(TRACES / "group_replay.jsonl.gz")
-    assert failures == []
-    assert cases == passed == 250
-
-
-@pytest.mark.parametrize("name", LIVE)
-def test_logs_of_live_coordinators_replay_as_in_kafka(name: str) -> None:
-    """State after a part of the log and after all of it, as Kafka's own replay into a fresh shard."""
-    cases, passed, failures = groups.run(TRACES / f"group_{name}.jsonl.gz")
-    assert failures == []
-    assert cases == passed == 75
 
 
 def test_nearly_all_dumps_are_judged() -> None:

@@ -59,73 +59,26 @@ def _share_state(truth: Truth) -> Json:
     raise AssertionError("the recording has no such answer")
 
 
-def _no_member(reported: Json) -> None:
-    reported["members"].pop()
+LIES: dict[str, Callable[[Json], object]] = {
+    "no member": lambda group: group["members"].pop(),
+    "another member": lambda group: group["members"].append(dict(group["members"][0], member_id="nobody")),
+    "another host": lambda group: group["members"][0].update(host="/203.0.113.1"),
+    "another epoch": lambda group: group["members"][0].update(member_epoch=99),
+    "less assigned": lambda group: group["members"][0]["assignment"].pop(),
+    "less target": lambda group: group["members"][0]["target"].pop(),
+    "another offset": lambda group: next(iter(group["offsets"].values())).update(offset=99_999),
+    "another metadata": lambda group: next(iter(group["offsets"].values())).update(metadata="other"),
+    "no offset": lambda group: group["offsets"].popitem(),
+    "another type": lambda group: group.update(type="Share"),
+    "another group epoch": lambda group: group.update(group_epoch=99),
+    "another state": lambda group: group.update(state="Dead"),
+}
+"""What the broker did not say of a consumer group."""
 
 
-def _another_member(reported: Json) -> None:
-    reported["members"].append(dict(reported["members"][0], member_id="nobody"))
-
-
-def _another_host(reported: Json) -> None:
-    reported["members"][0]["host"] = "/203.0.113.1"
-
-
-def _another_epoch(reported: Json) -> None:
-    reported["members"][0]["member_epoch"] += 1
-
-
-def _less_assigned(reported: Json) -> None:
-    reported["members"][0]["assignment"].pop()
-
-
-def _less_target(reported: Json) -> None:
-    reported["members"][0]["target"].pop()
-
-
-def _another_offset(reported: Json) -> None:
-    next(iter(reported["offsets"].values()))["offset"] += 1
-
-
-def _another_metadata(reported: Json) -> None:
-    next(iter(reported["offsets"].values()))["metadata"] = "other"
-
-
-def _no_offset(reported: Json) -> None:
-    reported["offsets"].popitem()
-
-
-def _another_type(reported: Json) -> None:
-    reported["type"] = "Share"
-
-
-def _another_group_epoch(reported: Json) -> None:
-    reported["group_epoch"] += 1
-
-
-def _another_state(reported: Json) -> None:
-    reported["state"] = "Dead"
-
-
-@pytest.mark.parametrize(
-    "lie",
-    [
-        _no_member,
-        _another_member,
-        _another_host,
-        _another_epoch,
-        _less_assigned,
-        _less_target,
-        _another_offset,
-        _another_metadata,
-        _no_offset,
-        _another_type,
-        _another_group_epoch,
-        _another_state,
-    ],
-)
+@pytest.mark.parametrize("lie", LIES.values(), ids=LIES)
 def test_a_lie_about_a_group_is_found(
-    recording: Recording, truth: Truth, silver_of: SilverOf, lie: Callable[[Json], None]
+    recording: Recording, truth: Truth, silver_of: SilverOf, lie: Callable[[Json], object]
 ) -> None:
     """One changed answer of the broker gives one failure, and is not explained away."""
     tables = silver_of(recording)
@@ -193,18 +146,12 @@ def test_a_share_partition_which_the_broker_does_not_list_is_found(
         ("bronze.record_batches", "producer_epoch", 99),
         ("bronze.record_batches", "control_type", "MAYBE"),
         ("silver.offset_commits", "committed_offset", -7),
-        ("silver.offset_commits", "outcome", "PENDING"),
-        ("silver.offset_commits", "previous_offset", -7),
         ("silver.group_generations", "generation", 99),
         ("silver.group_generations", "to_log_offset", 0),
         ("silver.group_generations", "is_contiguous", None),
         ("silver.group_members", "client_id", "nobody"),
         ("silver.member_assignments", "partition", 99),
-        ("silver.share_partition_states", "start_offset", -7),
-        ("silver.share_partition_states", "record_kind", "TOMBSTONE?"),
-        ("silver.share_state_batches", "delivery_count", 99),
-        ("silver.share_batch_transitions", "to_delivery_count", 99),
-        ("silver.share_batch_transitions", "kind", "PASSED?"),
+        ("silver.share_partition_states", "snapshot_epoch", -7),
         ("bronze.coverage", "kind", "MISSING"),
     ],
 )
@@ -230,8 +177,6 @@ def test_a_wrong_column_is_found(
         "silver.member_assignments",
         "silver.group_events",
         "silver.share_partition_states",
-        "silver.share_state_batches",
-        "silver.share_batch_transitions",
     ],
 )
 def test_a_missing_row_and_a_row_too_many_are_found(recording: Recording, silver_of: SilverOf, table: str) -> None:
@@ -253,7 +198,6 @@ def _failures(tables: Tables, recording: Recording) -> list[str]:
         *compare.compare_intervals(tables, commits),
         compare.compare_reconciliations(tables, commits),
         compare.compare_share_states(tables, states),
-        compare.compare_share_transitions(tables, states),
         compare.compare_coverage(tables, dumps),
         compare.compare_contiguity(tables),
     ]
@@ -262,7 +206,7 @@ def _failures(tables: Tables, recording: Recording) -> list[str]:
 
 def test_bytes_which_decode_to_something_else_are_found(recording: Recording, silver_of: SilverOf) -> None:
     """A dump that prints another value than the batch holds differs in that record alone."""
-    dumps = compare.dumps_of(recording.decoded)
+    dumps = copy.deepcopy(compare.dumps_of(recording.decoded))
     record = next(r for batch in dumps[CONSUMER_OFFSETS] for r in batch.records if r.record_type == 1 and r.value)
     assert record.value is not None
     record.value["data"]["metadata"] += "!"

@@ -1,8 +1,6 @@
 """The judge of the share coordinator passes Kafka's trace, and can say no."""
 
 import copy
-import gzip
-import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -10,18 +8,17 @@ from typing import Any
 import pytest
 
 from tests.conformance.families import share_coordinator
+from tests.conformance.families.cases import read_cases
 
 TRACE = Path(__file__).parents[1] / "data" / "traces" / "share_coordinator.jsonl.gz"
 
 
 def case_with(wanted: Callable[[Any], bool]) -> tuple[Any, int]:
     """A case of Kafka's trace which has such a step, and the step's number."""
-    with gzip.open(TRACE, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            case = json.loads(line)
-            for number, step in enumerate(case["steps"]):
-                if wanted(step):
-                    return case, number
+    for case in read_cases(TRACE):
+        for number, step in enumerate(case["steps"]):
+            if wanted(step):
+                return case, number
     raise AssertionError("the trace has no such step")
 
 

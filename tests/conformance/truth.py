@@ -10,6 +10,7 @@ then the log up to that offset and the answers speak of one state.
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -122,6 +123,7 @@ class Truth:
         return alive[0] if len(alive) == 1 else None
 
 
+@cache
 def read_truth(recording: Path) -> Truth:
     """Read `truth/snapshots.jsonl`, and the names of topics from the dump of the metadata log."""
     with (recording / "truth" / "snapshots.jsonl").open(encoding="utf-8") as lines:

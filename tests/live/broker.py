@@ -12,19 +12,15 @@ Without CLIENT_SETTINGS a broker changes nothing in its logs by itself. The proc
 import json
 import shutil
 import socket
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 from tests.live.kafka_home import KafkaHome
-from tests.live.program import JavaProgram, ProgramError, write_properties
+from tests.live.program import JavaProgram, Running, start_on_free_port, write_properties
 
 START_TIMEOUT_S: Final = 180
-STARTS_MAX: Final = 3
-"""A free port may be taken by another process before the broker has it, or not be given back yet."""
 
 PARTITION_SETTINGS: Final = {
     "__consumer_offsets": "offsets.topic.num.partitions",
@@ -157,7 +153,7 @@ class Node:
         }
 
 
-class LiveBroker:
+class LiveBroker(Running):
     """A running broker; leave the `with` block, or call `stop`, to end it."""
 
     def __init__(
@@ -198,19 +194,7 @@ class LiveBroker:
             self._node = node
             self._program = self._launch()
             return
-        for start in range(1, STARTS_MAX + 1):
-            self._node = Node.alone(self._listeners)
-            self._program = self._launch()
-            if self._serves(is_last_try=start == STARTS_MAX):
-                break
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
+        self._program = start_on_free_port(self._launch_alone, _answered)
 
     @property
     def node_id(self) -> int:
@@ -269,7 +253,7 @@ class LiveBroker:
 
     def wait(self) -> None:
         """Until it serves. Raises ProgramError."""
-        self._program.answer(START_TIMEOUT_S)
+        _answered(self._program)
 
     def restart(self, *, kill: bool = False) -> None:
         """End it, in order or by SIGKILL, and start it again over the same folder, at the same address."""
@@ -278,10 +262,7 @@ class LiveBroker:
 
     def start(self) -> None:
         """Once more, after `stop` or `kill`; waits until it serves."""
-        for start in range(1, STARTS_MAX + 1):
-            self._program = self._launch()
-            if self._serves(is_last_try=start == STARTS_MAX):
-                break
+        self._program = start_on_free_port(self._launch, _answered)
 
     def stop(self) -> None:
         """Shut it down; where that takes too long, kill it."""
@@ -291,16 +272,9 @@ class LiveBroker:
         """End it at once."""
         self._program.kill()
 
-    def _serves(self, *, is_last_try: bool) -> bool:
-        try:
-            self.wait()
-        except ProgramError as error:
-            self.kill()
-            if is_last_try or "Address already in use" not in str(error):
-                raise
-            time.sleep(1)
-            return False
-        return True
+    def _launch_alone(self) -> JavaProgram:
+        self._node = Node.alone(self._listeners)
+        return self._launch()
 
     def _launch(self) -> JavaProgram:
         properties, start = self.folder / "server.properties", self.folder / "start.json"
@@ -308,6 +282,10 @@ class LiveBroker:
         write_properties(properties, settings)
         start.write_text(json.dumps({"address": self.address, "topics": self._topics}))
         return JavaProgram(self._home.command("LiveBroker", str(properties), str(start)), self.folder, self.log)
+
+
+def _answered(program: JavaProgram) -> None:
+    program.answer(START_TIMEOUT_S)
 
 
 def free_ports(count: int) -> list[int]:

@@ -19,11 +19,10 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from tests.live.kafka_home import KafkaHome
-from tests.live.program import JavaProgram, write_properties
+from tests.live.program import JavaProgram, Running, write_properties
 
 START_TIMEOUT_S: Final = 60
 PLAY_TIMEOUT_S: Final = 400
@@ -46,7 +45,7 @@ class PlayedGroup:
     """The last error, by act."""
 
 
-class LiveClients:
+class LiveClients(Running):
     """A running process of clients; leave the `with` block, or call `stop`, to end it: members do not leave then."""
 
     def __init__(
@@ -65,14 +64,6 @@ class LiveClients:
         self._program = JavaProgram(command, folder, folder / "clients.log")
         self.kinds: Sequence[str] = tuple(self._program.answer(START_TIMEOUT_S))
         """What `play` can be asked for."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def play(
         self, seed: int, kinds: Sequence[str] | None = None, acts: Sequence[str] | None = None

@@ -9,11 +9,11 @@ with LiveCluster(home, tmp_path / "cluster") as cluster:
 
 from collections.abc import Mapping
 from pathlib import Path
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
 
 from tests.live.broker import BROKER, CLIENT_SETTINGS, CONTROLLER, LiveBroker, Node, free_ports
 from tests.live.kafka_home import KafkaHome
+from tests.live.program import Running
 
 NODES: Final = (1, 2, 3)
 CLUSTER_SETTINGS: Final[Mapping[str, str | int]] = {
@@ -33,7 +33,7 @@ CLUSTER_SETTINGS: Final[Mapping[str, str | int]] = {
 }
 
 
-class LiveCluster:
+class LiveCluster(Running):
     """A running cluster; leave the `with` block, or call `stop`, to end it."""
 
     def __init__(self, home: KafkaHome, folder: Path, settings: Mapping[str, str | int] | None = None) -> None:
@@ -54,14 +54,6 @@ class LiveCluster:
             for broker in self._brokers.values():
                 broker.kill()
             raise
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def bootstrap_servers(self) -> str:

@@ -8,8 +8,9 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event, Thread
-from types import TracebackType
-from typing import Final, Self
+from typing import Final
+
+from tests.live.program import Running
 
 TOPICS: Final = ("__consumer_offsets", "__share_group_state", "__transaction_state")
 RECORDS_AT: Final = 61
@@ -100,7 +101,7 @@ def _batches(data: bytes) -> Iterator[DiskBatch]:
         position += size
 
 
-class DiskWatch:
+class DiskWatch(Running):
     """Looks at a log directory all the time, and remembers every batch that was ever in a segment: also those which
     Kafka has pruned or compacted since, in each form that they had."""
 
@@ -113,14 +114,6 @@ class DiskWatch:
         self._ending = Event()
         self._thread = Thread(target=self._watch, daemon=True)
         self._thread.start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     def stop(self) -> None:
         """Look once more, and end."""

@@ -5,15 +5,16 @@ The process ends when its standard input does (java/Commands.java): also where t
 
 import json
 import subprocess
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from threading import Timer
-from types import TracebackType
 from typing import Any, Final, Self
 
 ANSWER_TIMEOUT_S: Final = 90
 END_TIMEOUT_S: Final = 20
+STARTS_MAX: Final = 3
 LOG_LINES_SHOWN: Final = 30
 BACKSLASH: Final = "\\"
 
@@ -22,7 +23,21 @@ class ProgramError(Exception):
     """The program did not start, did not answer, or answered with an error."""
 
 
-class JavaProgram:
+class Running:
+    """What runs until `stop`, or until its `with` block is left."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    def stop(self) -> None:
+        """End it in order."""
+        raise NotImplementedError
+
+
+class JavaProgram(Running):
     """A running program; leave the `with` block, or call `stop`, to end it."""
 
     def __init__(self, command: Sequence[str], folder: Path, log: Path) -> None:
@@ -32,14 +47,6 @@ class JavaProgram:
             self._process = subprocess.Popen(
                 command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=written, text=True, cwd=folder
             )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def process_id(self) -> int:
@@ -105,6 +112,23 @@ class JavaProgram:
 
     def _end_of_log(self) -> str:
         return "\n".join(self.log.read_text(errors="replace").splitlines()[-LOG_LINES_SHOWN:])
+
+
+def start_on_free_port(launch: Callable[[], JavaProgram], wait: Callable[[JavaProgram], object]) -> JavaProgram:
+    """Launch a program and wait until it serves: its port may be taken by another process before it has it, or not be
+    given back yet. Raises ProgramError."""
+    for start in range(1, STARTS_MAX + 1):
+        program = launch()
+        try:
+            wait(program)
+        except ProgramError:
+            program.kill()
+            if start == STARTS_MAX or "Address already in use" not in program.log.read_text(errors="replace"):
+                raise
+            time.sleep(1)
+        else:
+            return program
+    raise AssertionError("the last try returns or raises")
 
 
 def write_properties(path: Path, settings: Mapping[str, object]) -> Path:

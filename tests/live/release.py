@@ -18,18 +18,16 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from typing import Any, Final
 
 from tests.live.broker import SETTINGS, Node, free_ports
 from tests.live.kafka_home import HERE, LOG_CONFIGURATION
-from tests.live.program import JavaProgram, ProgramError, write_properties
+from tests.live.program import JavaProgram, ProgramError, Running, start_on_free_port, write_properties
 from tests.maven import CACHE, jars_and_classes, jdk_tool
 
 SOURCES: Final = tuple(sorted((HERE / "java" / "release").glob("*.java")))
 START_TIMEOUT_S: Final = 120
 FORMAT_TIMEOUT_S: Final = 60
-STARTS_MAX: Final = 3
 CLUSTER_ID: Final = "GroupledgerReleases000"
 FIRST_KRAFT: Final = (3, 3)
 """The first release whose KRaft is meant for production."""
@@ -147,7 +145,7 @@ def _log4j_1() -> Path:
     return path
 
 
-class ReleasedBroker:
+class ReleasedBroker(Running):
     """A running broker of a release; leave the `with` block, or call `stop`, to end it."""
 
     def __init__(
@@ -173,14 +171,6 @@ class ReleasedBroker:
         self.home = home
         self.node = Node.alone()
         self._program = self._start()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.stop()
 
     @property
     def address(self) -> str:
@@ -213,19 +203,7 @@ class ReleasedBroker:
         return done.stdout
 
     def _start(self) -> JavaProgram:
-        for start in range(1, STARTS_MAX + 1):
-            program = self._launch()
-            try:
-                program.answer(START_TIMEOUT_S)
-                self._wait(program)
-            except ProgramError:
-                program.kill()
-                if start == STARTS_MAX or "Address already in use" not in self.log.read_text(errors="replace"):
-                    raise
-                time.sleep(1)
-                continue
-            return program
-        raise AssertionError("the last try returns or raises")
+        return start_on_free_port(self._launch, self._wait)
 
     def _launch(self) -> JavaProgram:
         properties = self.folder / "server.properties"
@@ -254,6 +232,7 @@ class ReleasedBroker:
         return JavaProgram(self.home.command("StockBroker", str(properties), *more), self.folder, self.log)
 
     def _wait(self, program: JavaProgram) -> None:
+        program.answer(START_TIMEOUT_S)
         deadline = time.monotonic() + START_TIMEOUT_S
         host, port = self.address.split(":")
         while time.monotonic() < deadline:
@@ -266,7 +245,7 @@ class ReleasedBroker:
         raise ProgramError(f"Kafka {self.home.version} does not start:\n{end}")
 
 
-class ReleasedClients:
+class ReleasedClients(Running):
     """Clients of a broker's own release; leave the `with` block to end them: members do not leave then."""
 
     def __init__(self, broker: ReleasedBroker) -> None:
@@ -275,12 +254,8 @@ class ReleasedClients:
         self._program = JavaProgram(command, broker.folder, broker.folder / "clients.log")
         self._program.answer(START_TIMEOUT_S)
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def stop(self) -> None:
+        """End them."""
         self._program.stop()
 
     def ask(self, command: str, **fields: str | int) -> Any:

@@ -14,6 +14,7 @@ from hypothesis import Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine
 
 from tests.conformance.families import assignors
+from tests.conformance.families.cases import read_cases
 from tests.coordinator_core.stateful.classic_machine import ClassicMachine
 from tests.coordinator_core.stateful.consumer_machine import ConsumerMachine
 from tests.coordinator_core.stateful.group_machine import live_at_random
@@ -33,7 +34,7 @@ def live(machine: type[RuleBasedStateMachine]) -> None:
 
 def judge(name: str) -> None:
     """The first cases of a trace of a server-side assignor."""
-    for case in islice(assignors.read_cases(TRACES / f"assignor_server_{name}.jsonl.gz"), CASES):
+    for case in islice(read_cases(TRACES / f"assignor_server_{name}.jsonl.gz"), CASES):
         fault = assignors.server_fault(case, assignors.SERVER_ASSIGNORS[name])
         assert fault is None, fault
 

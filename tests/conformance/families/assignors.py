@@ -8,9 +8,6 @@ member, how many of them were kept, and that the answer is one that the assignor
 without that. Topics without partitions, which the traces do not show, are left out.
 """
 
-import gzip
-import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +17,7 @@ from coordinator_core.live.assignors.errors import AssignorError, NoMemberLeft
 from coordinator_core.live.assignors.server_group import GroupSpec, MemberSpec, ServerAssignor
 from coordinator_core.replay.consumer.subscriptions import SubscriptionType
 from coordinator_core.replay.java.ordered import partitions_of_record
+from tests.conformance.families.cases import Json, judge_cases
 
 SERVER_ASSIGNORS: Final = {**CONSUMER_GROUP_ASSIGNORS, **SHARE_GROUP_ASSIGNORS}
 USER_DATA_ONLY: Final = "sticky"
@@ -27,29 +25,21 @@ USER_DATA_ONLY: Final = "sticky"
 EXCEPTIONS: Final[dict[str, type[AssignorError]]] = {"java.util.NoSuchElementException": NoMemberLeft}
 """What Kafka throws -> what we raise."""
 
-Case = dict[str, Any]
+Case = Json
 
 
 def run(path: str | Path, *, exact: bool = False) -> tuple[int, int, list[str]]:
     """Judge every case of a file: (cases, passed, failures). The file's name says which assignor it is about."""
     _, side, name = Path(path).name.removesuffix(".jsonl.gz").split("_")
-    cases = 0
-    failures = []
-    for case in read_cases(path):
-        cases += 1
+
+    def judge(case: Case) -> str | None:
         if side == "server":
             fault = server_fault(case, SERVER_ASSIGNORS[name], exact=exact)
         else:
             fault = client_fault(case, CLIENT_ASSIGNORS[name], exact=exact)
-        if fault:
-            failures.append(f"case {case['id']} round {case['round']}: {fault}")
-    return cases, cases - len(failures), failures
+        return f"round {case['round']}: {fault}" if fault else None
 
-
-def read_cases(path: str | Path) -> Iterator[Case]:
-    """The lines of a trace."""
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        yield from map(json.loads, lines)
+    return judge_cases(path, judge)
 
 
 # --- server ---

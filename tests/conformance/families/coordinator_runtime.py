@@ -8,8 +8,6 @@ are Kafka's. Kafka's answers are errors of the log; its services put them in a c
 A case: `linger` (ms, or null: adaptive), `max` (max.message.bytes), `codec`, `steps`, and `expected`, one a step.
 """
 
-import gzip
-import json
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
@@ -32,8 +30,8 @@ from coordinator_core.live.runtime.partition import PartitionLog
 from coordinator_core.live.runtime.runtime import CoordinatorRuntime
 from coordinator_core.live.runtime.states import CoordinatorState
 from schemas.error_codes import ErrorCode
+from tests.conformance.families.cases import Json, judge_cases
 
-Json = dict[str, Any]
 PARTITION = 7
 START_MS = 1_000_000
 RETRY_BACKOFF_MS = 500
@@ -327,18 +325,9 @@ def _comparable(step: Json, codec_id: int) -> Json:
     return {**step, "batches": batches}
 
 
-def run(path_to_jsonl_gz: str | Path) -> tuple[int, int, list[str]]:
+def run(path: str | Path) -> tuple[int, int, list[str]]:
     """Judge every case of the trace: (cases, passed, failures)."""
-    cases = 0
-    failures: list[str] = []
-    with gzip.open(path_to_jsonl_gz, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            case = json.loads(line)
-            cases += 1
-            fault = fault_of(case)
-            if fault is not None:
-                failures.append(f"case {case['id']}: {fault}")
-    return cases, cases - len(failures), failures
+    return judge_cases(path, fault_of)
 
 
 def fault_of(case: Json) -> str | None:

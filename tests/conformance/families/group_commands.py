@@ -8,11 +8,10 @@ A case which needs an operation that no group type serves is *not judged*, whate
 are counted apart and are no passes. A group type's operations are made known to the judge by a line in `OPERATIONS`.
 """
 
-import gzip
 import json
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -46,11 +45,11 @@ from coordinator_core.live.offsets.messages import (
 from coordinator_core.live.share.messages import ShareGroupHeartbeatRequest, ShareStatePartitions
 from coordinator_core.live.streams.messages import StreamsGroupHeartbeatRequest
 from schemas.consumer_offsets import TOPIC, RecordType
+from tests.conformance.families.cases import Json, read_cases
 from tests.conformance.families.group_replay import differs, fold
 from tests.coordinator_core.logs import CountingLog
 from tests.message_json import json_of, message_of
 
-Json = dict[str, Any]
 UUID_CHARACTERS = 36
 MEMBER_IN_ERROR = re.compile(r"Member (\S+)'s protocols are not supported\.")
 """JoinGroup: the id of a new member of a consumer group is in the error only."""
@@ -136,12 +135,6 @@ class Report(NamedTuple):
     failures: list[str]
 
 
-def run(path_to_jsonl_gz: str | Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[int, int, list[str]]:
-    """Judge the cases of a trace: (cases which were judged, passed, failures)."""
-    report = judge_all(path_to_jsonl_gz, version=version)
-    return report.cases - report.not_judged, report.passed, report.failures
-
-
 def judge_all(
     path_to_jsonl_gz: str | Path, modules: Iterable[GroupModule] = MODULES, version: KafkaVersion = DEFAULT_VERSION
 ) -> Report:
@@ -150,7 +143,7 @@ def judge_all(
     failures: list[str] = []
     unserved: dict[str, int] = defaultdict(int)
     cases = passed = steps = 0
-    for case in cases_of(path_to_jsonl_gz):
+    for case in read_cases(path_to_jsonl_gz):
         cases += 1
         verdict = judge(case, modules, version)
         steps += verdict.steps
@@ -161,13 +154,6 @@ def judge_all(
         else:
             passed += 1
     return Report(cases, passed, sum(unserved.values()), dict(unserved), steps, failures)
-
-
-def cases_of(path_to_jsonl_gz: str | Path) -> Iterator[Json]:
-    """The cases of a trace."""
-    with gzip.open(path_to_jsonl_gz, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            yield json.loads(line)
 
 
 def judge(case: Json, modules: Iterable[GroupModule] = MODULES, version: KafkaVersion = DEFAULT_VERSION) -> Verdict:

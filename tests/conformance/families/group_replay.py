@@ -5,8 +5,7 @@ error of the codec) exactly where Kafka throws. At any exception but the two whi
 loader stops, and so does the case.
 """
 
-import gzip
-import json
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from coordinator_core.live.state_dump import dump_shard
 from coordinator_core.replay.anomalies import Anomaly
 from coordinator_core.replay.dispatch import CoordinatorShard, replay_end_transaction_marker, replay_record
 from schemas.consumer_offsets import TOPIC
+from tests.conformance.families.cases import Json, judge_cases
 
 SKIPPED = {
     UnknownRecordType.code: "UnknownRecordTypeException",
@@ -24,21 +24,10 @@ SKIPPED = {
 }
 """Errors of the codec, and what Kafka throws there; neither ends a case."""
 
-Json = dict[str, Any]
 
-
-def run(path_to_jsonl_gz: str | Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[int, int, list[str]]:
+def run(path: str | Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[int, int, list[str]]:
     """Judge every case of the trace: (cases, passed, failures)."""
-    cases = 0
-    failures: list[str] = []
-    with gzip.open(path_to_jsonl_gz, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            case = json.loads(line)
-            cases += 1
-            failure = judge(case, version)
-            if failure is not None:
-                failures.append(f"case {case['id']}: {failure}")
-    return cases, cases - len(failures), failures
+    return judge_cases(path, partial(judge, version=version))
 
 
 def judge(case: Json, version: KafkaVersion = DEFAULT_VERSION) -> str | None:

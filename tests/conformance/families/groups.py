@@ -5,11 +5,10 @@ a fresh shard. We fold the same entries and compare the whole state. Everything 
 state after `onLoaded` is not: it belongs to the live side, which no record tells.
 """
 
-import gzip
-import json
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from coordinator_core.bytes.codec import decode_key, decode_value
 from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KafkaVersion
@@ -17,11 +16,10 @@ from coordinator_core.live.state_dump import dump_shard
 from coordinator_core.replay.anomalies import Anomaly
 from coordinator_core.replay.dispatch import CoordinatorShard, replay_end_transaction_marker, replay_record
 from schemas.consumer_offsets import TOPIC
+from tests.conformance.families.cases import Json, judge_cases
 from tests.conformance.families.group_replay import differs
 
 NO_PRODUCER_ID = -1
-
-Json = dict[str, Any]
 
 
 class Entry(NamedTuple):
@@ -34,18 +32,9 @@ class Entry(NamedTuple):
     committed: bool
 
 
-def run(path_to_jsonl_gz: str | Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[int, int, list[str]]:
+def run(path: str | Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[int, int, list[str]]:
     """Judge every case of the trace: (cases, passed, failures)."""
-    cases = 0
-    failures: list[str] = []
-    with gzip.open(path_to_jsonl_gz, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            case = json.loads(line)
-            cases += 1
-            failure = judge(case, version)
-            if failure is not None:
-                failures.append(f"case {case['id']}: {failure}")
-    return cases, cases - len(failures), failures
+    return judge_cases(path, partial(judge, version=version))
 
 
 def judge(case: Json, version: KafkaVersion = DEFAULT_VERSION) -> str | None:

@@ -6,9 +6,8 @@ counter of updates and the redundant offset after the step are compared, and a t
 at the end must agree. Where one step writes for several share partitions their order is that of Kafka's hash map.
 """
 
-import gzip
-import json
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -26,6 +25,7 @@ from coordinator_core.live.share_state.messages import (
 )
 from coordinator_core.live.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
 from coordinator_core.replay.share_state.state import ShareShard
+from tests.conformance.families.cases import judge_cases
 from tests.coordinator_core.logs import MemoryLog
 from tests.message_json import json_of, message_of
 
@@ -56,20 +56,9 @@ JOBS: Final[dict[str, Callable[[ShareCoordinator, Json, int], Outcome]]] = {
 }
 
 
-def run(path_to_jsonl_gz: str | Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[int, int, list[str]]:
+def run(path: str | Path, version: KafkaVersion = DEFAULT_VERSION) -> tuple[int, int, list[str]]:
     """Judge every case of the trace: (cases, passed, failures). A case passes if every step is right, both ways."""
-    cases = passed = 0
-    failures: list[str] = []
-    with gzip.open(path_to_jsonl_gz, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            case = json.loads(line)
-            cases += 1
-            failure = judge(case, version)
-            if failure is None:
-                passed += 1
-            else:
-                failures.append(f"case {case['id']}: {failure}")
-    return cases, passed, failures
+    return judge_cases(path, partial(judge, version=version))
 
 
 def judge(case: Json, version: KafkaVersion = DEFAULT_VERSION) -> str | None:

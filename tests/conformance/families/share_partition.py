@@ -6,8 +6,6 @@ timer has it here, though its real one promises no order. Where a case runs into
 are judged.
 """
 
-import gzip
-import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -33,24 +31,14 @@ from coordinator_core.live.share_partition.state import (
 )
 from coordinator_core.live.share_partition.window import can_acquire_records, next_fetch_offset
 from coordinator_core.replay.share_state.combine import StateBatch
+from tests.conformance.families.cases import judge_cases
 
 NO_LOCK = -1
 
 
 def run(path: str | Path) -> tuple[int, int, list[str]]:
     """Judge every case of the trace: (cases, passed, failures). A case passes if all its judged steps are right."""
-    cases = passed = 0
-    failures: list[str] = []
-    with gzip.open(path, "rt", encoding="utf-8") as lines:
-        for line in lines:
-            case = json.loads(line)
-            cases += 1
-            failure = judge(case)
-            if failure is None:
-                passed += 1
-            else:
-                failures.append(f"case {case['id']}: {failure}")
-    return cases, passed, failures
+    return judge_cases(path, judge)
 
 
 def judge(case: Mapping[str, Any]) -> str | None:

@@ -1,15 +1,10 @@
 """How many partitions topics have, and since when."""
 
-from pathlib import Path
-
 from hypothesis import given
 from hypothesis import strategies as st
 
 from jobs.bronze.partition_counts import KnownCount, grown, known_counts, merged, partition_count_rows
-from tests.cases.harness import Ledger
-from tests.recorded import RECORDINGS
-
-FULL_A = RECORDINGS / "full-a" / "logs"
+from tests.jobs.conftest import LedgerOf
 
 COUNTS = st.dictionaries(st.tuples(st.sampled_from("AB"), st.integers(0, 9)), st.integers(1, 6))
 
@@ -37,10 +32,9 @@ def test_rows_are_intervals() -> None:
     ]
 
 
-def test_the_metadata_log_tells_the_internal_topics(tmp_path: Path) -> None:
+def test_the_metadata_log_tells_the_internal_topics(ledger_of: LedgerOf) -> None:
     """After a night it is known how many log partitions coordinator topics have; the user may know of more."""
-    ledger = Ledger(tmp_path / "warehouse")
-    ledger.night(FULL_A)
+    ledger = ledger_of("full-a")
     known = known_counts(ledger.tables)
     assert {topic: (it.partition_count, it.source) for topic, it in known.items() if topic.startswith("__")} == {
         "__cluster_metadata": (1, "CLUSTER_METADATA"),

@@ -23,7 +23,7 @@ from jobs.queries.answers.group_verdicts import group_verdicts
 from schemas.tables.state import RUN_METRICS
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.conftest import PROJECT_ROOT
-from tests.recorded import RECORDINGS
+from tests.jobs.conftest import LedgerOf
 
 START = datetime(2026, 1, 1, tzinfo=UTC)
 EXAMPLES = PROJECT_ROOT / "examples"
@@ -171,7 +171,7 @@ def test_the_dashboard_asks_for_what_is_written() -> None:
     assert len({panel["id"] for panel in board["panels"]}) == len(board["panels"])
 
 
-def test_alert_rules_are_prometheus_own(tmp_path: Path) -> None:
+def test_alert_rules_are_prometheus_own(tmp_path: Path, ledger_of: LedgerOf) -> None:
     """promtool takes them, and finds no fault in the textfiles that they are about."""
     rules = EXAMPLES / "prometheus" / "groupledger.rules.yml"
     assert set(re.findall(r"groupledger_[a-z_]+", rules.read_text())) <= METRICS
@@ -179,9 +179,7 @@ def test_alert_rules_are_prometheus_own(tmp_path: Path) -> None:
         pytest.skip("no promtool: apt install prometheus")
     done = subprocess.run([PROMTOOL, "check", "rules", str(rules)], capture_output=True, text=True, check=False)
     assert done.returncode == 0 and "8 rules found" in done.stdout, done.stdout + done.stderr
-    ledger = Ledger(tmp_path / "warehouse")
-    ledger.night(RECORDINGS / "full-a" / "logs")
-    of_run = Metrics(ledger.tables, run_id="r", clock=Clock(), textfile=f"{tmp_path}/g.prom", groups_max=9)
+    of_run = Metrics(ledger_of("full-a").tables, run_id="r", clock=Clock(), textfile=f"{tmp_path}/g.prom", groups_max=9)
     with of_run.job("replay") as run:
         filled(run)
     of_run.expose_groups()
@@ -202,10 +200,9 @@ def groups_file(ledger: Ledger, textfile: Path, groups_max: int) -> list[Sample]
     return [sample for family in text_string_to_metric_families(text) for sample in family.samples]
 
 
-def test_groups_have_metrics_of_their_own(tmp_path: Path) -> None:
+def test_groups_have_metrics_of_their_own(tmp_path: Path, ledger_of: LedgerOf) -> None:
     """Those that need somebody first, as many as the settings say; sums are of all; each verdict has its rule."""
-    ledger = Ledger(tmp_path / "warehouse")
-    ledger.night(RECORDINGS / "full-a" / "logs")
+    ledger = ledger_of("full-a")
     verdicts = {it.group_id: it for it in group_verdicts(ledger.tables)}
     found = groups_file(ledger, tmp_path / "g.prom", 20)
     assert {sample.name for sample in found} == {f"groupledger_{name}" for name in GAUGES} - {

@@ -4,19 +4,17 @@ Python's into a folder of their own, JavaScript's by npm, Go's built by `go buil
 are those of the user's own settings. A library whose tools are not here is left out, and said.
 """
 
-import fcntl
 import shutil
 import subprocess
 import sys
-import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from tests.conftest import PROJECT_ROOT
 from tests.live.kafka_home import KafkaHome
+from tests.maven import locked, made, sum_of
 
 HERE: Final = Path(__file__).resolve().parent
 CACHE: Final = PROJECT_ROOT / ".cache" / "clients"
@@ -53,7 +51,7 @@ def install(home: KafkaHome) -> Installed:
     CACHE.mkdir(parents=True, exist_ok=True)
     left_out: dict[str, str] = {}
     libraries: list[Library] = []
-    with _locked(CACHE / "install.lock"):
+    with locked(CACHE / "install.lock"):
         python = _python()
         for name, program, version in (
             ("confluent-kafka", "confluent.py", "2.16.1"),
@@ -79,8 +77,8 @@ def install(home: KafkaHome) -> Installed:
 
 def _python() -> Path:
     asked = HERE / "py" / "requirements.txt"
-    return _made(
-        f"py-{_sum(asked)}",
+    return made(
+        CACHE / f"py-{sum_of(asked)}",
         lambda folder: _run(sys.executable, "-m", "pip", "install", "-q", "--target", str(folder), "-r", str(asked)),
     )
 
@@ -99,7 +97,7 @@ def _javascript() -> Iterator[Library]:
             shutil.copy(source, folder)
         _run(npm, "install", "--no-audit", "--no-fund", "--loglevel=error", folder=folder)
 
-    folder = _made(f"js-{_sum(*sources)}", fill)
+    folder = made(CACHE / f"js-{sum_of(*sources)}", fill)
     yield Library("kafkajs", "JavaScript", "2.2.4", (node, str(folder / "kafkajs.js")))
     yield Library("platformatic", "JavaScript", "1.34.0", (node, str(folder / "platformatic.js")))
 
@@ -107,8 +105,8 @@ def _javascript() -> Iterator[Library]:
 def _go() -> Iterator[Library]:
     go = _tool("go")
     sources = sorted(it for it in (HERE / "go").rglob("*") if it.is_file())
-    folder = _made(
-        f"go-{_sum(*sources)}",
+    folder = made(
+        CACHE / f"go-{sum_of(*sources)}",
         lambda folder: _run(
             go, "build", "-o", f"{folder}/", *(f"./{program}" for program in GO_PROGRAMS), folder=HERE / "go"
         ),
@@ -124,8 +122,8 @@ def _go() -> Iterator[Library]:
 def _java(home: KafkaHome) -> Iterator[Library]:
     source = HERE / "java" / "Member.java"
     classpath = f"{home.jars}/*"
-    classes = _made(
-        f"java-{_sum(source)}-{home.jars.name}",
+    classes = made(
+        CACHE / f"java-{sum_of(source)}-{home.jars.name}",
         lambda folder: _run(
             home.tool("javac"), "-nowarn", "-proc:none", "-cp", classpath, "-d", str(folder), str(source)
         ),
@@ -138,12 +136,12 @@ def _connect(home: KafkaHome) -> tuple[Library, Path]:
     """The worker, and the jar of the connectors."""
     pom, source = HERE / "java" / "pom.xml", HERE / "java" / "Worker.java"
     goal = ("dependency:copy-dependencies", "-DincludeScope=runtime")
-    jars = _made(
-        f"connect-{_sum(pom)}",
+    jars = made(
+        CACHE / f"connect-{sum_of(pom)}",
         lambda folder: _run(_tool("mvn"), "-q", "-B", "-f", str(pom), *goal, f"-DoutputDirectory={folder}"),
     )
-    classes = _made(
-        f"worker-{_sum(pom, source)}",
+    classes = made(
+        CACHE / f"worker-{sum_of(pom, source)}",
         lambda folder: _run(
             home.tool("javac"), "-nowarn", "-proc:none", "-cp", f"{jars}/*", "-d", str(folder), str(source)
         ),
@@ -168,26 +166,3 @@ def _reason(error: Exception) -> str:
         lines = f"{error.stdout}{error.stderr}".strip().splitlines()
         return lines[-1] if lines else str(error)
     return str(error)
-
-
-def _made(name: str, fill: Callable[[Path], None]) -> Path:
-    """The folder of this name, which is whole where it exists."""
-    folder = CACHE / name
-    if not folder.is_dir():
-        unfinished = CACHE / f"{name}.new"
-        shutil.rmtree(unfinished, ignore_errors=True)
-        unfinished.mkdir()
-        fill(unfinished)
-        unfinished.rename(folder)
-    return folder
-
-
-def _sum(*files: Path) -> str:
-    return f"{zlib.crc32(b''.join(file.read_bytes() for file in files)):08x}"
-
-
-@contextmanager
-def _locked(path: Path) -> Iterator[None]:
-    with path.open("w") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        yield

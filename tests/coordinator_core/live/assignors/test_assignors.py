@@ -13,6 +13,7 @@ from coordinator_core.live.assignors.client_group import Assignment, Subscriptio
 from coordinator_core.live.assignors.errors import AssignorError
 from coordinator_core.live.assignors.server_group import GroupAssignment, GroupSpec
 from tests.conformance.families import assignors
+from tests.conformance.families.cases import read_cases
 
 TRACES = Path(__file__).parents[3] / "data" / "traces"
 SERVER_CASES = 750
@@ -82,7 +83,7 @@ def test_a_damaged_client_assignor_is_found(name: str) -> None:
     def wrong(topics: Mapping[str, Topic], subscriptions: Mapping[str, Subscription]) -> Assignment:
         return rotate_members(right(topics, subscriptions))
 
-    for case in assignors.read_cases(TRACES / f"assignor_client_{name}.jsonl.gz"):
+    for case in read_cases(TRACES / f"assignor_client_{name}.jsonl.gz"):
         answer = right(*assignors.client_group(case))
         if rotate_members(answer) != answer and not case["orderSensitive"]:
             assert assignors.client_fault(case, wrong) is not None

@@ -22,15 +22,13 @@ from jobs.queries.answers.group_history import (
 from jobs.queries.answers.group_verdicts import OK, WARN, group_verdicts
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
-from tests.recorded import RECORDINGS
+from tests.jobs.conftest import LedgerOf
 
 
 @pytest.fixture(scope="module")
-def ledger(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+def ledger(ledger_of: LedgerOf) -> Ledger:
     """One night."""
-    ledger = Ledger(tmp_path_factory.mktemp("history") / "warehouse")
-    ledger.night(RECORDINGS / "full-a" / "logs")
-    return ledger
+    return ledger_of("full-a")
 
 
 def count(ledger: Ledger, table: str, group_id: str) -> int:
