@@ -1,7 +1,6 @@
-"""Rates of the live coordinators; segments to bronze and silver, side by side with Kafka's own dump tool; capture of
-a live cluster, side by side with that of the same segments; the Python API on raw records; what a night costs as the
-log grows (see `growth`) and where one key of it is out of proportion (see `skewed`);
-and what a nightly of many small clusters takes (see `fleet`).
+"""Segments to bronze and silver, side by side with Kafka's own dump tool; capture of a live cluster, side by side with
+that of the same segments; two executors against one; what a night costs as the log grows (see `growth`) and where one
+key of it is out of proportion (see `skewed`).
 
     make bench LOGS=DIR            DIR holds <topic>-<partition>/*.log, as a broker's log directory does
 
@@ -24,7 +23,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from tests.benchmarks import dataframes, executors, fleet, growth, live, live_capture, skewed
+from tests.benchmarks import executors, growth, live_capture, skewed
 from tests.benchmarks.runs import ROOT, STEPS, run, step_seconds
 from tests.benchmarks.skewed import OFFSETS_TOPIC, SHARE_TOPIC
 
@@ -96,13 +95,6 @@ def compare(topic: str, folder: Path, lib: Path, turns: int, scratch: Path) -> N
         f"gold {median['audit']:.1f} s; largest Python worker {worker_bytes / 2**20:,.0f} MiB",
         flush=True,
     )
-    if topic == OFFSETS_TOPIC:
-        our_seconds, done = dataframes.measure(scratch / "warehouse", scratch / "dataframes")
-        print(
-            f"{topic} by the Python API, a table of raw records to a Delta table of commits: {our_seconds:.1f} s, "
-            f"ratio {their_seconds / our_seconds:.2f}; largest Python worker {done.used.worker_bytes / 2**20:,.0f} MiB",
-            flush=True,
-        )
 
 
 def main() -> None:
@@ -111,7 +103,6 @@ def main() -> None:
     parser.add_argument("--logs", type=Path, help="a log directory with __consumer_offsets and __share_group_state")
     parser.add_argument("--turns", type=int, default=3)
     options = parser.parse_args()
-    live.main()
     if shutil.which("mvn") is None or shutil.which("java") is None:
         sys.exit("the benchmark needs Maven and Java for Kafka's dump tool: install maven and a JDK 17")
     lib = kafka_lib()
@@ -130,7 +121,6 @@ def main() -> None:
         executors.compare_hot(options.turns, Path(scratch) / "hot")
         growth.show(growth.measured(logs, Path(scratch) / "growth", growth.DAYS))
         skewed.compare(Path(scratch) / "skewed")
-        fleet.compare(Path(scratch) / "fleet")
 
 
 if __name__ == "__main__":

@@ -21,8 +21,7 @@ PEAK: Final = re.compile(r"VmHWM:\s+(\d+) kB")
 
 WORKER: Final = b"-m\0pyspark.daemon"
 JVM: Final = b"org.apache.spark.deploy.SparkSubmit"
-DRIVER: Final = b"jobs/__main__.py"
-"""In the command lines of Python workers, of the JVM and of the job's own Python."""
+"""In the command lines of Python workers and of the JVM."""
 
 
 @dataclass(slots=True)
@@ -31,7 +30,6 @@ class Used:
 
     worker_bytes: int = 0
     jvm_bytes: int = 0
-    driver_bytes: int = 0
     seconds_of: dict[int, float] = field(default_factory=dict)
     """Of each process, by its id."""
 
@@ -83,8 +81,6 @@ def _watch(session_id: int, used: Used, ended: threading.Event) -> None:
                 used.worker_bytes = max(used.worker_bytes, peak_bytes)
             elif JVM in command:
                 used.jvm_bytes = max(used.jvm_bytes, peak_bytes)
-            elif DRIVER in command:
-                used.driver_bytes = max(used.driver_bytes, peak_bytes)
 
 
 def _processes_of(session_id: int) -> Iterator[tuple[int, bytes, int, float]]:
