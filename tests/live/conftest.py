@@ -22,7 +22,6 @@ from tests.live.secure import SASL_TLS, SecureBroker
 from tests.live.simulated import Case, Simulated, dump, dumped, truth_of
 from tests.maven import Unavailable
 
-"""Set by `make test-live`: all scenarios, and a missing Maven or JDK is a failure."""
 SHORT: Final = Path(__file__).resolve().parent / "scenarios" / "everything.toml"
 SCENARIOS: Final = PROJECT_ROOT / "scenarios"
 TOO_LONG: Final = frozenset({"busy-day"})
@@ -75,6 +74,7 @@ LONG: Final = frozenset(
     {
         "test_acls",
         "test_admin_protocol",
+        "test_broker",
         "test_broker_source",
         "test_capture_stream",
         "test_clients",
