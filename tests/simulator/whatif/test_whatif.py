@@ -100,7 +100,6 @@ class Case:
 DEPLOY = (("stop", 100, 0, 10), ("stop", 140, 1, 10), ("stop", 180, 2, 10))
 CRASH = (("crash", 100, 0, None),)
 CRASH_AND_BACK = (("crash", 100, 0, 90),)
-PAUSE = (("pause", 100, 0, 50),)
 SHORT_PAUSE = (("pause", 100, 0, 14),)
 SLOW = (("slow_poll", 100, 0, 90),)
 MIXED = (*CRASH_AND_BACK, ("stop", 250, 1, 20), ("pause", 330, 2, 45))

@@ -30,16 +30,6 @@ def test_who_is_not_subscribed_is_passed_over() -> None:
     assert shown(assign_round_robin(topics, subscriptions)) == expected
 
 
-def test_static_members_stand_first() -> None:
-    """By instance id, then the others by member id."""
-    subscriptions = {
-        "A": Subscription(("t",)),
-        "B": Subscription(("t",), group_instance_id="y"),
-        "C": Subscription(("t",), group_instance_id="x"),
-    }
-    assert shown(assign_round_robin({"t": Topic(3)}, subscriptions)) == "A=[t-2] B=[t-1] C=[t-0]"
-
-
 @given(client_groups())
 def test_every_partition_has_one_owner(group: tuple[Mapping[str, Topic], Mapping[str, Subscription]]) -> None:
     """Of those that somebody is subscribed to."""

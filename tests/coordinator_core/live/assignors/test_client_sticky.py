@@ -64,40 +64,6 @@ def test_growing_groups(case: GrowingGroup) -> None:
     assert shown(assign(case.topics, next_generation(fresh("A", "B", "C", topics=case.topics), two))) == case.of_three
 
 
-def test_what_was_withheld_comes_with_the_next_generation() -> None:
-    """C gets in a second round what A and B gave up in the first."""
-    topics = {"t0": Topic(3), "t1": Topic(3)}
-    members = fresh("A", "B", "C", topics=topics)
-    first = assign_cooperative_sticky(
-        topics, next_generation(members, assign_cooperative_sticky(topics, fresh("A", "B", topics=topics)))
-    )
-    second = assign_cooperative_sticky(topics, next_generation(members, first))
-    assert shown(first) == "A=[t0-0, t1-1] B=[t1-0, t0-1] C=[]"
-    assert shown(second) == "A=[t0-0, t1-1] B=[t1-0, t0-1] C=[t0-2, t1-2]"
-
-
-@pytest.mark.parametrize("assign", [assign_sticky, assign_cooperative_sticky])
-def test_the_later_generation_owns(assign: Callable[..., Assignment]) -> None:
-    """B claims both partitions since generation 2, A one since 1: B keeps one, and A gets what B gave up."""
-    topics = {"t": Topic(2)}
-    subscriptions = {
-        "A": with_owned(Subscription(("t",)), partitions("t-0"), 1),
-        "B": with_owned(Subscription(("t",)), partitions("t-0"), 2),
-    }
-    assert shown(assign(topics, subscriptions)) == "A=[t-1] B=[t-0]"
-    swapped = {"A": subscriptions["B"], "B": subscriptions["A"]}
-    assert shown(assign(topics, swapped)) == "A=[t-0] B=[t-1]"
-
-
-def test_what_two_of_one_generation_claim_is_nobody_s() -> None:
-    """Neither keeps it; the cooperative assignor gives it to nobody until both gave it up."""
-    topics = {"t": Topic(2)}
-    claimed = with_owned(Subscription(("t",)), partitions("t-0"))
-    both = {"A": claimed, "B": claimed}
-    assert shown(assign_sticky(topics, both)) == "A=[t-0] B=[t-1]"
-    assert shown(assign_cooperative_sticky(topics, both)) == "A=[] B=[t-1]"
-
-
 def test_a_third_claim_of_a_later_generation_wins() -> None:
     """Where subscriptions differ, C owns what A and B of an earlier generation both claim."""
     claimed = with_owned(Subscription(("t",)), partitions("t-0"), 1)
@@ -105,25 +71,6 @@ def test_a_third_claim_of_a_later_generation_wins() -> None:
     subscriptions = {"A": claimed, "B": claimed, "C": latest, "D": Subscription(("u",))}
     answer = assign_sticky({"t": Topic(2), "u": Topic(1)}, subscriptions)
     assert shown(answer) == "A=[t-1] B=[] C=[t-0] D=[u-0]"
-
-
-def test_a_partition_beyond_its_topic_is_nobody_s() -> None:
-    """A topic which was recreated has fewer partitions; members do not keep the others."""
-    member = with_owned(Subscription(("t",)), (*partitions("t-0", "t-7", "gone-0"), TopicPartition("t", -1)))
-    assert shown(assign_sticky({"t": Topic(2)}, {"A": member})) == "A=[t-0, t-1]"
-
-
-@pytest.mark.parametrize("assign", [assign_sticky, assign_cooperative_sticky])
-def test_members_keep_and_get_what_is_near(assign: Callable[..., Assignment]) -> None:
-    """A gives up what is far for what is near, in the second round where partitions are withheld."""
-    topics = {"t": Topic(4, tuple(frozenset({rack}) for rack in ("r0", "r0", "r1", "r1")))}
-    members = {rack: Subscription(("t",), rack_id=rack) for rack in ("r0", "r1")}
-    owned = {"r0": partitions("t-0", "t-2"), "r1": partitions("t-1", "t-3")}
-    answer = assign(topics, {m: with_owned(member, owned[m]) for m, member in members.items()})
-    if assign is assign_cooperative_sticky:
-        assert shown(answer) == "r0=[t-0] r1=[t-3]"
-    answer = assign(topics, next_generation(members, answer))
-    assert owned_sets(answer) == {"r0": frozenset(partitions("t-0", "t-1")), "r1": frozenset(partitions("t-2", "t-3"))}
 
 
 def test_different_subscriptions_are_balanced() -> None:
@@ -147,19 +94,6 @@ def test_a_member_without_subscription_counts_as_equal_if_met_first() -> None:
     nothing, something = Subscription(), Subscription(("t",))
     assert shown(assign_sticky({"t": Topic(2)}, {"A": nothing, "B": something})) == "A=[t-0] B=[t-1]"
     assert shown(assign_sticky({"t": Topic(2)}, {"A": something, "B": nothing})) == "A=[t-0, t-1] B=[]"
-
-
-def test_who_had_a_partition_before_gets_it_back() -> None:
-    """When partitions move, to the owner of an earlier generation first, even if another has as few."""
-    topics = {"t": Topic(4), "u": Topic(1)}
-    everything = partitions("t-0", "t-1", "t-2", "t-3")
-    subscriptions = {
-        "A": with_owned(Subscription(("t", "u")), everything, 5),
-        "B": with_owned(Subscription(("t",)), (), 5),
-        "C": with_owned(Subscription(("t",)), partitions("t-1"), 4),
-        "D": with_owned(Subscription(("t",)), partitions("t-1"), 3),
-    }
-    assert TopicPartition("t", 1) in assign_sticky(topics, subscriptions)["C"]
 
 
 def test_moves_which_make_it_no_more_even_are_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:

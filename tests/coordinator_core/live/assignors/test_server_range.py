@@ -35,15 +35,6 @@ def test_assign_range(subscriptions: list[str], expected: str) -> None:
     assert shown(assign_range(small_group(*subscriptions))) == expected
 
 
-def test_static_members_stand_first() -> None:
-    """By instance id, whatever their member ids; the others follow by member id."""
-    spec = small_group("a", "a", "a")
-    m0, m1, m2 = spec.members.values()
-    members = {"m0": m0, "m1": replace(m1, instance_id="y"), "m2": replace(m2, instance_id="x")}
-    answer = assign_range(replace(spec, members=members))
-    assert {member_id: topics[A] for member_id, topics in answer.items()} == {"m2": (0,), "m1": (1,), "m0": (2,)}
-
-
 def test_the_first_represents_all_where_the_group_is_said_to_be_homogeneous() -> None:
     """What a broker of 4.3.1 does between the resolution of a pattern and the next change of a member."""
     spec = replace(small_group("b", "ab"), subscription_type=SubscriptionType.HOMOGENEOUS)

@@ -10,7 +10,6 @@ from coordinator_core.live.assignors.server_group import GroupSpec, MemberSpec
 from coordinator_core.live.assignors.server_simple import assign_simple
 from tests.coordinator_core.live.assignors.groups import (
     A,
-    B,
     owners,
     server_groups,
     shown,
@@ -42,28 +41,6 @@ def test_assign_simple(subscriptions: list[str], expected: str) -> None:
 def test_nobody_is_subscribed(subscriptions: list[str]) -> None:
     """Kafka answers with no member at all."""
     assert assign_simple(small_group(*subscriptions)) == {}
-
-
-@pytest.mark.parametrize("subscriptions", [["ab", "ab"], ["ab", "a"]])
-def test_only_what_is_assignable(subscriptions: list[str]) -> None:
-    """A partition whose share state is not there yet waits, and a topic with none has no members."""
-    spec = replace(small_group(*subscriptions), assignable={A: frozenset({1})})
-    assert set(owners(assign_simple(spec))) == {(A, 1)}
-
-
-def test_a_topic_without_partitions_stays_in_the_answer() -> None:
-    """What a member had and lost leaves its topic behind, as in Kafka's record."""
-    members = {"m0": MemberSpec((A,), {A: (0, 1, 2)}), "m1": MemberSpec((A, B), {A: (0,), B: (0, 1)})}
-    answer = assign_simple(replace(small_group("a", "ab"), members={**members, "m0": MemberSpec((B,), {A: (0, 1, 2)})}))
-    assert answer["m0"][A] == ()
-    members = {"m0": MemberSpec((A,), {A: (0,), B: (0,)}), "m1": MemberSpec((A,), {A: (0, 1, 2)})}
-    assert B not in assign_simple(replace(small_group("a", "a"), members=members))["m0"]
-
-
-def test_what_nobody_is_subscribed_to_stays_where_subscriptions_differ() -> None:
-    """Kafka goes by the topics that are subscribed: the turn of one that is not never comes."""
-    members = {"m0": MemberSpec((A,), {B: (1,)}), "m1": MemberSpec(())}
-    assert assign_simple(replace(small_group("a", ""), members=members))["m0"] == {A: (0, 1, 2), B: (1,)}
 
 
 def test_kafka_s_bug_is_an_error_of_its_own() -> None:

@@ -44,30 +44,6 @@ def test_nobody_is_subscribed(subscriptions: list[str]) -> None:
     assert assign_uniform(small_group(*subscriptions)) == {}
 
 
-def test_who_has_one_more_keeps_it() -> None:
-    """The larger quota stays with m1, and what is not subscribed any more goes."""
-    members = {
-        "m0": MemberSpec((A,), {A: (0,), B: (0,)}),
-        "m1": MemberSpec((A,), {A: (1, 2)}),
-    }
-    assert shown(assign_uniform(replace(small_group("a", "a"), members=members))) == "a0 | a1 a2"
-
-
-def test_partitions_beyond_the_quota_go_on() -> None:
-    """In the order in which the member has them, the last ones."""
-    members = {"m0": MemberSpec((A, B), {A: (2, 0, 1), B: (1,)}), "m1": MemberSpec((A, B), {B: (0,)})}
-    assert shown(assign_uniform(replace(small_group("ab", "ab"), members=members))) == "a0 a1 a2 | b0 b1"
-    members = {"m0": MemberSpec((A,), {A: (2, 0, 1)}), "m1": MemberSpec((A,)), "m2": MemberSpec((A,))}
-    assert shown(assign_uniform(replace(small_group("a", "a", "a"), members=members))) == "a2 | a0 | a1"
-
-
-def test_partitions_move_until_it_is_even() -> None:
-    """With different subscriptions, from the member with most to the one with fewest."""
-    members = {"m0": MemberSpec((A, B), {A: (0, 1, 2), B: (0, 1)}), "m1": MemberSpec((A,)), "m2": MemberSpec((A,))}
-    spec = replace(small_group("ab", "a", "a"), members=members)
-    assert shown(assign_uniform(spec)) == "b0 b1 | a0 a2 | a1"
-
-
 @pytest.mark.parametrize("subscriptions", [["ab"], ["a", "ab"]])
 def test_a_topic_must_exist(subscriptions: list[str]) -> None:
     """Kafka throws PartitionAssignorException."""

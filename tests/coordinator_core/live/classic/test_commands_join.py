@@ -6,44 +6,9 @@ from coordinator_core.live.classic.live import COMPLETING_REBALANCE, EMPTY, PREP
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import (
     REBALANCE_TIMEOUT_MS,
-    SESSION_TIMEOUT_MS,
-    START_MS,
     Clients,
     state_of,
 )
-
-
-def test_a_new_group_is_written_and_waits_for_more() -> None:
-    """The empty group is in the log at once; the join is answered after the initial delay."""
-    clients = Clients()
-    number = clients.join()
-    (entry,) = clients.records
-    value = entry.record.value
-    assert value is not None
-    assert (value.generation, value.protocol_type, value.leader, value.members) == (0, "", None, ())
-    assert value.current_state_timestamp == START_MS
-    assert state_of(clients) == PREPARING_REBALANCE
-    clients.wait(2999)
-    assert clients.answers == {}
-    clients.wait(1)
-    answer = clients.answers[number]
-    assert (answer.generation_id, answer.protocol_name, answer.leader) == (1, "range", "client-uuid1")
-    assert [member.member_id for member in answer.members] == ["client-uuid1"]
-    assert state_of(clients) == COMPLETING_REBALANCE
-
-
-def test_the_initial_delay_is_extended_while_members_come() -> None:
-    """By the delay each time, within the longest rebalance time-out at the start."""
-    clients = Clients()
-    clients.join(rebalance_timeout_ms=7000)
-    for _ in range(4):
-        clients.wait(1500)
-        clients.join(rebalance_timeout_ms=7000)
-    clients.wait(0)
-    assert clients.answers == {}
-    clients.wait(1000)
-    assert sorted(clients.answers) == [1, 2, 3, 4, 5]
-    assert clients.now_ms == START_MS + 7000
 
 
 def test_from_version_4_on_a_new_member_gets_its_id_first() -> None:
@@ -67,18 +32,6 @@ def test_a_pending_id_is_no_static_members() -> None:
     number = clients.join(member_id, instance="i")
     assert clients.answers[number].error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert clients.group.pending_join_members == {member_id}
-
-
-def test_a_pending_id_expires() -> None:
-    """Who never comes back with its id holds the others up for a session time-out at most."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    (member_id,) = clients.stable_members(1)
-    clients.join(api_version=4)
-    rejoin = clients.join(member_id)
-    assert rejoin not in clients.answers
-    clients.wait(SESSION_TIMEOUT_MS)
-    assert clients.answers[rejoin].generation_id == 2
-    assert clients.group.pending_join_members == set()
 
 
 @pytest.mark.parametrize(
@@ -110,33 +63,6 @@ def test_others_need_a_common_protocol(protocols: tuple[str, ...], protocol_type
     assert len(clients.group.members) == 1
 
 
-def test_a_member_id_for_no_group_is_unknown() -> None:
-    """And no group is made."""
-    clients = Clients()
-    number = clients.join("somebody")
-    assert clients.answers[number].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert clients.answers[number].member_id == "somebody"
-    assert clients.coordinator.group("g") is None
-
-
-def test_a_member_id_that_is_not_in_the_group_is_unknown() -> None:
-    """Neither a member nor pending."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    clients.stable_members(1)
-    number = clients.join("somebody")
-    assert clients.answers[number].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert clients.answers[number].protocol_name is None
-
-
-def test_an_empty_group_knows_no_member() -> None:
-    """A member that was removed starts from scratch."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    (member_id,) = clients.stable_members(1)
-    clients.leave((member_id, None))
-    number = clients.join(member_id)
-    assert clients.answers[number].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-
-
 def test_the_protocol_with_most_votes_wins() -> None:
     """Each votes for the first on its list which all support."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
@@ -145,21 +71,6 @@ def test_the_protocol_with_most_votes_wins() -> None:
     clients.join(protocols=("range", "roundrobin"))
     clients.wait(0)
     assert {answer.protocol_name for answer in clients.answers.values()} == {"range"}
-
-
-def test_a_full_group_takes_nobody() -> None:
-    """While it is stable members count; while it rebalances those who wait do, and the last to come is out."""
-    clients = Clients(group_initial_rebalance_delay_ms=0, group_max_size=2)
-    first, second = clients.stable_members(2)
-    refused = clients.join()
-    assert clients.answers[refused].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert state_of(clients) == STABLE
-    clients.join(first)
-    assert state_of(clients) == PREPARING_REBALANCE
-    clients.coordinator.config = type(clients.coordinator.config)(group_max_size=1)
-    late = clients.join(second)
-    assert clients.answers[late].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert set(clients.group.members) == {first}
 
 
 def test_a_follower_that_rejoins_unchanged_learns_what_holds() -> None:
@@ -172,34 +83,6 @@ def test_a_follower_that_rejoins_unchanged_learns_what_holds() -> None:
     assert state_of(clients) == STABLE
     clients.join(leader)
     assert state_of(clients) == PREPARING_REBALANCE
-
-
-def test_a_rejoin_in_the_sync_phase() -> None:
-    """Unchanged: the present generation again, with all members for the leader. Changed: a rebalance."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    first, second = clients.join(), clients.join()
-    clients.wait(0)
-    leader = clients.answers[first].leader
-    follower = next(member_id for member_id in clients.group.members if member_id != leader)
-    again = clients.join(leader)
-    assert len(clients.answers[again].members) == 2
-    waiting = clients.sync(follower)
-    clients.join(follower, topics=("t", "u"))
-    assert clients.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    assert clients.group.state == PREPARING_REBALANCE
-    assert second in clients.answers
-
-
-def test_the_join_phase_ends_once_all_are_there() -> None:
-    """A changed member starts a rebalance, which ends with the last of the others."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    leader, follower = clients.stable_members(2)
-    changed = clients.join(follower, topics=("t", "u"))
-    assert clients.heartbeat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
-    assert changed not in clients.answers
-    last = clients.join(leader)
-    assert clients.answers[changed].generation_id == clients.answers[last].generation_id == 2
-    assert clients.group.subscribed_topics == frozenset({"t", "u"})
 
 
 def test_who_does_not_rejoin_in_time_is_out() -> None:
@@ -280,16 +163,6 @@ def test_a_follower_that_comes_back_does_not_lead() -> None:
     assert clients.group.leader == leader
 
 
-def test_an_old_client_that_comes_back_is_not_reported_that_it_leads() -> None:
-    """Up to version 8 no answer can say that the assignment is unchanged: it says that the member's old id leads."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    (old,) = clients.stable_members(1, instance="i")
-    number = clients.join(instance="i", api_version=8)
-    assert clients.answers[number].leader == old
-    assert clients.answers[number].members == ()
-    assert clients.answers[number].skip_assignment is False
-
-
 def test_a_static_member_that_changes_the_protocol_starts_a_rebalance() -> None:
     """The choice of the next generation would be another."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
@@ -314,14 +187,6 @@ def test_who_waits_under_an_old_id_is_fenced() -> None:
     assert clients.group.state == PREPARING_REBALANCE
     expected = ErrorCode.FENCED_INSTANCE_ID if follower == static else ErrorCode.REBALANCE_IN_PROGRESS
     assert clients.answers[waiting].error_code == expected
-
-
-def test_a_static_member_with_a_wrong_id_is_fenced() -> None:
-    """The instance id belongs to another member id; or nobody has it."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    clients.stable_members(1, instance="i")
-    assert clients.answers[clients.join("other", instance="i")].error_code == ErrorCode.FENCED_INSTANCE_ID
-    assert clients.answers[clients.join("other", instance="j")].error_code == ErrorCode.UNKNOWN_MEMBER_ID
 
 
 def test_a_group_that_cannot_be_written_is_not_made() -> None:

@@ -6,9 +6,7 @@ import pytest
 from immutables import Map
 from msgspec.structs import replace
 
-from coordinator_core.bytes.codec import make
 from coordinator_core.errors import IllegalTransition
-from coordinator_core.live.classic import commands as classic
 from coordinator_core.live.classic.commands import answer_all
 from coordinator_core.live.classic.live import (
     COMPLETING_REBALANCE,
@@ -21,22 +19,13 @@ from coordinator_core.live.classic.live import (
 )
 from coordinator_core.live.classic.messages import LeaveGroupRequest, MemberIdentity
 from coordinator_core.live.classic.records import group_metadata_record
-from coordinator_core.live.classic.rules import ClassicGroupRules
 from coordinator_core.live.classic.timers import COMPLETE_INITIAL_JOIN, COMPLETE_JOIN, EXPIRE_SYNC
-from coordinator_core.live.coordinator.errors import UnknownOperation
 from coordinator_core.live.coordinator.operation import Context
-from coordinator_core.live.coordinator.records import CoordinatorRecord
-from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.replay.classic.replay import classic_group
-from coordinator_core.replay.classic.state import ClassicGroup
-from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember
+from coordinator_core.replay.consumer.state import ConsumerGroup
 from coordinator_core.replay.dispatch import CoordinatorShard
-from coordinator_core.replay.share.state import ShareGroup
-from schemas.consumer_offsets import RecordType
-from schemas.consumer_offsets.consumer import CONSUMER_GROUP_METADATA_KEY
 from schemas.error_codes import ErrorCode
-from tests.coordinator_core.live.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, Clients, state_of
-from tests.coordinator_core.logs import CountingLog
+from tests.coordinator_core.live.coordinator.clients import REBALANCE_TIMEOUT_MS, Clients, state_of
 
 
 def joined(count: int = 2) -> tuple[Clients, list[str]]:
@@ -47,23 +36,6 @@ def joined(count: int = 2) -> tuple[Clients, list[str]]:
     leader = clients.group.leader
     members = [clients.answers[number].member_id for number in numbers]
     return clients, sorted(members, key=lambda member_id: member_id != leader)
-
-
-def test_all_are_answered_once_the_leaders_assignment_is_written() -> None:
-    """One record holds the generation; who is missing in it is assigned nothing; the group is stable."""
-    clients, (leader, follower) = joined()
-    early = clients.sync(follower)
-    assert early not in clients.answers
-    number = clients.sync(leader, {leader: b"mine", "stranger": b"?"})
-    assert clients.answers[number].assignment == b"mine"
-    assert clients.answers[early].assignment == b""
-    assert clients.group.state == STABLE
-    value = clients.records[-1].record.value
-    assert value is not None
-    assert (value.generation, value.leader, value.protocol) == (1, leader, "range")
-    assert {member.member_id: member.assignment for member in value.members} == {leader: b"mine", follower: b""}
-    assert clients.sync(leader) in clients.answers
-    assert clients.coordinator.timers.get("sync-g") is None
 
 
 def test_who_does_not_sync_in_time_is_out() -> None:
@@ -77,20 +49,6 @@ def test_who_does_not_sync_in_time_is_out() -> None:
     assert clients.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
     assert leader not in clients.group.members
     assert "sync-g" in clients.fired
-
-
-def test_a_member_that_never_syncs_goes_even_after_the_group_is_stable() -> None:
-    """The leader has assigned; the sync timer still looks for who has not come."""
-    clients, (leader, follower) = joined()
-    clients.sync(leader, {})
-    assert clients.group.state == STABLE
-    for _ in range(7):
-        clients.wait(9000)
-        for member_id in (leader, follower):
-            if member_id in clients.group.members:
-                clients.heartbeat(member_id)
-    assert set(clients.group.members) <= {leader}
-    assert clients.group.state != STABLE
 
 
 @pytest.mark.parametrize(
@@ -135,44 +93,6 @@ def test_an_assignment_that_cannot_be_written_starts_a_rebalance() -> None:
     assert {member.assignment for member in clients.group.members.values()} == {b""}
 
 
-def test_heartbeats_keep_a_member_alive() -> None:
-    """Without them its session ends, and the others rebalance."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    leader, follower = clients.stable_members(2)
-    clients.wait(SESSION_TIMEOUT_MS - 1)
-    assert clients.heartbeat(leader) == ErrorCode.NONE
-    assert set(clients.group.members) == {leader, follower}
-    clients.wait(1)
-    assert set(clients.group.members) == {leader}
-    assert clients.group.state == PREPARING_REBALANCE
-    assert clients.heartbeat(leader) == ErrorCode.REBALANCE_IN_PROGRESS
-
-
-def test_who_waits_is_alive() -> None:
-    """A member that has rejoined sends no heartbeats; its session does not end while it waits."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    leader, follower = clients.stable_members(2)
-    clients.join(leader)
-    for _ in range(3):
-        clients.heartbeat(follower)
-        clients.wait(SESSION_TIMEOUT_MS - 1)
-    assert set(clients.group.members) == {leader, follower}
-
-
-def test_the_last_member_gone_leaves_an_empty_generation() -> None:
-    """The next generation has nobody; that is written, with the protocol type that was."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    clients.stable_members(1)
-    clients.wait(SESSION_TIMEOUT_MS)
-    value = clients.records[-1].record.value
-    assert value is not None
-    assert (value.generation, value.protocol_type, value.protocol, value.leader) == (2, "consumer", None, None)
-    assert value.members == ()
-    assert value.current_state_timestamp == clients.now_ms
-    assert clients.group.state == EMPTY
-    assert clients.group.subscribed_topics == frozenset()
-
-
 def test_wrong_heartbeats_are_refused() -> None:
     """By group, member, generation."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
@@ -214,24 +134,6 @@ def test_nobody_leaves_a_group_that_is_not_there() -> None:
     assert outcome.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_who_is_no_member_leaves_nothing_changed() -> None:
-    """A stable group stays stable."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    clients.stable_members(1)
-    assert clients.leave(("m", None)) == [ErrorCode.UNKNOWN_MEMBER_ID]
-    assert clients.group.state == STABLE
-
-
-def test_who_leaves_while_it_waits_is_answered() -> None:
-    """So that a client which is still there tries again."""
-    clients = Clients()
-    number = clients.join()
-    clients.leave(("client-uuid1", None))
-    assert clients.answers[number].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    clients.wait(3000)
-    assert clients.group.state == EMPTY
-
-
 def test_describe() -> None:
     """Metadata of members only while the group is stable; groups which are not there are dead."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
@@ -247,21 +149,6 @@ def test_describe() -> None:
     assert (absent.group_state, absent.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
     (absent,) = clients.ask("describe_groups", ("x",), api_version=5).response
     assert (absent.group_state, absent.error_code) == ("Dead", ErrorCode.NONE)
-
-
-def test_a_reload_keeps_what_is_written() -> None:
-    """Stable as at the last record; sessions restart, and pending requests get no answer."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    leader, follower = clients.stable_members(2, protocols=("range", "sticky"))
-    waiting = clients.join(leader, protocols=("range", "sticky"))
-    clients.coordinator.reload(now_ms=clients.now_ms)
-    assert waiting not in clients.answers
-    assert clients.group.state == STABLE
-    assert clients.group.members[leader].assignment == leader.encode()
-    assert [name for name, _ in clients.group.members[leader].protocols] == ["range"]
-    assert clients.heartbeat(follower) == ErrorCode.NONE
-    clients.wait(SESSION_TIMEOUT_MS)
-    assert clients.group.members == {}
 
 
 def test_a_group_that_is_too_large_when_loaded_rebalances() -> None:
@@ -327,62 +214,6 @@ def test_a_join_timer_of_another_group_does_nothing(name: str, arguments: tuple[
     assert (clients.group.state, clients.group.generation_id) == (STABLE, 1)
 
 
-def test_timers_of_members_that_are_gone_do_nothing() -> None:
-    """The heartbeat of a replaced static member expires without effect."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    (old,) = clients.stable_members(1, instance="i")
-    clients.wait(SESSION_TIMEOUT_MS - 1)
-    number = clients.join(instance="i")
-    clients.wait(1)
-    assert clients.fired[-1] == f"heartbeat-g-{old}"
-    assert set(clients.group.members) == {clients.answers[number].member_id}
-    assert clients.group.state == STABLE
-
-
-def test_groups_of_other_types() -> None:
-    """Members of the classic protocol in a consumer group are its module's; share groups take none."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    clients.coordinator = GroupCoordinator((classic.MODULE,), now_ms=clients.now_ms, log=CountingLog())
-    groups = clients.coordinator.shard.groups
-    consumer = ConsumerGroup("g", members=Map({"m": ConsumerMember("m")}))
-    clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": consumer})))
-    for ask in (
-        clients.join,
-        lambda: clients.sync("m", generation_id=1),
-        lambda: clients.heartbeat("m", generation_id=1),
-    ):
-        with pytest.raises(UnknownOperation):
-            ask()
-    with pytest.raises(UnknownOperation):
-        clients.leave(("m", None))
-    clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": ShareGroup("g")})))
-    assert clients.answers[clients.join()].error_code == ErrorCode.INCONSISTENT_GROUP_PROTOCOL
-    assert clients.answers[clients.sync("m", generation_id=1)].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert clients.heartbeat("m", generation_id=1) == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-class EmptyConsumerGroupRules(ClassicGroupRules):
-    """As much of the rules of consumer groups as the end of one needs."""
-
-    def tombstones(self, context: Context, group: Any) -> tuple[CoordinatorRecord, ...]:
-        key = make(CONSUMER_GROUP_METADATA_KEY, group_id=group.group_id)
-        return (CoordinatorRecord(RecordType.CONSUMER_GROUP_METADATA, key, None),)
-
-
-def test_an_empty_group_of_another_type_gives_way() -> None:
-    """Its tombstones come first, in the same operation."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    groups = clients.coordinator.shard.groups
-    empty = ConsumerGroup("g", assignment_epoch=-1)
-    clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": empty})))
-    clients.coordinator.rules = {**clients.coordinator.rules, ConsumerGroup: EmptyConsumerGroupRules()}
-    clients.join()
-    types = [entry.record.record_type for entry in clients.records]
-    assert types == [RecordType.CONSUMER_GROUP_METADATA, RecordType.GROUP_METADATA]
-    assert clients.group.state == PREPARING_REBALANCE
-    assert isinstance(clients.coordinator.shard.groups.groups["g"], ClassicGroup)
-
-
 def test_an_empty_group_of_another_type_is_forgotten_when_a_member_asks() -> None:
     """Kafka drops it from memory and writes nothing; after a reload it is back, unless its id was used again."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
@@ -419,16 +250,6 @@ def test_who_waits_is_reported_when_the_coordinator_goes() -> None:
     assert clients.heartbeat(leader) == ErrorCode.COORDINATOR_NOT_AVAILABLE
     clients.coordinator.reload(now_ms=clients.now_ms)
     assert state_of(clients) == EMPTY
-
-
-def test_who_is_only_pending_leaves_an_empty_group_as_it_is() -> None:
-    """Nothing is to be rebalanced."""
-    clients = Clients()
-    member_id = clients.answers[clients.join(api_version=5)].member_id
-    written = len(clients.records)
-    assert clients.leave((member_id, None)) == [0]
-    assert clients.group.state == EMPTY
-    assert len(clients.records) == written
 
 
 def test_topics_that_cannot_be_read_are_not_known() -> None:

@@ -22,7 +22,6 @@ from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.operation import Context, Outcome
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember, MemberState, ResolvedRegex
-from schemas.consumer_offsets import RecordType
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import (
     GROUP,
@@ -164,98 +163,7 @@ def test_a_classic_group_moves_over_member_by_member() -> None:
     assert clients.consumer_group.state == "Stable"
 
 
-def test_a_member_gives_up_partitions_before_it_gets_the_next_epoch() -> None:
-    """Asked to rejoin, it first learns what it keeps; it gets the new epoch once it says that it owns no more."""
-    clients = MixedClients()
-    clients.consume("C")
-    classic = clients.entered()
-    assert clients.member(classic).state == MemberState.UNRELEASED_PARTITIONS
-    assert clients.heartbeat(classic).response.error_code == ErrorCode.NONE, "C still holds all"
-    clients.consume("C", 2, topic_partitions=None)
-    clients.consume("C", 2, topic_partitions=())
-    assert clients.heartbeat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    clients.entered(classic)
-    owned = (("foo", clients.fetch_assignment(classic)["foo"]),)
-    assert len(owned[0][1]) == 2
-    for _ in range(2):
-        clients.entered()
-    assert clients.heartbeat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    epoch = clients.member(classic).member_epoch
-    clients.entered(classic, owned=owned)
-    assert clients.member(classic).state == MemberState.UNREVOKED_PARTITIONS
-    assert clients.member(classic).member_epoch == epoch
-    kept = clients.fetch_assignment(classic)["foo"]
-    assert len(kept) == 1
-    assert clients.heartbeat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    clients.entered(classic, owned=(("foo", kept),))
-    assert clients.member(classic).state == MemberState.STABLE
-    assert clients.member(classic).member_epoch == clients.consumer_group.assignment_epoch == epoch + 2
-
-
-def test_the_last_consumer_that_leaves_makes_the_group_classic() -> None:
-    """The members which are left rebalance in the old way, and go on from the epoch."""
-    clients, classic = mixed()
-    epoch = clients.consumer_group.group_epoch
-    assert clients.consume("C", -1).response.member_epoch == -1
-    assert (clients.group.state, clients.group.generation_id) == (PREPARING_REBALANCE, epoch)
-    number = clients.join(classic, topics=("foo",))
-    assert clients.answers[number].generation_id == epoch + 1
-    assert clients.answers[number].leader == classic
-
-
-def test_the_session_of_the_last_consumer_makes_the_group_classic() -> None:
-    """Whatever makes it go."""
-    clients, classic = mixed(group_consumer_session_timeout_ms=SESSION_TIMEOUT_MS // 2)
-    clients.wait(SESSION_TIMEOUT_MS // 2)
-    assert clients.fired == ["session-timeout-g-C"]
-    assert set(clients.group.members) == {classic}
-
-
-def test_where_the_way_down_is_closed_the_group_stays() -> None:
-    """It is a consumer group of classic members only."""
-    clients, classic = mixed(group_consumer_migration_policy="upgrade")
-    clients.consume("C", -1)
-    assert set(clients.consumer_group.members) == {classic}
-
-
 # --- JoinGroup ---
-
-
-def test_a_member_which_joins_is_answered_with_its_epoch() -> None:
-    """Nobody leads; the protocol is the first of its list; its session and the time to sync begin."""
-    clients = MixedClients()
-    clients.consume("C")
-    clients.enter(protocols=("sticky", "range"))
-    answer = clients.answers[clients.request_count]
-    member_id = f"uuid{clients.request_count}"
-    assert (answer.member_id, answer.generation_id, answer.protocol_name) == (member_id, 3, "sticky")
-    assert (answer.protocol_type, answer.leader, answer.members) == ("consumer", "", ())
-    assert clients.deadline_ms(f"session-timeout-g-{member_id}") == SESSION_TIMEOUT_MS
-    assert clients.deadline_ms(f"sync-g-{member_id}") == REBALANCE_TIMEOUT_MS
-    member = clients.member(member_id)
-    assert member.classic_member_metadata is not None
-    assert member.classic_member_metadata.session_timeout_ms == SESSION_TIMEOUT_MS
-    assert [name for name, _ in member.classic_member_metadata.supported_protocols] == ["sticky", "range"]
-
-
-def test_a_member_whose_request_repeats_itself_writes_nothing() -> None:
-    """And keeps its epoch."""
-    clients, classic = mixed()
-    epoch = clients.member(classic).member_epoch
-    outcome = clients.enter(classic, owned=(("foo", tuple(clients.member(classic).assigned[FOO])),))
-    # The subscription in the metadata names what is owned, so the member's record is another one.
-    assert [entry.record.record_type for entry in outcome.records] == [RecordType.CONSUMER_GROUP_MEMBER_METADATA]
-    assert clients.enter(classic, owned=(("foo", tuple(clients.member(classic).assigned[FOO])),)).records == ()
-    assert clients.answers[clients.request_count].generation_id == epoch
-
-
-def test_a_member_says_where_it_is_with_its_subscription() -> None:
-    """Who says nothing of its rack is where it was."""
-    clients, classic = mixed()
-    clients.entered(classic, metadata=encode_subscription(Subscription(3, ("foo",), rack_id="r")))
-    assert clients.member(classic).rack_id == "r"
-    clients.entered(classic)
-    assert clients.member(classic).rack_id == "r"
 
 
 @pytest.mark.parametrize(
@@ -341,13 +249,6 @@ def test_who_may_not_join(config: dict[str, Any], fields: dict[str, Any], code: 
     assert clients.consumer_group is before
 
 
-def test_in_a_full_group_a_member_may_rejoin() -> None:
-    """It takes no new place."""
-    clients, classic = mixed()
-    clients.coordinator.config = dataclasses.replace(clients.coordinator.config, group_consumer_max_size=2)
-    assert clients.enter(classic).error is None
-
-
 def test_a_log_which_refuses_the_join_leaves_all_as_it_was() -> None:
     """The member gets the error; no timer was started."""
     clients = MixedClients()
@@ -361,20 +262,6 @@ def test_a_log_which_refuses_the_join_leaves_all_as_it_was() -> None:
 
 
 # --- static members across protocols ---
-
-
-def test_a_classic_member_in_the_place_of_the_last_consumer_takes_all_it_had() -> None:
-    """The group is classic, and Stable: it reads what the other one read."""
-    clients = MixedClients()
-    clients.consume("C", instance_id="i")
-    joined = clients.entered(instance="i", topics=("foo",))
-    assert (clients.group.state, clients.group.leader) == (STABLE, joined)
-    assert clients.group.static_members == {"i": joined}
-    assignment = decode_assignment(clients.group.members[joined].assignment)
-    assert assignment is not None
-    assert assignment.assigned_partitions == (("foo", (0, 1, 2, 3)),)
-    assert clients.deadline_ms(f"heartbeat-g-{joined}") == SESSION_TIMEOUT_MS
-    assert clients.deadline_ms(f"sync-g-{joined}") is None
 
 
 def test_a_classic_member_which_reads_other_topics_makes_the_group_rebalance() -> None:
@@ -506,27 +393,6 @@ def test_a_member_behind_the_target_has_to_rejoin_before_it_syncs() -> None:
     assert clients.deadline_ms(f"join-g-{classic}") == REBALANCE_TIMEOUT_MS
 
 
-def test_a_member_which_gives_up_partitions_may_sync_behind_the_target() -> None:
-    """It has rejoined already, and learns what it keeps."""
-    clients, classic = mixed()
-    clients.consume("D")
-    clients.change_member(classic, state=MemberState.UNREVOKED_PARTITIONS)
-    assert "foo" in clients.fetch_assignment(classic, protocol_type="consumer", protocol_name="range")
-    answer = clients.answers[clients.request_count]
-    assert (answer.protocol_type, answer.protocol_name) == ("consumer", "range")
-
-
-def test_sync_ends_the_time_to_sync_and_renews_the_session() -> None:
-    """The session is the member's own, not that of the broker's settings."""
-    clients = MixedClients()
-    clients.consume("C")
-    classic = clients.entered()
-    clients.wait(1000)
-    clients.fetch_assignment(classic)
-    assert clients.deadline_ms(f"sync-g-{classic}") is None
-    assert clients.deadline_ms(f"session-timeout-g-{classic}") == SESSION_TIMEOUT_MS
-
-
 def test_a_sync_waits_for_what_was_written_before() -> None:
     """Where records are replicated, the member is answered once they are committed, or gets an error once lost."""
     clients, classic = mixed()
@@ -551,16 +417,6 @@ def test_an_assignment_whose_version_is_unknown() -> None:
 
 
 # --- Heartbeat ---
-
-
-def test_a_heartbeat_of_a_stable_member_renews_its_session() -> None:
-    """And writes nothing, nor does it ask for more."""
-    clients, classic = mixed()
-    clients.wait(1000)
-    outcome = clients.heartbeat(classic)
-    assert (outcome.response.error_code, outcome.records) == (ErrorCode.NONE, ())
-    assert clients.deadline_ms(f"session-timeout-g-{classic}") == SESSION_TIMEOUT_MS
-    assert clients.deadline_ms(f"join-g-{classic}") is None
 
 
 @pytest.mark.parametrize(
@@ -613,34 +469,6 @@ def test_the_time_to_rejoin_is_not_renewed() -> None:
     assert clients.fired[-1] == f"join-g-{classic}"
     assert set(clients.consumer_group.members) == {"C", "D"}
     assert clients.deadline_ms(f"session-timeout-g-{classic}") is None
-
-
-def test_a_member_which_does_not_sync_goes() -> None:
-    """When its rebalance time-out is over."""
-    clients = MixedClients()
-    clients.consume("C")
-    classic = clients.entered(rebalance_timeout_ms=SESSION_TIMEOUT_MS - 1)
-    clients.wait(SESSION_TIMEOUT_MS - 1)
-    assert clients.fired == [f"sync-g-{classic}"]
-    assert set(clients.consumer_group.members) == {"C"}
-
-
-def test_a_member_which_rejoins_in_time_stays() -> None:
-    """Its time to rejoin ends, and the time to sync begins."""
-    clients, classic = mixed()
-    clients.consume("D")
-    clients.heartbeat(classic)
-    clients.entered(classic)
-    assert clients.deadline_ms(f"join-g-{classic}") is None
-    assert clients.deadline_ms(f"sync-g-{classic}") == REBALANCE_TIMEOUT_MS
-
-
-def test_a_member_without_a_sign_of_life_goes() -> None:
-    """When the session is over which it asked for."""
-    clients, classic = mixed()
-    clients.wait(SESSION_TIMEOUT_MS)
-    assert clients.fired == [f"session-timeout-g-{classic}"]
-    assert set(clients.consumer_group.members) == {"C"}
 
 
 def test_a_member_which_the_log_does_not_let_go_is_tried_again() -> None:

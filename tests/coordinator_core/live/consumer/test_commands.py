@@ -4,10 +4,8 @@ import pytest
 from msgspec.structs import replace
 
 from coordinator_core.live.classic.live import LiveClassicGroup
-from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
-from coordinator_core.live.consumer.update import METADATA_REFRESH_INTERVAL_MS, MetadataWatch
 from coordinator_core.live.coordinator.modern_messages import HeartbeatResponse, TopicPartitions
-from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerGroupState, MemberState
+from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerGroupState
 from coordinator_core.replay.share.state import ShareGroup
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.consumer.members import (
@@ -19,7 +17,6 @@ from tests.coordinator_core.live.consumer.members import (
     TARGET_EPOCH,
     A,
     B,
-    C,
     Members,
     reported,
     shown,
@@ -60,85 +57,12 @@ def test_the_first_member_gets_everything() -> None:
     assert members.group.state == ConsumerGroupState.STABLE
 
 
-def test_a_second_member_waits_for_what_the_first_gives_up() -> None:
-    """Reconciliation in three heartbeats: revoke, confirm, take."""
-    members = Members()
-    members.join("m0", "a", "b")
-    assert reported(members.join("m1", "a", "b")) == ""
-    assert members.member("m1").state == MemberState.UNRELEASED_PARTITIONS
-    revoke = members.heartbeat("m0")
-    assert members.member("m0").state == MemberState.UNREVOKED_PARTITIONS
-    kept = reported(revoke)
-    assert kept is not None and len(kept.split()) == 3
-    assert members.member("m0").member_epoch == 2
-    assert reported(members.heartbeat("m1")) is None, "nothing is free yet"
-    members.heartbeat("m0")
-    assert (members.member("m0").state, members.member("m0").member_epoch) == (MemberState.STABLE, 3)
-    taken = reported(members.heartbeat("m1"))
-    assert taken is not None
-    assert sorted([*kept.split(), *taken.split()]) == ["a0", "a1", "a2", "b0", "b1"]
-    assert members.group.state == ConsumerGroupState.STABLE
-
-
-def test_a_heartbeat_with_nothing_new_writes_nothing() -> None:
-    """And its answer has no assignment."""
-    members = two_members()
-    assert reported(members.heartbeat("m0")) is None
-    assert members.kinds() == []
-
-
-def test_a_full_request_is_answered_in_full() -> None:
-    """A member which sends all of its fields may not know its assignment."""
-    members = two_members()
-    answer = members.heartbeat("m0", rebalance_timeout_ms=5000, subscribed_topic_names=("b", "a"))
-    assert reported(answer) == shown(members.member("m0").assigned)
-    assert members.kinds() == []
-
-
-def test_a_member_without_id_gets_one() -> None:
-    """The coordinator makes it."""
-    members = Members()
-    request = ConsumerGroupHeartbeatRequest("g", "", 0, subscribed_topic_names=("a",), topic_partitions=())
-    coordinator = members.coordinator
-    outcome = coordinator.handle("consumer_group_heartbeat", request, now_ms=members.now_ms, new_uuid="made-up")
-    assert outcome.response.member_id == "made-up"
-    assert set(members.group.members) == {"made-up"}
-
-
-def test_a_changed_subscription_bumps_the_epoch() -> None:
-    """What is not subscribed any more goes at once."""
-    members = Members()
-    members.join("m0", "a", "b")
-    members.heartbeat("m0", subscribed_topic_names=("b",))
-    assert members.kinds() == JOINED
-    assert members.group.group_epoch == 3
-    assert shown(members.member("m0").assigned) == "b0 b1"
-    assert shown(members.member("m0").pending_revocation) == "a0 a1 a2"
-
-
-def test_the_answer_to_a_join_has_the_assignment() -> None:
-    """Even where the request is not a full one: who joins again owns nothing."""
-    members = two_members()
-    partition_epochs = shown(members.member("m0").assigned)
-    assert reported(members.heartbeat("m0", epoch=0, topic_partitions=())) == partition_epochs
-
-
 def test_other_fields_do_not_bump_the_epoch() -> None:
     """A new rack is written, no more; what a request leaves out stays."""
     members = two_members()
     members.heartbeat("m0", rack_id="r")
     assert members.kinds() == [MEMBER]
     assert (members.member("m0").rack_id, members.member("m0").rebalance_timeout_ms) == ("r", 5000)
-
-
-def test_the_assignor_which_most_ask_for_is_taken() -> None:
-    """Range puts the members in line, m0 before m1."""
-    members = Members()
-    members.join("m0", "a", "b", server_assignor="range")
-    members.join("m1", "a", "b")
-    members.converge("m0", "m1")
-    assert shown(members.member("m0").assigned) == "a0 a1 b0"
-    assert shown(members.member("m1").assigned) == "a2 b1"
 
 
 def test_a_full_group_takes_nobody_new() -> None:
@@ -176,34 +100,6 @@ def test_new_partitions_are_assigned_at_the_next_heartbeat() -> None:
     assert members.kinds() == [GROUP, TARGET, TARGET_EPOCH, CURRENT]
     members.heartbeat("m0")
     assert members.kinds() == []
-
-
-def test_a_topic_nobody_reads_changes_nothing() -> None:
-    """Made, or grown."""
-    members = Members()
-    members.join("m0", "a")
-    members.set_topic("b", B, 4)
-    members.set_topic("c", C, 1)
-    members.heartbeat("m0")
-    assert members.kinds() == []
-
-
-def test_a_topic_which_is_made_later_is_read_then() -> None:
-    """A name without a topic is a subscription all the same."""
-    members = Members()
-    assert reported(members.join("m0", "c")) == ""
-    members.set_topic("c", C, 2)
-    assert reported(members.heartbeat("m0")) == "c0 c1"
-
-
-def test_a_deleted_topic_is_given_up() -> None:
-    """Its partitions are nobody's any more."""
-    members = Members()
-    members.join("m0", "a", "b")
-    image = members.coordinator.image.without_topic("b")
-    members.coordinator.update_metadata(image, ["b"], now_ms=members.now_ms)
-    assert reported(members.heartbeat("m0")) == "a0 a1 a2"
-    assert shown(members.member("m0").pending_revocation) == "b0 b1"
 
 
 def test_the_record_of_old_brokers_goes_with_the_next_look_at_the_topics() -> None:
@@ -277,73 +173,6 @@ def test_groups_of_other_types_are_no_consumer_groups() -> None:
 # --- leaving ---
 
 
-def test_who_leaves_is_forgotten_and_the_others_take_over() -> None:
-    """Tombstones from the leaves up, then the epoch."""
-    members = two_members()
-    response = members.heartbeat("m0", epoch=-1)
-    assert isinstance(response, HeartbeatResponse) and response.member_epoch == -1
-    assert members.kinds() == [CURRENT, TARGET, MEMBER, GROUP]
-    assert reported(members.heartbeat("m1")) == "a0 a1 a2 b0 b1"
-    members.wait(SESSION_MS)
-    assert members.fired == ["session-timeout-g-m1"], "the timers of m0 went with it"
-
-
-def test_the_last_one_leaves_a_group_without_topics() -> None:
-    """Its hash is 0: the record leaves it out."""
-    members = Members()
-    members.join("m0", "a")
-    members.heartbeat("m0", epoch=-1)
-    assert members.group.state == ConsumerGroupState.EMPTY
-    assert members.group.metadata_hash == 0
-
-
-def test_a_session_ends_without_heartbeats() -> None:
-    """45 seconds after the last one."""
-    members = two_members()
-    members.wait(SESSION_MS - 1)
-    members.heartbeat("m0")
-    members.wait(1)
-    assert members.fired == ["session-timeout-g-m1"]
-    assert members.kinds() == [CURRENT, TARGET, MEMBER, GROUP]
-    assert set(members.group.members) == {"m0"}
-
-
-def test_who_does_not_give_up_partitions_in_time_is_out() -> None:
-    """The rebalance time-out of the member, from when it was asked; heartbeats do not prolong it."""
-    members = Members()
-    members.join("m0", "a")
-    owned = members.owned["m0"]
-    members.join("m1", "a")
-    members.heartbeat("m0")
-    members.wait(4999)
-    members.heartbeat("m0", topic_partitions=owned)
-    assert members.member("m0").state == MemberState.UNREVOKED_PARTITIONS
-    members.wait(1)
-    assert members.fired == ["rebalance-timeout-g-m0"]
-    assert set(members.group.members) == {"m1"}
-
-
-def test_who_gives_up_partitions_in_time_stays() -> None:
-    """The time-out is cancelled; should it come late, the epoch tells that it is void."""
-    members = Members()
-    members.join("m0", "a")
-    members.join("m1", "a")
-    members.heartbeat("m0")
-    members.heartbeat("m0")
-    members.wait(5000)
-    assert members.fired == []
-    assert set(members.group.members) == {"m0", "m1"}
-
-
-def test_a_rebalance_time_out_is_about_one_epoch() -> None:
-    """The member has left that epoch: it stays."""
-    members = two_members()
-    members.coordinator.timers.schedule("late", members.now_ms + 1, "consumer_fence_member", ("g", "m0", 2))
-    members.wait(1)
-    assert members.fired == ["late"]
-    assert "m0" in members.group.members
-
-
 def test_timers_of_members_who_are_gone_do_nothing() -> None:
     """The group was deleted, and created again by somebody else."""
     members = Members()
@@ -382,17 +211,6 @@ def test_a_static_member_comes_back_under_another_id() -> None:
     assert "s1" in members.group.members, "the session of the old id ends nothing"
 
 
-def test_a_static_member_comes_back_with_another_subscription() -> None:
-    """Then there is a new target; the old id is none of the members that the assignor sees."""
-    members = Members()
-    members.join("s0", "a", instance_id="i")
-    members.heartbeat("s0", epoch=-2, instance_id="i")
-    members.join("s1", "b", instance_id="i")
-    assert members.kinds() == [CURRENT, TARGET, MEMBER, MEMBER, TARGET, CURRENT, *JOINED]
-    assert shown(members.group.target_assignment["s1"]) == "b0 b1"
-    assert set(members.group.target_assignment) == {"s1"}
-
-
 @pytest.mark.parametrize(
     ("member_id", "epoch", "instance_id", "expected"),
     [
@@ -418,30 +236,6 @@ def test_a_static_member_may_leave_for_good() -> None:
     members.join("s0", "a", instance_id="i")
     members.heartbeat("s0", epoch=-1, instance_id="i")
     assert not members.group.static_members
-
-
-# --- what is known of topics ---
-
-
-def test_the_topics_of_a_group_are_looked_at_once() -> None:
-    """Kafka notes it on an object which the first join throws away: so the second heartbeat looks again."""
-    members = Members()
-    watch = members.coordinator.live(MetadataWatch)
-    members.join("m0", "a")
-    assert not watch.refreshes
-    members.heartbeat("m0")
-    assert watch.refreshes == {"g": (members.now_ms + METADATA_REFRESH_INTERVAL_MS, 2)}
-
-
-def test_a_recreated_group_is_looked_at_again() -> None:
-    """What was known of an earlier group of this id is forgotten."""
-    members = Members()
-    members.join("m0", "a")
-    members.heartbeat("m0")
-    members.heartbeat("m0", epoch=-1)
-    members.coordinator.handle("delete_groups", ("g",), now_ms=members.now_ms)
-    members.join("m0", regex="a")
-    assert not members.coordinator.live(MetadataWatch).refreshes
 
 
 # --- what the log refuses, and what is lost ---

@@ -22,26 +22,22 @@ from coordinator_core.live.classic.live import (
 )
 from coordinator_core.live.consumer.conversion import (
     assignment_bytes,
-    can_downgrade,
     can_downgrade_with_replacement,
     check_upgrade,
     consumer_group_of,
     downgrade,
-    downgrade_with_replacement,
     policy_of,
     put_back,
-    put_in_place,
     upgrade,
 )
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.metadata_hash import metadata_hash
-from coordinator_core.live.coordinator.operation import Context, Result
+from coordinator_core.live.coordinator.operation import Context
 from coordinator_core.live.coordinator.records import CoordinatorRecord
 from coordinator_core.replay.classic.state import ClassicGroup
 from coordinator_core.replay.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember, MemberState
-from schemas.consumer_offsets import RecordType
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, START_MS, Clients
 
@@ -144,11 +140,6 @@ def test_a_group_which_has_to_stay_classic(config: dict[str, Any], protocol_type
     assert refused.value.code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-def test_a_group_which_just_fits_may_become_a_consumer_group() -> None:
-    """Whether there is room for who joins is asked after that."""
-    check_upgrade(GroupCoordinatorConfig(group_consumer_max_size=2), live_group(live_member("A"), live_member("B")))
-
-
 # --- classic to consumer ---
 
 
@@ -179,12 +170,6 @@ def test_members_keep_what_the_last_assignment_gave_them() -> None:
     assert converted.members["B"].assigned == {FOO: {2: 7, 3: 7}}
     assert converted.target_assignment["B"] == {FOO: (2, 3)}
     assert converted.owners[FOO, 3] == "B"
-
-
-def test_a_member_which_has_not_synced_yet_holds_nothing() -> None:
-    """No bytes are no assignment, and no error."""
-    converted = consumer_group_of(live_group(live_member("A")), IMAGE)
-    assert (converted.members["A"].assigned, converted.target_assignment["A"]) == ({}, {})
 
 
 def test_before_a_protocol_is_chosen_the_one_counts_which_would_be() -> None:
@@ -245,36 +230,6 @@ def test_a_group_which_a_consumer_group_cannot_stand_for(member: LiveMember, cod
     assert (done.request_id, done.response.error_code) == (11, ErrorCode.REBALANCE_IN_PROGRESS)
 
 
-def test_all_of_the_group_is_written_from_the_root_down() -> None:
-    """Tombstone, members, epoch, targets and their epoch, assignments; replay gives the group of the conversion."""
-    group = live_group(
-        *(live_member(f"m{number}", assignment(foo=(number,))) for number in range(4)),
-        live_member("static", assignment(bar=(0, 1)), instance="i", metadata=subscription("bar", version=1)),
-    )
-    clients = clients_of(group)
-    context, records = context_of(clients), list[CoordinatorRecord]()
-    converted = upgrade(context, group, records)
-    assert kinds(records) == [(2, True), (5, False), (3, False), (7, False), (6, False), (8, False)]
-    context.apply(Result(tuple(records)))
-    assert clients.coordinator.group("g") == converted
-    assert clients.coordinator.classic_groups == {}
-
-
-def test_sessions_of_the_members_begin_with_the_conversion() -> None:
-    """Each as long as the member asked for in its JoinGroup. Timers of the classic group stay, and find none."""
-    group = live_group(live_member("A", awaiting_sync=5))
-    clients = clients_of(group)
-    context = context_of(clients)
-    context.schedule("heartbeat-g-A", 5, "classic_expire_heartbeat", "g", "A")
-    upgrade(context, group, [])
-    timer = clients.coordinator.timers.get("session-timeout-g-A")
-    assert timer is not None
-    assert timer.deadline_ms == START_MS + SESSION_TIMEOUT_MS
-    assert clients.coordinator.timers.get("heartbeat-g-A") is not None
-    (done,) = context.outcome(None, None).completed
-    assert (done.request_id, done.response.error_code) == (5, ErrorCode.REBALANCE_IN_PROGRESS)
-
-
 # --- consumer to classic ---
 
 
@@ -308,29 +263,6 @@ def consumer_group(
 
 
 CONSUMER = member("C", is_classic=False)
-
-
-@pytest.mark.parametrize(
-    ("group", "leaving", "config", "expected"),
-    [
-        (consumer_group(member("A"), CONSUMER), ["C"], {}, True),
-        (consumer_group(member("A"), member("B"), CONSUMER), ["C", "A"], {}, True),
-        (consumer_group(member("A"), member("B")), ["A"], {}, True),
-        (consumer_group(member("A"), CONSUMER), ["A"], {}, False),
-        (consumer_group(member("A"), CONSUMER), ["A", "C"], {}, False),
-        (consumer_group(CONSUMER), ["C"], {}, False),
-        (consumer_group(member("A"), CONSUMER), ["C"], {"group_consumer_migration_policy": "upgrade"}, False),
-        (consumer_group(member("A"), CONSUMER), ["C"], {"group_consumer_migration_policy": "downgrade"}, True),
-        (consumer_group(member("A"), member("B"), CONSUMER), ["C"], {"group_max_size": 1}, False),
-        (consumer_group(member("A"), member("B"), CONSUMER), ["C"], {"group_max_size": 2}, True),
-    ],
-)
-def test_a_group_becomes_classic_when_only_classic_members_are_left(
-    group: ConsumerGroup, leaving: list[str], config: dict[str, Any], expected: bool
-) -> None:
-    """Whoever goes; not where nobody is left, where it is forbidden, or where too many are."""
-    clients = clients_of(group, **config)
-    assert can_downgrade(context_of(clients), group, [group.members[name] for name in leaving]) is expected
 
 
 @pytest.mark.parametrize(
@@ -384,25 +316,6 @@ def test_what_is_left_goes_on_with_its_targets_and_rebalances() -> None:
         key: timer.deadline_ms for key in ("heartbeat-g-A", "join-g") if (timer := clients.coordinator.timers.get(key))
     }
     assert keys == {"heartbeat-g-A": START_MS + SESSION_TIMEOUT_MS, "join-g": START_MS + REBALANCE_TIMEOUT_MS}
-
-
-def test_who_comes_in_the_place_of_the_last_consumer_takes_its_target() -> None:
-    """It is deleted from the consumer group, not the one it replaced; without a rebalance the group is Stable."""
-    consumer = replace(CONSUMER, instance_id="i")
-    group = consumer_group(member("A"), consumer, targets={"C": {FOO: (3,)}, "A": {FOO: (0,)}})
-    clients = clients_of(group)
-    context, records = context_of(clients), list[CoordinatorRecord]()
-    classic = downgrade_with_replacement(context, group, member("new", instance_id="i"), records)
-    put_in_place(context, classic, must_rebalance=False)
-    assert {
-        record.key.member_id for record in records if record.record_type == RecordType.CONSUMER_GROUP_MEMBER_METADATA
-    } == {
-        "A",
-        "new",
-    }
-    assert (classic.state, set(classic.members), classic.static_members) == (STABLE, {"A", "new"}, {"i": "new"})
-    assert classic.members["new"].assignment == assignment(foo=(3,))
-    assert clients.coordinator.timers.get("join-g") is None
 
 
 def test_a_log_which_refuses_leaves_the_consumer_group() -> None:

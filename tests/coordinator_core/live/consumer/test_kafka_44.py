@@ -6,14 +6,11 @@ import pytest
 from immutables import Map
 
 from coordinator_core.bytes.kafka_versions import KafkaVersion
-from coordinator_core.live.offsets.messages import OffsetCommitPartition, OffsetCommitTopic, TxnOffsetCommitRequest
 from coordinator_core.replay.modern import without_former_instance_id
-from coordinator_core.replay.offsets.replay import ZERO_UUID
 from schemas.consumer_offsets import RecordType
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.consumer.members import Members
 from tests.coordinator_core.live.consumer.test_classic_members import mixed, refused
-from tests.coordinator_core.live.coordinator.clients import Clients
 
 V43, V44 = KafkaVersion(4, 3), KafkaVersion(4, 4)
 TOPIC_ID = "B" * 22
@@ -39,17 +36,6 @@ def test_a_static_member_comes_back_to_a_full_group(version: KafkaVersion, is_le
     members.coordinator.config = replace(members.coordinator.config, group_consumer_max_size=1)
     assert members.join("o", "a", instance_id="other") == ErrorCode.GROUP_MAX_SIZE_REACHED
     assert (members.join("n", "a", instance_id="i") != ErrorCode.GROUP_MAX_SIZE_REACHED) == is_let_in
-
-
-@pytest.mark.parametrize(("version", "topic_id"), [(V43, ZERO_UUID), (V44, TOPIC_ID)], ids=["4.3", "4.4"])
-def test_a_commit_in_a_transaction_keeps_the_topic_id(version: KafkaVersion, topic_id: str) -> None:
-    """A plain one does in both."""
-    clients = Clients(kafka_version=version)
-    topics = (OffsetCommitTopic((OffsetCommitPartition(0, 9),), "t", TOPIC_ID),)
-    clients.ask("commit_transactional_offset", TxnOffsetCommitRequest("g", 5, 1, topics, "tx", -1), api_version=5)
-    clients.commit(topic_id=TOPIC_ID)
-    values = [entry.record.value for entry in clients.records]
-    assert [value.topic_id for value in values if value is not None] == [topic_id, TOPIC_ID]
 
 
 @pytest.mark.parametrize(

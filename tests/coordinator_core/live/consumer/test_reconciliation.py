@@ -19,7 +19,6 @@ from coordinator_core.replay.consumer.state import (
     ConsumerGroup,
     ConsumerMember,
     MemberState,
-    ResolvedRegex,
 )
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.consumer.members import A, B, C
@@ -169,18 +168,6 @@ def test_a_state_of_later_brokers_fences_who_owns_something(owned: str | None) -
     with pytest.raises(Refused) as caught:
         run(case)
     assert caught.value.code == ErrorCode.FENCED_MEMBER_EPOCH
-
-
-def test_a_pattern_counts_as_it_is_resolved() -> None:
-    """One which is not resolved has no topics."""
-    image = image_of([Topic(name, topic_id, 9) for name, topic_id in TOPICS.items()])
-    member = ConsumerMember("m", member_epoch=1, subscribed_topic_regex="r")
-    for regexes, expected in (({}, ""), ({"r": ResolvedRegex(("b",), 0, 0)}, "b0@2")):
-        group = ConsumerGroup("g", resolved_regexes=Map(regexes))
-        context = Context(GroupCoordinator((), now_ms=0, image=image, log=CountingLog()), 0)
-        target = Target(2, partitions("a0 b0"))
-        after = reconcile(context, group, member, target, (), [], subscription_changed=False)
-        assert text_of(after.assigned) == expected
 
 
 def test_who_just_came_and_reads_nothing_has_nothing_to_give_up() -> None:

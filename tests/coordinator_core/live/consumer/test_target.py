@@ -8,15 +8,11 @@ from immutables import Map
 from coordinator_core.live.assignors.server_group import MemberSpec
 from coordinator_core.live.consumer.target import (
     assignor_name,
-    group_spec,
     in_assignor_order,
-    last_target,
-    subscribed_names,
     update_target,
 )
 from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
-from coordinator_core.live.coordinator.modern_rules import can_update_target
 from coordinator_core.live.coordinator.operation import Context
 from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember, ResolvedRegex
@@ -42,15 +38,6 @@ def group_of(*members: ConsumerMember, **fields: object) -> ConsumerGroup:
 
 def context() -> Context:
     return Context(GroupCoordinator((), now_ms=5000, image=IMAGE, log=CountingLog()), 5000)
-
-
-@pytest.mark.parametrize(
-    ("timestamp_ms", "interval_ms", "now_ms", "expected"),
-    [(0, 1000, 1, True), (10, 0, 5, True), (10, 1000, 1009, False), (10, 1000, 1010, True), (2000, 1000, 10, False)],
-)
-def test_can_update_target(timestamp_ms: int, interval_ms: int, now_ms: int, expected: bool) -> None:
-    """After the interval; at once where no target is known or there is no interval."""
-    assert can_update_target(timestamp_ms, interval_ms, now_ms) is expected
 
 
 @pytest.mark.parametrize(
@@ -88,43 +75,6 @@ def test_an_assignor_which_the_broker_does_not_have_is_an_error() -> None:
     with pytest.raises(Refused) as caught:
         update_target(context(), group_of(member), 2, member, member, None, [])
     assert caught.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-def test_a_static_member_has_the_target_of_its_instance() -> None:
-    """Of the member that had the id before; a new instance has none."""
-    group = group_of(ConsumerMember("old", instance_id="i"), target_assignment=Map({"old": {A: (0,)}, "m": {B: (0,)}}))
-    assert last_target(group, ConsumerMember("new", instance_id="i")).partitions == {A: (0,)}
-    assert last_target(group, ConsumerMember("m", instance_id="j")).partitions == {}
-    assert last_target(group, ConsumerMember("m")).partitions == {B: (0,)}
-
-
-def test_the_assignor_sees_who_is_replaced_under_its_new_id() -> None:
-    """With the target of the old one."""
-    group = group_of(
-        ConsumerMember("old", instance_id="i", subscribed_topic_names=("a",)),
-        ConsumerMember("m", subscribed_topic_names=("a", "none")),
-        target_assignment=Map({"old": {A: (0, 1)}}),
-    )
-    updated = ConsumerMember("new", instance_id="i", subscribed_topic_names=("a", "b"))
-    spec = group_spec(IMAGE, group, updated, HETEROGENEOUS)
-    assert spec.members.keys() == {"new", "m"}
-    assert spec.members["new"].assigned_partitions == {A: (0, 1)}
-    assert set(spec.members["new"].subscribed_topic_ids) == {A, B}
-    assert spec.members["m"].subscribed_topic_ids == (A,)
-    assert spec.partition_counts == {A: 3, B: 2}
-
-
-def test_names_and_pattern_are_one_subscription() -> None:
-    """The larger set first."""
-    group = group_of(resolved_regexes=Map({"r": ResolvedRegex(("a", "b"), 0, 0)}))
-    assert subscribed_names(
-        group, ConsumerMember("m", subscribed_topic_names=("c", "b"), subscribed_topic_regex="r")
-    ) == [
-        "a",
-        "b",
-        "c",
-    ]
-    assert subscribed_names(group, ConsumerMember("m", subscribed_topic_regex="other")) == []
 
 
 SAME_BUCKET = ("CrxGYFM1CWTHzuJfDP97Ag", "1dTHnEF66lIzQ2k2eQwc-A")

@@ -93,22 +93,6 @@ def test_what_follows_an_append_is_parked() -> None:
     assert outcome.completed == ()
 
 
-def test_a_loss_is_reported_in_a_coordinators_words() -> None:
-    """NOT_ENOUGH_REPLICAS is for brokers."""
-    under_test = coordinator()
-    outcome = handle(under_test, "write", [classic("g")])
-    under_test.resume(outcome.parked[0], LOST, now_ms=NOW_MS)
-    assert under_test.live(Reported).lines == [(NOW_MS, ErrorCode.COORDINATOR_NOT_AVAILABLE)]
-
-
-def test_without_deferring_nothing_is_parked() -> None:
-    """`on_append` is called at once."""
-    under_test = GroupCoordinator((MODULE,), now_ms=NOW_MS, log=CountingLog())
-    outcome = handle(under_test, "write", [classic("g")])
-    assert outcome.parked == ()
-    assert under_test.live(Reported).lines == [(NOW_MS, None)]
-
-
 def test_a_state_is_taken_back_with_its_live_groups() -> None:
     """Groups which the lost records made go, those which they removed or turned into another type come back."""
     under_test = coordinator()
@@ -155,25 +139,6 @@ def test_a_timer_whose_records_are_lost_rings_again(error: Refused | None, expec
         rings.append(deadline_ms)
         under_test.advance(deadline_ms)
     assert rings == expected
-
-
-def test_a_timer_without_back_off_is_dropped_with_its_records() -> None:
-    """Nothing waits for them."""
-    under_test = coordinator()
-    handle(under_test, "set_timers", None)
-    assert under_test.advance(NOW_MS + 10).parked == ()
-
-
-def test_timers_run_one_by_one() -> None:
-    """Each call runs the earliest that is due, at its own deadline."""
-    under_test = coordinator()
-    handle(under_test, "set_timers", None)
-    fired = [under_test.advance(NOW_MS + 30, timers_max=1).fired for _ in range(3)]
-    assert [[(timer.key, timer.at_ms) for timer in step] for step in fired] == [
-        [("a", NOW_MS + 10)],
-        [("b", NOW_MS + 20)],
-        [],
-    ]
 
 
 class FullLog(CountingLog):

@@ -1,13 +1,11 @@
 """Tests of what offsets, deletion and lists ask of consumer and share groups."""
 
-import pytest
 from immutables import Map
 from msgspec.structs import replace
 
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.operation import Context, Outcome
 from coordinator_core.live.offsets.messages import (
-    ListGroupsRequest,
     OffsetCommitPartition,
     OffsetCommitTopic,
     OffsetDeletePartition,
@@ -85,43 +83,6 @@ def delete_offset(clients: Clients, topic: str) -> Outcome:
     return clients.ask("delete_offsets", OffsetDeleteRequest("g", topics))
 
 
-@pytest.mark.parametrize(
-    ("topic", "epoch", "code"),
-    [
-        ("t", 5, ErrorCode.NONE),
-        ("t", 6, ErrorCode.STALE_MEMBER_EPOCH),
-        ("t", 4, ErrorCode.NONE),
-        ("t", 3, ErrorCode.NONE),
-        ("t", 2, ErrorCode.STALE_MEMBER_EPOCH),
-        ("u", 4, ErrorCode.STALE_MEMBER_EPOCH),
-        ("v", 4, ErrorCode.STALE_MEMBER_EPOCH),
-        ("v", 5, ErrorCode.NONE),
-        ("unknown", 4, ErrorCode.STALE_MEMBER_EPOCH),
-    ],
-)
-def test_a_member_commits_what_it_has_had_since_its_epoch(topic: str, epoch: int, code: ErrorCode) -> None:
-    """Its present epoch commits everything, an older one what it was assigned at that epoch or before."""
-    assert commit(clients_of(CONSUMER_GROUP), topic, epoch) == code
-
-
-def test_a_topic_without_id_is_owned_by_nobody() -> None:
-    """The broker which takes the request finds the id of a name; the coordinator does not."""
-    error = clients_of(CONSUMER_GROUP).commit("t", generation_id_or_member_epoch=4, member_id="m").error
-    assert error is not None
-    assert error.message == "Partition t-0 is not assigned or pending revocation for member."
-
-
-def test_a_member_of_the_classic_protocol_knows_generations() -> None:
-    """Its epoch is its generation, and older versions of OffsetCommit are fine."""
-    member = replace(MEMBER, classic_member_metadata=ClassicMemberMetadata())
-    clients = clients_of(replace(CONSUMER_GROUP, members=Map({"m": member})))
-    assert commit(clients, api_version=8) == ErrorCode.NONE
-    outcome = clients.commit(generation_id_or_member_epoch=6, member_id="m")
-    assert outcome.error is not None
-    assert outcome.error.code == ErrorCode.ILLEGAL_GENERATION
-    assert outcome.error.message == "Received generation id 6 is newer than current member epoch 5."
-
-
 def test_others_may_commit_only_without_members() -> None:
     """An administrator, or a stand-alone consumer; a transaction whose producer says nothing of a member always."""
     clients = clients_of(CONSUMER_GROUP)
@@ -130,19 +91,6 @@ def test_others_may_commit_only_without_members() -> None:
     topics = (OffsetCommitTopic((OffsetCommitPartition(0, 9),), "t"),)
     assert code_of(clients.ask("commit_transactional_offset", TxnOffsetCommitRequest("g", 5, 1, topics))) == 0
     assert commit(clients_of(ConsumerGroup("g")), epoch=-1, member_id="") == ErrorCode.NONE
-
-
-def test_members_read_at_their_epoch() -> None:
-    """Who gives no member id reads as well."""
-    clients = clients_of(CONSUMER_GROUP)
-    commit(clients)
-    for member_id, epoch, code in (("m", 4, ErrorCode.STALE_MEMBER_EPOCH), ("x", 5, ErrorCode.UNKNOWN_MEMBER_ID)):
-        outcome = clients.ask("fetch_offsets", OffsetFetchRequest("g", None, False, member_id, epoch))
-        assert outcome.error is not None
-        assert outcome.error.code == code
-    for request in (OffsetFetchRequest("g", None, False, None, -1), OffsetFetchRequest("g", None, False, "m", 5)):
-        response = clients.ask("fetch_offsets", request).response
-        assert response.topics[0].partitions[0].committed_offset == 7
 
 
 def test_offsets_of_a_consumer_group() -> None:
@@ -207,41 +155,6 @@ def test_a_share_group_stays_until_it_is_deleted() -> None:
         RecordType.SHARE_GROUP_METADATA,
     ]
     assert clients.coordinator.dump() == {}
-
-
-@pytest.mark.parametrize(
-    ("group", "line"),
-    [(CONSUMER_GROUP, ("consumer", "Reconciling", "consumer")), (SHARE_GROUP, ("share", "Stable", "share"))],
-)
-def test_lists_have_all_types(group: ConsumerGroup | ShareGroup, line: tuple[str, str, str]) -> None:
-    """Protocol type, state and type."""
-    group = replace(group, assignment_epoch=1)
-    (listed,) = clients_of(group).ask("list_groups", ListGroupsRequest()).response
-    assert (listed.protocol_type, listed.group_state, listed.group_type) == line
-
-
-def test_too_much_metadata_is_found_before_the_partition_is_looked_at() -> None:
-    """So that a commit for a partition which is not owned fails for the whole request only where it could be stored."""
-    clients = clients_of(CONSUMER_GROUP)
-    outcome = clients.commit("v", generation_id_or_member_epoch=4, member_id="m", metadata="x" * 5000)
-    assert code_of(outcome) == ErrorCode.OFFSET_METADATA_TOO_LARGE
-
-
-@pytest.mark.parametrize(
-    ("topic", "epoch", "text"),
-    [
-        ("unknown", 4, "Specified group generation id is not valid."),
-        ("v", 4, "Specified group generation id is not valid."),
-        ("unknown", 5, None),
-    ],
-)
-def test_a_transaction_knows_no_stale_epochs(topic: str, epoch: int, text: str | None) -> None:
-    """An older epoch has to be checked by the topic's id; a topic which is not there has none."""
-    clients = clients_of(CONSUMER_GROUP)
-    topics = (OffsetCommitTopic((OffsetCommitPartition(0, 9),), topic),)
-    request = TxnOffsetCommitRequest("g", 5, 1, topics, generation_id=epoch, member_id="m")
-    error = clients.ask("commit_transactional_offset", request).error
-    assert (None if error is None else error.message) == text
 
 
 def test_a_classic_member_of_a_topic_that_is_gone_gets_the_same_in_a_transaction() -> None:

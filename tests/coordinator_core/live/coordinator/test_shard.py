@@ -9,7 +9,6 @@ from coordinator_core.errors import ContradictoryRecord
 from coordinator_core.live.classic.live import LiveClassicGroup
 from coordinator_core.live.coordinator.errors import Refused, UnknownOperation
 from coordinator_core.live.coordinator.group_module import GroupModule
-from coordinator_core.live.coordinator.image import MetadataImage, Topic
 from coordinator_core.live.coordinator.operation import NOTHING, Context, Result
 from coordinator_core.live.coordinator.records import CoordinatorRecord, Producer
 from coordinator_core.live.coordinator.shard import GroupCoordinator
@@ -123,50 +122,6 @@ def test_records_get_offsets_and_change_the_shard() -> None:
     assert coordinator.live(Memory).seen == [("loaded", 10), None]
 
 
-def test_a_refused_request_changes_nothing() -> None:
-    """The error is in the outcome; shard and log are what they were."""
-    coordinator = GroupCoordinator([MODULE], now_ms=10, log=CountingLog())
-    before = coordinator.shard
-    outcome = coordinator.handle("refuse", None, now_ms=20)
-    assert outcome.error is not None
-    assert outcome.error.code == ErrorCode.ILLEGAL_GENERATION
-    assert outcome.response is None
-    assert outcome.records == ()
-    assert coordinator.shard is before
-
-
-def test_a_refused_append_is_reported_and_answered() -> None:
-    """Nothing is replayed; who asked gets Kafka's translation of the log's error."""
-    coordinator = GroupCoordinator([MODULE], now_ms=10, log=RefusingLog())
-    outcome = coordinator.handle("write", (classic_record("a"),), now_ms=20)
-    assert outcome.error is not None
-    assert outcome.error.code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert coordinator.group("a") is None
-    assert coordinator.live(Memory).seen[-1] == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-def test_timers_run_at_their_deadlines() -> None:
-    """One after the other, at their own time, with the place of their records."""
-    coordinator = GroupCoordinator([MODULE], now_ms=0, log=CountingLog())
-    coordinator.handle("schedule", (30, 10, 99), now_ms=100)
-    outcome = coordinator.advance(150)
-    assert [(fired.key, fired.at_ms, fired.first_record) for fired in outcome.fired] == [
-        ("key-10", 110, 0),
-        ("key-30", 130, 1),
-    ]
-    assert [entry.timestamp_ms for entry in outcome.records] == [110, 130]
-    assert coordinator.live(Memory).seen[1:] == [(110, 10), (130, 30)]
-
-
-def test_a_timer_whose_write_fails_runs_again() -> None:
-    """After its back-off, where it has one."""
-    coordinator = GroupCoordinator([MODULE], now_ms=0, log=RefusingLog())
-    coordinator.handle("schedule", (10,), now_ms=0)
-    assert coordinator.advance(509).records == ()
-    assert [fired.at_ms for fired in coordinator.advance(510).fired] == [510]
-    assert coordinator.group("group-10") is not None
-
-
 def test_tasks_run_once_in_order() -> None:
     """A key that is queued is not queued again."""
     coordinator = GroupCoordinator([MODULE], now_ms=0, log=CountingLog())
@@ -219,15 +174,6 @@ def test_an_unloaded_coordinator_does_nothing_more() -> None:
     assert coordinator.run_tasks(100).tasks == ()
 
 
-def test_a_module_may_bring_very_little() -> None:
-    """Neither loading nor metadata concern everybody; operations of all modules are served."""
-    coordinator = GroupCoordinator([GroupModule("nothing"), MODULE], now_ms=0, log=CountingLog())
-    coordinator.update_metadata(MetadataImage(), [], now_ms=1)
-    for operation in ("write", "refuse", "schedule", "queue"):
-        assert coordinator.command(operation) is MODULE.commands[operation]
-    assert coordinator.unload(now_ms=2).completed == ()
-
-
 def test_a_command_without_response_answers_a_failed_append_itself() -> None:
     """Then the outcome has no error of its own."""
     reported: list[ErrorCode | None] = []
@@ -268,16 +214,6 @@ def test_a_reload_loses_what_no_record_tells() -> None:
     assert len(coordinator.timers) == 0
     assert coordinator.tasks == {}
     assert coordinator.live(Memory).seen == [("loaded", 5)]
-
-
-def test_a_new_image_is_reported() -> None:
-    """Modules learn which topics changed, and see the new image."""
-    coordinator = GroupCoordinator([MODULE], now_ms=0, log=CountingLog())
-    image = MetadataImage().with_topic(Topic("t", "B" * 22, 3))
-    coordinator.update_metadata(image, ["t"], now_ms=5)
-    assert coordinator.live(Memory).seen[-1] == ["t"]
-    assert coordinator.image.topic_of_id("B" * 22) == Topic("t", "B" * 22, 3)
-    assert image.without_topic("t").topic_of_id("B" * 22) is None
 
 
 def test_mistakes_of_who_writes_commands_are_raised() -> None:

@@ -22,7 +22,7 @@ from coordinator_core.live.offsets.messages import (
 )
 from schemas.consumer_offsets import RecordType
 from schemas.error_codes import ErrorCode
-from tests.coordinator_core.live.coordinator.clients import SESSION_TIMEOUT_MS, START_MS, Clients
+from tests.coordinator_core.live.coordinator.clients import SESSION_TIMEOUT_MS, Clients
 
 TOPIC_ID, OTHER_ID = "B" * 22, "C" * 22
 PRODUCER = Producer(5, 1)
@@ -66,33 +66,6 @@ def fetched(clients: Clients, *, require_stable: bool = False, topic: str = "t")
 def keys(clients: Clients) -> list[tuple[str, int]]:
     """(topic, partition) of the committed offsets."""
     return sorted((key.topic, key.partition) for key in clients.coordinator.shard.offsets.offsets)
-
-
-def test_a_commit_by_nobody_makes_a_simple_group() -> None:
-    """Of offsets only; the record has the time, the topic id and empty metadata for none."""
-    clients = Clients()
-    assert only_partition_code(clients.commit(topic_id=TOPIC_ID)) == 0
-    (entry,) = clients.records
-    value = entry.record.value
-    assert value is not None
-    assert (entry.record.record_type, entry.record.value_version) == (RecordType.OFFSET_COMMIT, 4)
-    assert (value.offset, value.leader_epoch, value.metadata) == (7, -1, "")
-    assert (value.commit_timestamp, value.topic_id) == (START_MS, TOPIC_ID)
-    assert clients.group.is_simple
-    assert fetched(clients) == (7, "", 0)
-
-
-def test_a_retention_time_makes_the_offset_expire() -> None:
-    """Only value version 1 can say so, and it knows no topic id."""
-    clients = Clients()
-    clients.commit(topic_id=TOPIC_ID, retention_time_ms=1000, api_version=4)
-    (entry,) = clients.records
-    assert entry.record.value is not None
-    assert entry.record.value_version == 1
-    assert entry.record.value.expire_timestamp == START_MS + 1000
-    (committed,) = clients.coordinator.shard.offsets.offsets.values()
-    assert committed.expire_timestamp_ms == START_MS + 1000
-    assert committed.topic_id is None
 
 
 def test_metadata_has_a_limit() -> None:
@@ -167,22 +140,6 @@ def test_dead_groups_take_no_part() -> None:
     assert deleted.error_code == ErrorCode.GROUP_ID_NOT_FOUND
 
 
-@pytest.mark.parametrize(("committed", "expected"), [(True, (9, "", 0)), (False, (7, "", 0))])
-def test_a_transaction_decides_with_its_marker(committed: bool, expected: tuple[int, str, int]) -> None:
-    """Until then a reader who wants stable offsets gets none."""
-    clients = Clients()
-    clients.commit(topic_id=TOPIC_ID)
-    assert only_partition_code(commit_in_transaction(clients)) == 0
-    entry = clients.records[-1]
-    assert entry.producer == PRODUCER
-    assert entry.record.value is not None
-    assert entry.record.value.topic_id == "A" * 22
-    assert fetched(clients) == (7, "", 0)
-    assert fetched(clients, require_stable=True) == (-1, "", ErrorCode.UNSTABLE_OFFSET_COMMIT)
-    assert clients.coordinator.end_transaction(PRODUCER, committed=committed, now_ms=clients.now_ms) == 2
-    assert fetched(clients, require_stable=True) == expected
-
-
 def test_a_transaction_of_a_generation_needs_the_group() -> None:
     """No group: no generation. Without one a simple group is made."""
     clients = Clients()
@@ -244,27 +201,6 @@ def test_the_rules_of_the_group_decide() -> None:
     clients.coordinator.rules = {LiveClassicGroup: ClassicGroupRules()}
     clients.group.state = DEAD
     assert code_of(commit_in_transaction(clients)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-def test_a_request_is_answered_as_it_asks() -> None:
-    """Topics in the order of the request, also where one comes twice."""
-    clients = Clients()
-    clients.commit("t")
-    asked = (OffsetFetchTopic("t", (0,)), OffsetFetchTopic("s", ()), OffsetFetchTopic("t", (1, 0)))
-    topics = clients.ask("fetch_offsets", OffsetFetchRequest("g", asked)).response.topics
-    offsets = [(topic.name, [partition.committed_offset for partition in topic.partitions]) for topic in topics]
-    assert offsets == [("t", [7]), ("s", []), ("t", [-1, 7])]
-
-
-def test_fetching_all() -> None:
-    """All topics with offsets; a group that is not there has none, and that is no error."""
-    clients = Clients()
-    assert clients.ask("fetch_offsets", OffsetFetchRequest("g")).response.topics == ()
-    clients.commit("t")
-    clients.commit("u")
-    response = clients.ask("fetch_offsets", OffsetFetchRequest("g")).response
-    assert [topic.name for topic in response.topics] == ["t", "u"]
-    assert fetched(clients, topic="v") == (-1, "", 0)
 
 
 def test_offsets_which_the_group_reads_are_not_deleted() -> None:
@@ -337,20 +273,6 @@ def test_listing() -> None:
         assert len(clients.ask("list_groups", request).response) == count
 
 
-def test_offsets_of_a_simple_group_expire_since_their_commit() -> None:
-    """At the first check after the retention; the group goes with the last one."""
-    clients = Clients(offsets_retention_check_interval_ms=DAY_MS)
-    clients.commit("t")
-    clients.wait(3 * DAY_MS)
-    clients.commit("u")
-    clients.wait(4 * DAY_MS)
-    assert keys(clients) == [("u", 0)]
-    assert clients.coordinator.group("g") is not None
-    clients.wait(3 * DAY_MS)
-    assert clients.coordinator.dump() == {}
-    assert clients.fired == ["expire-group-metadata"] * 10
-
-
 def test_an_expiry_of_its_own_goes_before_retention() -> None:
     """Whatever the broker's retention."""
     clients = Clients(offsets_retention_check_interval_ms=1000)
@@ -385,33 +307,6 @@ def test_offsets_of_an_emptied_group_expire_since_it_is_empty() -> None:
     assert keys(clients) == [("t", 0)]
     clients.wait(DAY_MS)
     assert clients.coordinator.dump() == {}
-
-
-@pytest.mark.parametrize(("protocol_type", "left"), [("consumer", ["t"]), ("connect", ["t", "u"])])
-def test_offsets_of_a_group_with_members(protocol_type: str, left: list[str]) -> None:
-    """Those of topics that nobody reads expire, if we can tell; in a rebalance nothing does."""
-    clients = Clients(group_initial_rebalance_delay_ms=0, offsets_retention_check_interval_ms=RETENTION_MS + 1)
-    session_timeout_ms = 10 * RETENTION_MS
-    clients.commit("t")
-    clients.commit("u")
-    members = clients.stable_members(2, protocol_type=protocol_type, session_timeout_ms=session_timeout_ms)
-    for _ in range(2):
-        for member_id in members:
-            clients.heartbeat(member_id)
-        clients.wait(RETENTION_MS + 1)
-    assert [topic for topic, _ in keys(clients)] == left
-
-
-def test_nothing_expires_in_a_rebalance() -> None:
-    """What the members will read is not known before it is over."""
-    clients = Clients(group_initial_rebalance_delay_ms=0, offsets_retention_check_interval_ms=RETENTION_MS)
-    clients.commit("u")
-    forever_ms = 10 * RETENTION_MS
-    leader, _ = clients.stable_members(2, session_timeout_ms=forever_ms, rebalance_timeout_ms=forever_ms)
-    clients.join(leader, session_timeout_ms=forever_ms, rebalance_timeout_ms=forever_ms)
-    clients.wait(RETENTION_MS)
-    assert clients.fired == ["join-g", "join-g", "expire-group-metadata"]
-    assert keys(clients) == [("u", 0)]
 
 
 @pytest.mark.parametrize(("version", "value_version", "topic_id"), [((4, 0), 3, "A" * 22), ((4, 1), 4, TOPIC_ID)])

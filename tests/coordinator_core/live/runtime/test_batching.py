@@ -1,6 +1,5 @@
 """Tests of how records of several operations come into one batch."""
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,35 +80,6 @@ def test_operations_share_a_batch_until_it_is_flushed() -> None:
     assert len(log.batches) == 1
 
 
-@pytest.mark.parametrize(
-    ("linger_ms", "expected"),
-    [(0, [1, 2, 3]), (10, [0, 1, 1]), (11, [0, 0, 1]), (None, [0, 0, 0])],
-    ids=["at once", "after 10 ms", "after 11 ms", "adaptive"],
-)
-def test_linger(linger_ms: int | None, expected: list[int]) -> None:
-    """How many batches there are after each of three operations, at 0, 10 and 15 ms."""
-    log = Log(linger_ms=linger_ms)
-    counts = []
-    for delay_ms in (0, 10, 15):
-        log.append(b"k", now_ms=NOW_MS + delay_ms)
-        counts.append(len(log.batches))
-    assert counts == expected
-
-
-def test_the_linger_deadline() -> None:
-    """From the beginning of the batch; there is none without a batch or with adaptive linger."""
-    log = Log(linger_ms=10)
-    assert log.batcher.deadline_ms() is None
-    log.append(b"k")
-    log.append(b"k", now_ms=NOW_MS + 4)
-    assert log.batcher.deadline_ms() == NOW_MS + 10
-    log.batcher.flush()
-    assert log.batcher.deadline_ms() is None
-    adaptive = Log()
-    adaptive.append(b"k")
-    assert adaptive.batcher.deadline_ms() is None
-
-
 def test_a_transactional_operation_has_a_batch_of_its_own() -> None:
     """What came before is written first, and it is written at once."""
     log = Log()
@@ -120,60 +90,6 @@ def test_a_transactional_operation_has_a_batch_of_its_own() -> None:
     assert (before.record_count, before.is_transactional) == (1, False)
     assert (transactional.producer_id, transactional.producer_epoch, transactional.base_sequence) == (9, 1, 0)
     assert (transactional.record_count, transactional.is_transactional) == (2, True)
-
-
-def test_a_marker_comes_after_what_is_pending() -> None:
-    """It is a control batch with the transaction coordinator's epoch, and no base sequence."""
-    log = Log()
-    log.append(b"a")
-    log.batcher.coordinator_epoch = 5
-    assert log.batcher.append_marker(PRODUCER, NOW_MS, committed=True) == 101
-    _, marker = log.headers()
-    assert (marker.is_control, marker.is_transactional, marker.producer_id, marker.base_sequence) == (True, True, 9, -1)
-    (record,) = iter_records(log.batches[1])
-    assert (record.offset, record.key, record.value) == (101, b"\0\0\0\1", b"\0\0\0\0\0\5")
-    assert log.append(b"b") == 102
-
-
-def test_a_full_batch_is_written_before_the_next_operation() -> None:
-    """All records of an operation are in one batch, however large it is. Kafka counts a header for each operation."""
-    log = Log(batch_bytes_max=350)
-    log.append(b"a" * 100)
-    log.append(b"b" * 100)
-    assert log.batches == []
-    log.append(b"c" * 100)
-    assert [header.record_count for header in log.headers()] == [2]
-    log.append(b"d" * 100, b"e" * 100, b"f" * 100)
-    assert [header.record_count for header in log.headers()] == [2, 1, 3]
-
-
-def test_a_refused_batch_is_lost_whole() -> None:
-    """The state before it comes back, its offsets are free again, and who asked for the write gets the error."""
-    log = Log()
-    log.append(b"a")
-    log.batcher.flush()
-    log.append(b"b")
-    log.append(b"c")
-    log.refusal = ErrorCode.NOT_ENOUGH_REPLICAS
-    with pytest.raises(Refused):
-        log.batcher.flush()
-    assert log.events[-1] == "lost 2 at 1: NOT_ENOUGH_REPLICAS"
-    assert log.batcher.batch is None
-    log.refusal = None
-    assert log.append(b"d") == 101
-
-
-def test_an_operation_is_not_begun_where_the_batch_before_is_refused() -> None:
-    """A transactional one writes it first: nothing of it is appended."""
-    log = Log()
-    log.append(b"a")
-    log.refusal = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    with pytest.raises(Refused):
-        log.batcher.append([b"b"], PRODUCER, NOW_MS)
-    assert log.batcher.batch is None
-    with pytest.raises(Refused):
-        log.batcher.append_marker(PRODUCER, NOW_MS, committed=False)
-    assert log.batcher.next_offset == 100
 
 
 def test_compressed_batches_are_thought_larger_than_they_are() -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from coordinator_core.bytes.log.batch import Record, build_batch, parse_header
-from coordinator_core.live.classic.live import COMPLETING_REBALANCE, PREPARING_REBALANCE, STABLE
+from coordinator_core.bytes.log.batch import Record, build_batch
+from coordinator_core.live.classic.live import PREPARING_REBALANCE
 from coordinator_core.live.classic.messages import HeartbeatResponse, JoinGroupRequest
 from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.live.runtime.coordinator import RuntimeConfig
@@ -15,8 +15,6 @@ from schemas.consumer_offsets import TOPIC
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.runtime.broker import (
     PARTITION,
-    PRODUCER,
-    SESSION_TIMEOUT_MS,
     Broker,
     commit_request,
 )
@@ -60,117 +58,6 @@ def test_a_write_is_answered_once_it_is_committed() -> None:
     assert broker.answers[number].response.topics[0].partitions[0].error_code == ErrorCode.NONE
 
 
-def test_an_answer_without_records_waits_for_the_writes_before_it() -> None:
-    """It may tell of a state which is not committed: a heartbeat is not answered ahead of an earlier commit."""
-    broker = replicated()
-    generation_id, member_id = stable_member(broker)
-    first = broker.heartbeat(generation_id, member_id)
-    assert first in broker.answers
-    commit = broker.commit("other")
-    second = broker.heartbeat(generation_id, member_id)
-    assert not {commit, second} & broker.answers.keys()
-    broker.replicate()
-    assert {commit, second} <= broker.answers.keys()
-    assert list(broker.answers)[-2:] == [commit, second]
-
-
-def test_a_read_sees_what_is_committed_and_does_not_wait() -> None:
-    """An offset which is not committed is not in the answer, unless the reader waits for stable ones."""
-    broker = replicated()
-    broker.commit(offset=5)
-    broker.replicate()
-    broker.commit(offset=6)
-    read = broker.fetch_offset()
-    stable = broker.fetch_offset(require_stable=True)
-    assert broker.offset(read) == 5
-    assert stable not in broker.answers
-    broker.replicate()
-    assert broker.offset(stable) == 6
-    assert broker.offset(broker.fetch_offset()) == 6
-
-
-def test_commits_are_answered_up_to_the_high_watermark() -> None:
-    """A watermark between two writes answers the first."""
-    broker = replicated()
-    first = broker.commit(offset=1)
-    broker.log.fetch(1), broker.log.fetch(2)
-    second = broker.commit(offset=2)
-    broker.log.fetch(1), broker.log.fetch(2)
-    broker.run()
-    assert first in broker.answers
-    assert second not in broker.answers
-    assert broker.coordinator.committed_offset == 1
-    assert broker.offset(broker.fetch_offset()) == 1
-
-
-def test_a_write_which_is_not_committed_in_time_fails_but_its_record_stays() -> None:
-    """COORDINATOR_NOT_AVAILABLE after 5 s; once the followers are back the offset is there all the same."""
-    broker = replicated()
-    number = broker.commit()
-    broker.wait(4999)
-    assert number not in broker.answers
-    broker.wait(1)
-    assert broker.answers[number].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    broker.replicate()
-    assert broker.offset(broker.fetch_offset()) == 5
-
-
-# --- batches ---
-
-
-def test_what_is_queued_together_shares_a_batch() -> None:
-    """Adaptive linger: the flush comes after what was queued when the batch began."""
-    broker = replicated()
-    for offset in (1, 2, 3):
-        broker.submit("commit_offset", commit_request(offset=offset))
-    broker.run()
-    broker.commit(offset=4)
-    assert [parse_header(batch.data).record_count for batch in broker.log.batches()] == [3, 1]
-
-
-def test_linger_holds_a_batch_back() -> None:
-    """With 10 ms, what comes meanwhile goes along."""
-    broker = Broker(config=RuntimeConfig(append_linger_ms=10))
-    first = broker.commit(offset=1)
-    broker.wait(9)
-    second = broker.commit(offset=2)
-    assert broker.log.end_offset == 0
-    broker.wait(1)
-    assert broker.log.end_offset == 2
-    assert {first, second} <= broker.answers.keys()
-
-
-def test_a_transaction_is_written_batch_by_batch_and_decided_by_its_marker() -> None:
-    """Offsets are pending until then; the marker is answered once it is committed."""
-    broker = replicated()
-    broker.commit(offset=1)
-    broker.commit_in_transaction(offset=2)
-    broker.replicate()
-    assert broker.offset(broker.fetch_offset()) == 1
-    marker = broker.end_transaction(is_commit=True)
-    assert marker not in broker.answers
-    broker.replicate()
-    assert (broker.answers[marker].response, broker.answers[marker].error) == (None, None)
-    assert broker.offset(broker.fetch_offset()) == 2
-    headers = [parse_header(batch.data) for batch in broker.log.batches()]
-    assert [(header.is_transactional, header.is_control) for header in headers] == [
-        (False, False),
-        (True, False),
-        (True, True),
-    ]
-    assert {header.producer_id for header in headers[1:]} == {PRODUCER.producer_id}
-
-
-def test_an_aborted_transaction_leaves_the_offset_as_it_was() -> None:
-    """Its records stay in the log."""
-    broker = Broker()
-    broker.commit(offset=1)
-    broker.commit_in_transaction(offset=2)
-    broker.end_transaction(is_commit=False)
-    assert broker.offset(broker.fetch_offset()) == 1
-    assert broker.log.end_offset == 3
-
-
 # --- refused writes ---
 
 
@@ -196,54 +83,7 @@ def test_a_refused_batch_takes_the_state_back_and_fails_all_its_operations() -> 
     assert broker.offset(broker.fetch_offset()) == 3
 
 
-@pytest.mark.parametrize(
-    ("is_dethroned", "expected"),
-    [(True, ErrorCode.NOT_COORDINATOR), (False, ErrorCode.COORDINATOR_NOT_AVAILABLE)],
-    ids=["another leads", "too few in sync"],
-)
-def test_errors_of_the_log_in_a_coordinators_words(is_dethroned: bool, expected: ErrorCode) -> None:
-    """The client looks for the coordinator again, or waits."""
-    broker = replicated()
-    broker.log.shrink_isr(0 if is_dethroned else 1)
-    broker.log.shrink_isr(2)
-    assert broker.answers[broker.commit()].error_code == expected
-
-
-def test_a_marker_on_the_wrong_broker_is_answered_as_between_brokers() -> None:
-    """NOT_LEADER_OR_FOLLOWER, after which the transaction coordinator looks for the leader."""
-    broker = replicated()
-    broker.commit_in_transaction()
-    broker.log.shrink_isr(0)
-    number = broker.end_transaction(is_commit=True)
-    assert broker.answers[number].error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-
-
-def test_a_group_whose_first_record_is_lost_is_gone_with_its_members() -> None:
-    """The joins which wait are answered with the error."""
-    broker = replicated()
-    broker.log.shrink_isr(1)
-    broker.log.shrink_isr(2)
-    number = broker.join()
-    assert broker.answers[number].response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert group_coordinator(broker).group_ids() == []
-
-
 # --- classic groups between append and commit ---
-
-
-def test_a_generation_is_stable_once_its_assignment_is_committed() -> None:
-    """Until then the members wait for their assignments."""
-    broker = replicated()
-    joined = broker.join()
-    broker.replicate()
-    broker.wait(0)
-    answer = broker.answers[joined].response
-    number = broker.sync(answer.generation_id, answer.member_id)
-    group = group_coordinator(broker).classic_groups["g"]
-    assert (group.state, number in broker.answers) == (COMPLETING_REBALANCE, False)
-    broker.replicate()
-    assert group.state == STABLE
-    assert broker.answers[number].response.assignment == b"all"
 
 
 def test_a_join_while_the_assignment_is_on_its_way_leaves_a_generation_that_never_was() -> None:
@@ -261,21 +101,6 @@ def test_a_join_while_the_assignment_is_on_its_way_leaves_a_generation_that_neve
     broker.replicate()
     assert group.state == PREPARING_REBALANCE
     assert load(broker.kind, broker.log).state.groups.groups["g"].generation_id == answer.generation_id
-
-
-def test_a_lost_assignment_starts_a_new_rebalance() -> None:
-    """The sync is answered with the error, and the next join gets the next generation."""
-    broker = replicated()
-    joined = broker.join()
-    broker.replicate()
-    broker.wait(0)
-    answer = broker.answers[joined].response
-    number = broker.sync(answer.generation_id, answer.member_id)
-    broker.wait(5000)
-    assert broker.answers[number].response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert group_coordinator(broker).classic_groups["g"].state == PREPARING_REBALANCE
-    rejoined = broker.join(member_id=answer.member_id)
-    assert broker.answers[rejoined].response.generation_id == answer.generation_id + 1
 
 
 def test_a_join_whose_write_failed_is_not_answered_again() -> None:
@@ -306,22 +131,6 @@ def test_an_answered_request_is_not_answered_by_the_loss_of_its_record() -> None
     broker.join()
     broker.wait(5000)
     assert broker.answers[number].response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
-
-
-# --- timers ---
-
-
-def test_a_member_which_is_silent_is_removed_by_its_timer() -> None:
-    """The empty generation is written like any operation."""
-    broker = replicated()
-    stable_member(broker)
-    before = broker.log.end_offset
-    broker.wait(SESSION_TIMEOUT_MS)
-    broker.wait(60_000)
-    assert broker.log.end_offset > before
-    broker.replicate()
-    shard = broker.coordinator.committed.state
-    assert len(shard.groups.groups["g"].members) == 0
 
 
 # --- loading ---

@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from coordinator_core.bytes.log.batch import Record, build_batch, parse_header, verify_crc
+from coordinator_core.bytes.log.batch import Record, build_batch
 from coordinator_core.errors import NoSuchReplica
 from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.runtime.partition import PartitionLog
@@ -27,26 +27,6 @@ def contents(log: PartitionLog, broker_id: int) -> list[tuple[int, int]]:
     return [(stored.base_offset, stored.leader_epoch) for stored in log.replicas[broker_id].batches()]
 
 
-def test_a_lone_leader_commits_at_once() -> None:
-    """Nobody has to be waited for; the listener is called."""
-    log = PartitionLog("t", 0)
-    commit_times: list[int] = []
-    log.on_high_watermark = lambda: commit_times.append(log.high_watermark)
-    assert [log.append(0, batch(2)), log.append(0, batch(3))] == [2, 5]
-    assert commit_times == [2, 5]
-
-
-def test_offsets_and_the_leader_epoch_are_the_logs() -> None:
-    """Whatever the batch said: the checksum does not cover them."""
-    log = PartitionLog("t", 0, leader_epoch=7)
-    log.append(0, batch(2))
-    log.append(0, batch(1))
-    for stored, base_offset in zip(log.batches(), (0, 2), strict=True):
-        verify_crc(stored.data)
-        header = parse_header(stored.data)
-        assert (header.base_offset, header.leader_epoch) == (base_offset, 7)
-
-
 def test_a_record_is_committed_when_all_in_sync_have_said_that_they_have_it() -> None:
     """The first fetch takes it, the second tells the leader, and a third tells the follower."""
     log = three()
@@ -63,28 +43,6 @@ def test_a_record_is_committed_when_all_in_sync_have_said_that_they_have_it() ->
     assert log.fetch(2) is False
 
 
-def test_a_follower_which_left_is_not_waited_for() -> None:
-    """Its leaving may itself commit what the others have."""
-    log = three()
-    log.append(1, batch())
-    log.fetch(2), log.fetch(2)
-    assert log.high_watermark == 0
-    log.shrink_isr(3)
-    assert (log.isr, log.high_watermark) == ((1, 2), 1)
-
-
-def test_a_follower_is_in_sync_again_once_it_has_what_is_committed() -> None:
-    """Not before."""
-    log = three()
-    log.shrink_isr(3)
-    log.append(1, batch())
-    log.replicate()
-    log.fetch(3)
-    before = log.isr
-    log.fetch(3)
-    assert (before, log.isr) == ((1, 2), (1, 2, 3))
-
-
 def test_with_too_few_in_sync_nothing_is_written_or_committed() -> None:
     """NOT_ENOUGH_REPLICAS, and the high watermark rests although the leader alone would do (KIP-966)."""
     log = three()
@@ -97,12 +55,6 @@ def test_with_too_few_in_sync_nothing_is_written_or_committed() -> None:
     assert (refused.value.code, log.end_offset) == (ErrorCode.NOT_ENOUGH_REPLICAS, 1)
     log.fetch(2), log.fetch(2)
     assert (log.isr, log.high_watermark) == ((1, 2), 1)
-
-
-def test_a_minimum_above_the_number_of_replicas_asks_for_all_of_them() -> None:
-    """Kafka's effective minimum."""
-    log = PartitionLog("t", 0, (1,), min_insync_replicas=2)
-    assert log.append(1, batch()) == 1
 
 
 def test_only_the_leader_takes_batches_and_not_too_large_ones() -> None:
@@ -139,22 +91,6 @@ def test_an_election_loses_what_only_the_old_leader_had() -> None:
     assert log.epochs == (EpochStart(0, 0), EpochStart(1, 5))
 
 
-def test_a_replica_with_batches_of_a_lost_epoch_drops_them_all() -> None:
-    """Two leaders wrote one after the other what no other has: epoch by epoch it is given up (KIP-279)."""
-    log = three(1)
-    log.append(1, batch())
-    log.replicate()
-    log.append(1, batch(2))
-    log.shrink_isr(2)
-    log.elect(1)
-    log.append(1, batch(3))
-    log.shrink_isr(1)
-    log.elect(2, is_unclean=True)
-    log.append(2, batch())
-    log.replicate((1, 3))
-    assert contents(log, 1) == contents(log, 2) == [(0, 0), (1, 2)]
-
-
 def test_the_first_alive_in_sync_replica_in_the_order_of_assignment_leads() -> None:
     """Without one the partition has no leader, and whoever asks for its end gets that error."""
     log = three()
@@ -169,16 +105,6 @@ def test_the_first_alive_in_sync_replica_in_the_order_of_assignment_leads() -> N
         log.elect(2)
     assert log.elect(2, is_unclean=True) == log.leader_epoch
     assert log.isr == (2,)
-
-
-def test_the_last_in_sync_replica_stays_in_sync_when_it_dies() -> None:
-    """It may lead again when it is back; until then there is no leader."""
-    log = PartitionLog("t", 0, (1,))
-    log.append(1, batch())
-    log.shrink_isr(1)
-    assert (log.isr, log.leader) == ((1,), None)
-    assert log.elect_next([1]) == 1
-    assert log.end_offset == 1
 
 
 def test_brokers_without_a_replica_have_no_part() -> None:
@@ -199,24 +125,6 @@ def test_deleting_records_moves_the_start_within_what_is_committed() -> None:
     assert [log.delete_records(offset) for offset in (3, 1, 9)] == [3, 3, 4]
     log.append(1, batch())
     assert [stored.base_offset for stored in log.batches()] == [4]
-
-
-def test_batches_from_an_offset() -> None:
-    """From the batch that holds it on."""
-    replica = Replica(0)
-    for base_offset in (0, 3, 5):
-        replica.append(StoredBatch(base_offset, base_offset + 2, 0, -1, b""))
-    starts = {offset: [stored.base_offset for stored in replica.batches(offset)] for offset in (0, 1, 2, 3, 4, 5, 6, 7)}
-    assert starts == {
-        0: [0, 3, 5],
-        1: [0, 3, 5],
-        2: [3, 5],
-        3: [3, 5],
-        4: [3, 5],
-        5: [5],
-        6: [5],
-        7: [],
-    }
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -266,15 +174,6 @@ def test_a_replica_steps_back_epoch_by_epoch() -> None:
         leader.append(StoredBatch(base_offset, base_offset + 2, leader_epoch, -1, b""))
     follower.truncate_to_leader(leader)
     assert (follower.end_offset, follower.epochs) == (2, [EpochStart(0, 0)])
-
-
-def test_a_replica_which_shares_nothing_with_the_leader_begins_again() -> None:
-    """The leader knows no epoch as old as its own."""
-    follower, leader = Replica(1), Replica(2)
-    follower.append(StoredBatch(0, 2, 1, -1, b""))
-    leader.append(StoredBatch(0, 2, 5, -1, b""))
-    follower.truncate_to_leader(leader)
-    assert (follower.end_offset, follower.epochs) == (0, [])
 
 
 def test_a_cut_inside_a_batch_takes_the_whole_batch() -> None:

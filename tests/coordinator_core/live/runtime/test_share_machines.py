@@ -142,23 +142,6 @@ def test_another_broker_goes_on_from_the_log() -> None:
     assert len(keys) == 7
 
 
-def test_the_log_is_pruned_once_what_was_written_is_committed() -> None:
-    """Records below the oldest snapshot in use go; a commit that never comes leaves them."""
-    broker = Broker((0, 1))
-    broker.initialize()
-    for start_offset in range(1, 8):
-        broker.write(start_offset)
-    broker.now_ms = START_MS + 300_000
-    broker.run()
-    assert broker.log.log_start_offset == 0
-    broker.replicate()
-    assert broker.log.log_start_offset > 0
-    pruned = load(broker.kind, broker.log).state
-    coordinator = broker.runtime.coordinators[PARTITION]
-    assert coordinator.machine is not None
-    assert pruned.share_partitions == coordinator.machine.state.share_partitions
-
-
 def test_the_log_is_not_pruned_while_a_commit_fails() -> None:
     """The time-out of the write ends the job; it comes again after its interval."""
     broker = Broker((0, 1))

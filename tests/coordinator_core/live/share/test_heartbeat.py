@@ -5,7 +5,6 @@ import pytest
 from coordinator_core.live.assignors.errors import AssignorError, NoMemberLeft
 from coordinator_core.live.assignors.server_group import GroupSpec, MemberSpec
 from coordinator_core.live.coordinator.image import Topic
-from coordinator_core.live.coordinator.member_timers import session_key
 from coordinator_core.live.share import target
 from coordinator_core.live.share.live import METADATA_REFRESH_INTERVAL_MS, ShareLive
 from coordinator_core.replay.consumer.subscriptions import SubscriptionType
@@ -21,7 +20,6 @@ from tests.coordinator_core.live.share.share_clients import (
 )
 
 SESSION_TIMEOUT_MS = 45_000
-JOIN_RECORDS = [10, 11, 13, 12, 14, 15, 15]
 
 
 def two_members() -> ShareClients:
@@ -35,28 +33,6 @@ def two_members() -> ShareClients:
 
 
 # --- joining, staying, leaving ---
-
-
-def test_the_first_member_makes_the_group() -> None:
-    """It has nothing before its partitions are initialised, and all of them at the heartbeat after that."""
-    clients = ShareClients()
-    response = clients.join_share("a", "foo")
-    assert (response.member_epoch, response.heartbeat_interval_ms, partitions_of(response)) == (2, 5000, {})
-    assert clients.written() == JOIN_RECORDS
-    response = clients.share_heartbeat("a")
-    assert (response.member_epoch, partitions_of(response)) == (3, {FOO: (0, 1, 2)})
-    assert clients.written() == [11, 13, 12, 14]
-    assert partitions_of(clients.share_heartbeat("a")) is None
-    assert clients.written() == []
-
-
-def test_a_second_member_shares() -> None:
-    """Each has its part; nobody has to give up anything before the other one gets it."""
-    clients = two_members()
-    parts = [member.assigned[FOO] for member in clients.share_group.members.values()]
-    assert sorted(number for part in parts for number in part) == [0, 1, 2]
-    assert sorted(map(len, parts)) == [1, 2]
-    assert {member.member_epoch for member in clients.share_group.members.values()} == {clients.share_group.group_epoch}
 
 
 @pytest.mark.parametrize(
@@ -130,30 +106,6 @@ def test_a_full_group_takes_nobody_else() -> None:
     assert clients.try_heartbeat("b", 0, "foo").error is None
 
 
-def test_a_member_leaves() -> None:
-    """Its records go from the leaves up, its session ends, and the others get its part at their next heartbeat."""
-    clients = two_members()
-    response = clients.try_heartbeat("a", -1).response
-    assert (response.member_id, response.member_epoch, response.heartbeat_interval_ms) == ("a", -1, 0)
-    assert clients.written() == [14, 13, 10, 11]
-    assert clients.coordinator.timers.get(session_key(GROUP, "a")) is None
-    assert partitions_of(clients.share_heartbeat("b")) == {FOO: (0, 1, 2)}
-    clients.try_heartbeat("b", -1)
-    assert clients.share_group.state == "Empty"
-    assert clients.share_group.metadata_hash == 0
-
-
-def test_a_session_expires() -> None:
-    """A heartbeat restarts it; the member which is silent goes, as if it had left."""
-    clients = two_members()
-    clients.wait(SESSION_TIMEOUT_MS - 1000)
-    clients.share_heartbeat("b")
-    clients.wait(1000)
-    assert clients.fired == [session_key(GROUP, "a")]
-    assert list(clients.share_group.members) == ["b"]
-    assert clients.written() == [14, 13, 10, 11]
-
-
 def test_a_session_is_as_long_as_the_groups_own_setting_says() -> None:
     """`share.session.timeout.ms` and `share.heartbeat.interval.ms` of the group come before the broker's."""
     clients = ShareClients()
@@ -188,46 +140,6 @@ def test_a_load_gives_every_member_a_session() -> None:
 # --- subscriptions, topics, epochs ---
 
 
-def test_another_subscription_is_another_epoch() -> None:
-    """At once: what the member no longer reads is gone from its assignment in the same answer."""
-    clients = two_members()
-    epoch = clients.share_group.group_epoch
-    response = clients.share_heartbeat("a", "bar")
-    assert clients.share_group.group_epoch == epoch + 1
-    assert partitions_of(response) == {}
-    assert response.initialize_share_state is not None
-    assert response.initialize_share_state.partitions == {BAR: (0, 1)}
-    assert clients.written()[0] == 10
-
-
-def test_the_same_topics_in_another_order_are_no_change() -> None:
-    """A full request is answered in full, and nothing is written; a new rack is written, at the same epoch."""
-    clients = ShareClients()
-    clients.join_share("a", "foo", "bar")
-    clients.settle()
-    clients.written()
-    epoch = clients.share_group.group_epoch
-    assert partitions_of(clients.share_heartbeat("a", "bar", "foo")) == {FOO: (0, 1, 2), BAR: (0, 1)}
-    assert clients.written() == []
-    assert clients.try_heartbeat("a", epoch, rack_id="r").error is None
-    assert clients.written() == [10]
-    assert clients.share_group.members["a"].rack_id == "r"
-    assert clients.share_group.group_epoch == epoch
-
-
-def test_a_topic_which_grows_is_seen_at_the_next_heartbeat() -> None:
-    """Its new partitions are initialised, and only they."""
-    clients = two_members()
-    clients.take_image(clients.coordinator.image.with_topic(Topic("foo", FOO, 5)), "foo")
-    response = clients.share_heartbeat("a")
-    assert response.initialize_share_state is not None
-    assert response.initialize_share_state.partitions == {FOO: (3, 4)}
-    clients.initialized({FOO: (3, 4)})
-    clients.settle()
-    owned = [number for member in clients.share_group.members.values() for number in member.assigned[FOO]]
-    assert sorted(owned) == [0, 1, 2, 3, 4]
-
-
 def test_a_topic_of_others_is_not_looked_at() -> None:
     """A change of a topic which the group does not read lets its hash hold, for some 25 days."""
     clients = two_members()
@@ -253,31 +165,6 @@ def test_an_epoch_which_was_not_written_is_made_again() -> None:
     assert clients.share_group.group_epoch == epoch + 1
 
 
-def test_a_deleted_topic_leaves_the_assignment() -> None:
-    """A member's topics which are gone are taken from it once the epoch grows."""
-    clients = ShareClients()
-    clients.join_share("a", "foo", "bar")
-    clients.settle()
-    clients.take_image(clients.coordinator.image.without_topic("foo"), "foo")
-    assert partitions_of(clients.share_heartbeat("a")) == {BAR: (0, 1)}
-
-
-def test_targets_are_computed_at_intervals() -> None:
-    """Meanwhile the epoch grows without the target; a heartbeat after the interval computes the last one only."""
-    clients = ShareClients(group_share_assignment_interval_ms=1000)
-    clients.join_share("a", "foo")
-    clients.share_heartbeat("a")
-    clients.join_share("b", "foo")
-    clients.join_share("c", "foo")
-    group = clients.share_group
-    assert (group.group_epoch, group.assignment_epoch) == (5, 2)
-    clients.wait(1000)
-    clients.share_heartbeat("a")
-    group = clients.share_group
-    assert (group.group_epoch, group.assignment_epoch) == (5, 5)
-    assert partitions_of(clients.share_heartbeat("b")) is not None
-
-
 def test_the_interval_ends_to_the_millisecond() -> None:
     """It counts from the last target; the first target waits for nothing."""
     clients = ShareClients(group_share_assignment_interval_ms=2_000_000)
@@ -301,16 +188,6 @@ def test_a_member_drops_what_it_no_longer_reads_before_there_is_a_target() -> No
     assert clients.share_group.group_epoch == epoch + 1
 
 
-def test_a_topic_which_nobody_reads_any_more_brings_no_epochs() -> None:
-    """It stays initialised, and is nobody's target."""
-    clients = ShareClients()
-    clients.join_share("a", "foo", "bar")
-    clients.settle()
-    clients.share_heartbeat("a", "foo")
-    clients.settle()
-    assert set(clients.state_partitions.initialized) == {FOO, BAR}
-
-
 def test_only_targets_which_changed_are_written() -> None:
     """Another member with another topic leaves the others alone."""
     clients = two_members()
@@ -318,14 +195,6 @@ def test_only_targets_which_changed_are_written() -> None:
     assert clients.written().count(13) == 1
     clients.share_heartbeat("c")
     assert clients.written().count(13) == 1
-
-
-def test_a_member_without_topics_that_exist_has_an_empty_target() -> None:
-    """It joins all the same."""
-    clients = ShareClients()
-    response = clients.join_share("a", "nothing")
-    assert (partitions_of(response), response.initialize_share_state) == ({}, None)
-    assert clients.written() == [10, 11, 13, 12, 14]
 
 
 # --- assignor ---
@@ -364,19 +233,6 @@ def test_an_assignor_which_fails_fails_the_heartbeat(monkeypatch: pytest.MonkeyP
     assert text == f"Failed to compute a new target assignment for epoch {epoch + 1}: no luck"
     assert clients.written() == []
     assert clients.share_group.group_epoch == epoch
-
-
-def test_members_of_different_subscriptions_get_each_their_own() -> None:
-    """Topic by topic, among those who read it."""
-    clients = ShareClients()
-    clients.join_share("a", "foo")
-    clients.join_share("b", "foo", "bar")
-    clients.join_share("c", "baz")
-    clients.settle()
-    members = clients.share_group.members
-    assert members["b"].assigned[BAR] == (0, 1)
-    assert members["c"].assigned == {BAZ: (0,)}
-    assert sorted(members["a"].assigned[FOO] + members["b"].assigned[FOO]) == [0, 1, 2]
 
 
 # --- describing ---

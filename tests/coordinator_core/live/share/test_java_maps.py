@@ -1,18 +1,7 @@
 """Maps of the topics of a share group, in Java's order."""
 
-from coordinator_core.live.share.java_maps import combined, subscribed_names, without
+from coordinator_core.live.share.java_maps import subscribed_names, without
 from tests.coordinator_core.live.share.share_clients import BAR, BAZ, FOO
-
-
-def test_two_maps_together() -> None:
-    """Partitions of both; the name of the second."""
-    first = {FOO: ("old", (0, 2)), BAR: ("bar", (0,))}
-    assert combined(first, {FOO: ("foo", (1, 2)), BAZ: ("baz", (0,))}) == {
-        FOO: ("foo", (0, 1, 2)),
-        BAR: ("bar", (0,)),
-        BAZ: ("baz", (0,)),
-    }
-    assert combined({}, {}) == {}
 
 
 def test_a_map_without_partitions() -> None:

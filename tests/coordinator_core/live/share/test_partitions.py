@@ -8,7 +8,6 @@ from coordinator_core.bytes.kafka_versions import KafkaVersion
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.operation import Outcome
 from coordinator_core.live.offsets.messages import DeletedTopic
-from coordinator_core.live.share.live import ShareLive
 from coordinator_core.live.share.messages import (
     AlterOffsetsPartition,
     AlterOffsetsTopic,
@@ -16,7 +15,6 @@ from coordinator_core.live.share.messages import (
     CompleteOffsetDeletion,
     DeleteOffsetsTopic,
     DeleteShareGroupOffsetsRequest,
-    DeleteShareState,
     InitializeShareState,
     ShareStatePartitions,
 )
@@ -71,30 +69,6 @@ def answer_wanted(outcome: Outcome) -> InitializeShareState:
 
 
 # --- initialisation ---
-
-
-def test_partitions_are_initialised() -> None:
-    """They go from one column to the other, also some of a topic at a time."""
-    clients = initializing()
-    assert columns(clients) == (ALL_OF_FOO, {}, {})
-    clients.initialized({FOO: (1,)})
-    assert columns(clients) == ({FOO: ("foo", (0, 2))}, {FOO: ("foo", (1,))}, {})
-    clients.initialized({FOO: (0, 2)})
-    assert columns(clients) == ({}, ALL_OF_FOO, {})
-    assert clients.written() == [STATE_RECORD] * 2
-
-
-def test_partitions_which_could_not_be_initialised_are_tried_again() -> None:
-    """They leave the state, so that the next heartbeat finds them new."""
-    clients = initializing()
-    clients.ask("uninitialize_share_group_state", ShareStatePartitions(GROUP, {FOO: (0,), BAR: (0,)}))
-    assert columns(clients) == ({FOO: ("foo", (1, 2))}, {}, {})
-    clients.ask("uninitialize_share_group_state", ShareStatePartitions(GROUP, {FOO: (1, 2)}))
-    assert columns(clients) == ({}, {}, {})
-    wanted = clients.share_heartbeat("a").initialize_share_state
-    assert wanted is not None
-    assert (wanted.partitions, wanted.state_epoch) == ({FOO: (0, 1, 2)}, 2)
-    assert wanted.start_offsets == {FOO: -1}
 
 
 @pytest.mark.parametrize(("version", "start_offset"), [((4, 3), -1), ((4, 4), 0)], ids=["4.3", "4.4"])
@@ -192,43 +166,6 @@ def test_initialised_partitions_of_a_group() -> None:
 # --- deletion ---
 
 
-def test_the_state_of_a_group_is_deleted_before_the_group() -> None:
-    """Everything is being deleted from then on, what was being initialised as well."""
-    clients = empty("foo")
-    alter(clients, "bar", {0: 5})
-    (wanted,) = clients.ask("share_partition_delete_requests", (GROUP, "x")).response
-    assert wanted == DeleteShareState(GROUP, {FOO: (0, 1, 2), BAR: (0,)})
-    assert columns(clients) == ({}, {}, {FOO: "foo", BAR: "bar"})
-    clients.written()
-    (answer,) = clients.ask("delete_groups", (GROUP,)).response
-    assert answer.error_code == ErrorCode.NONE
-    assert clients.written() == [12, 15, 11]
-    assert clients.coordinator.dump() == {}
-    live = clients.coordinator.live(ShareLive)
-    assert (live.refreshes, live.state_partitions_notes, live.derived) == ({}, {}, {})
-
-
-def test_a_deletion_is_tried_again_as_far_as_topics_are_there() -> None:
-    """All partitions of a topic then, since nobody knows any more which had a state."""
-    clients = empty("foo", "bar")
-    clients.ask("share_partition_delete_requests", (GROUP,))
-    clients.take_image(clients.coordinator.image.without_topic("bar"), "bar")
-    (wanted,) = clients.ask("share_partition_delete_requests", (GROUP,)).response
-    assert wanted.partitions == {FOO: (0, 1, 2)}
-    assert columns(clients) == ({}, {}, {FOO: "foo"})
-
-
-def test_a_group_with_members_keeps_its_state() -> None:
-    """NON_EMPTY_GROUP, and nothing is written; groups of other types have none."""
-    clients = initializing()
-    (wanted,) = clients.ask("share_partition_delete_requests", (GROUP,)).response
-    assert wanted == DeleteShareState(GROUP, error_code=ErrorCode.NON_EMPTY_GROUP)
-    assert clients.written() == []
-    others = ShareClients()
-    others.commit()
-    assert others.ask("share_partition_delete_requests", (GROUP,)).response == ()
-
-
 def test_a_topic_is_wanted_back_while_it_is_being_deleted() -> None:
     """A heartbeat initialises it, and it is no longer to be deleted."""
     clients = empty("foo", "bar")
@@ -253,30 +190,6 @@ def test_topics_which_are_gone_leave_every_column() -> None:
 
 
 # --- offsets ---
-
-
-def test_offsets_are_altered_by_reinitializing() -> None:
-    """Partitions which are not there are refused one by one; the epoch is the group's."""
-    clients = empty("foo")
-    altered = alter(clients, "foo", {1: 50, 3: 60}).response
-    assert altered.start_offsets == {FOO: {1: 50}}
-    assert altered.state_epoch == clients.share_group.group_epoch
-    (topic,) = altered.response.responses
-    assert (topic.topic_name, topic.topic_id) == ("foo", FOO)
-    codes = [(partition.partition_index, partition.error_code) for partition in topic.partitions]
-    assert codes == [(1, ErrorCode.NONE), (3, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)]
-    assert columns(clients) == ({FOO: ("foo", (1,))}, ALL_OF_FOO, {})
-
-
-def test_altering_makes_a_group() -> None:
-    """Without members, at epoch 1; not where no topic is there."""
-    clients = ShareClients()
-    altered = alter(clients, "nothing", {0: 1}).response
-    assert altered.response.responses[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert clients.coordinator.dump() == {}
-    assert alter(clients, "bar", {0: 1}).response.state_epoch == 1
-    assert clients.share_group.state == "Empty"
-    assert clients.written() == [STATE_RECORD]
 
 
 def test_who_may_alter_and_delete_offsets() -> None:
@@ -312,13 +225,6 @@ def test_offsets_are_deleted_in_two_parts() -> None:
         ("nothing", 3),
     ]
     assert columns(clients) == ({}, {BAR: ("bar", (0, 1))}, {})
-
-
-def test_a_deletion_of_offsets_may_be_repeated() -> None:
-    """A topic which is being deleted is asked for again, whole."""
-    clients = empty("foo")
-    delete(clients, "foo")
-    assert delete(clients, "foo").response.partitions == {FOO: (0, 1, 2)}
 
 
 def test_a_group_without_a_picture_has_nothing_to_delete() -> None:

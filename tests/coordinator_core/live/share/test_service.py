@@ -237,20 +237,6 @@ def test_offsets_are_deleted() -> None:
     assert (clients.state_partitions.initialized, clients.state_partitions.deleting) == ({}, {})
 
 
-def test_a_topic_of_which_the_deletion_failed_stays_to_be_deleted() -> None:
-    """The others are done; the request may be made again."""
-    states = ShareStates()
-    clients = emptied(states, "foo", "bar")
-    states.errors[FOO, 2] = ErrorCode.NOT_COORDINATOR
-    response = run(delete_offsets(DELETE), ask_of(clients), states)
-    assert [(topic.topic_name, topic.error_code) for topic in response.responses] == [("bar", 0), ("foo", 16)]
-    assert clients.state_partitions.deleting == {FOO: "foo"}
-    states.errors.clear()
-    response = run(delete_offsets(replace(DELETE, topics=DELETE.topics[:1])), ask_of(clients), states)
-    assert [(topic.topic_name, topic.error_code) for topic in response.responses] == [("foo", 0)]
-    assert clients.state_partitions.deleting == {}
-
-
 def test_a_deletion_fails_where_all_topics_or_the_persister_fail() -> None:
     """Nothing is completed then."""
     states = ShareStates()

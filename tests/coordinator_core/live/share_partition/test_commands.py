@@ -4,6 +4,7 @@ Unless a test says otherwise the limit is 5 deliveries, a lock runs 1000 ms, and
 """
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -28,8 +29,8 @@ from coordinator_core.live.share_partition.state import (
     WriteCause,
 )
 from coordinator_core.live.share_partition.states import SharePartitionState
-from coordinator_core.live.share_partition.window import can_acquire_records, next_fetch_offset
 from coordinator_core.replay.share_state.combine import StateBatch
+from tests.conformance.families import share_partition
 from tests.coordinator_core.live.share_partition.live import (
     ACCEPT,
     ACK,
@@ -71,15 +72,6 @@ def test_start_up_takes_over_what_was_persisted(
     assert (None if found is None else (found.gap_start_offset, found.end_offset)) == gap
 
 
-def test_start_up_without_a_start_offset_begins_where_the_reset_says() -> None:
-    """A share partition which was never written starts at the offset that the caller found."""
-    partition = SharePartition(SharePartitionConfig())
-    begin_initialization(partition)
-    complete_initialization(partition, ReadState(-1, 4), reset_offset=55)
-    assert (partition.start_offset, partition.end_offset, partition.state_epoch) == (55, 55, 4)
-    assert not begin_initialization(partition)
-
-
 @pytest.mark.parametrize(
     "batches",
     [
@@ -100,88 +92,7 @@ def test_start_up_fails_on_a_state_which_cannot_be(batches: list[StateBatch]) ->
     assert (partition.start_offset, len(partition.cached)) == (0, 0)
 
 
-def test_gap_is_acquired_again_with_its_first_delivery() -> None:
-    """What a leader had in flight when it failed is unknown to the next: the count starts again."""
-    live = Live(0, [(5, 9, ACK, 1), (10, 14, AV, 1)])
-    assert live.acquire("x", (0, 14)) == [(0, 4, 1), (10, 14, 2)]
-    assert live.acknowledge("x", (0, 4, [ACCEPT])) == ((0, 4, ACK, 1),)
-    assert live.window == (10, 14, 15, 0)
-    assert live.acknowledge("x", (10, 14, [ACCEPT])) == ((10, 14, ACK, 2),)
-    assert live.window == (15, 15, 15, 0)
-    assert live.partition.gap_window is None
-
-
-def test_start_offset_waits_at_the_gap() -> None:
-    """Final records on both sides of a gap do not carry the start offset over it."""
-    live = Live(0, [(0, 4, ACK, 1), (10, 14, AV, 1)])
-    assert live.window == (5, 14, 5, 0)
-    assert live.acquire("x", (5, 7), (8, 14), most=3) == [(5, 7, 1)]
-    live.acknowledge("x", (5, 7, [ACCEPT]))
-    assert live.window == (8, 14, 8, 0)
-    assert live.acquire("x", (8, 14)) == [(8, 9, 1), (10, 14, 2)]
-    live.acknowledge("x", (10, 14, [ACCEPT]))
-    assert live.window == (8, 14, 15, 5)
-
-
 # --- acquire ---
-
-
-def test_new_records_are_acquired_in_batches_of_the_size_asked() -> None:
-    """A batch ends with the log batch which fills it, or with the fetch."""
-    live = Live()
-    assert live.acquire("m", (0, 3), (4, 5), (6, 6), (7, 9), batch_size=5) == [(0, 5, 1), (6, 9, 1)]
-    assert live.window == (0, 9, 10, 0)
-
-
-@pytest.mark.parametrize(
-    ("record_limit", "acquired", "window"),
-    [
-        pytest.param(False, [(0, 9, 1)], (0, 9, 10, 0), id="whole log batches"),
-        pytest.param(True, [(0, 5, 1)], (0, 9, 6, 0), id="exactly"),
-    ],
-)
-def test_mode_says_what_becomes_of_the_rest_of_a_log_batch(
-    record_limit: bool, acquired: list[tuple[int, int, int]], window: tuple[int, int, int, int]
-) -> None:
-    """Six records of two log batches of five: the second goes along whole, or its rest stays available."""
-    live = Live()
-    assert live.acquire("m", (0, 4), (5, 9), (10, 14), most=6, record_limit=record_limit) == acquired
-    assert live.window == window
-
-
-def test_record_limit_leaves_the_rest_undelivered() -> None:
-    """The rest was never delivered: its count is 0, and 1 once another member gets it."""
-    live = Live()
-    assert live.acquire("m", (0, 4), most=2, record_limit=True) == [(0, 1, 1)]
-    assert live.states == [(0, ACQ, 1), (1, ACQ, 1), (2, AV, 0), (3, AV, 0), (4, AV, 0)]
-    assert live.acquire("n", (0, 4), most=2, record_limit=True) == [(2, 3, 1)]
-    assert live.acquire("n", (0, 4), most=2, record_limit=True) == [(4, 4, 1)]
-
-
-def test_record_limit_holds_for_records_in_flight_before() -> None:
-    """A batch which was given back whole is taken apart, so that not more is acquired than asked."""
-    live = Live()
-    live.acquire("m", (0, 4), (5, 9), batch_size=5)
-    live.release("m")
-    assert live.acquire("n", (0, 4), (5, 9), most=7, record_limit=True) == [(0, 4, 2), (5, 6, 2)]
-
-
-def test_in_flight_limit_ends_the_acquisition() -> None:
-    """New records up to the limit and the end of their log batch; none once it is reached."""
-    live = Live(in_flight_max=6)
-    assert live.acquire("m", (0, 3), (4, 7), (8, 9)) == [(0, 7, 1)]
-    assert not can_acquire_records(live.partition)
-    assert live.acquire("n", (8, 9)) == []
-
-
-def test_a_full_window_delivers_again_what_was_given_back() -> None:
-    """At the limit only what lies inside the window is acquired."""
-    live = Live(in_flight_max=4)
-    live.acquire("m", (0, 3))
-    live.acknowledge("m", (2, 2, [RELEASE]))
-    assert can_acquire_records(live.partition)
-    assert live.acquire("n", (2, 3), (4, 9)) == [(2, 2, 2)]
-    assert live.window == (0, 3, 4, 0)
 
 
 def test_a_limit_before_the_first_batch_acquires_nothing() -> None:
@@ -203,20 +114,6 @@ def test_nothing_is_acquired_by_a_share_partition_which_is_fenced() -> None:
     assert live.states == []
 
 
-def test_start_offset_follows_the_first_batch_over_a_hole() -> None:
-    """Where the log begins later than the start offset, so does the window."""
-    live = Live(10)
-    assert live.acquire("m", (15, 19)) == [(15, 19, 1)]
-    assert live.window == (15, 19, 20, 0)
-
-
-def test_first_log_batch_is_cut_to_the_start_offset() -> None:
-    """Offsets of the log batch which were dealt with before the start-up are not acquired again."""
-    live = Live(13)
-    assert live.acquire("m", (10, 19)) == [(13, 19, 1)]
-    assert live.window == (13, 19, 20, 0)
-
-
 def test_deliveries_are_taken_apart_as_they_fail() -> None:
     """From half the limit on smaller parts are delivered, and at the last try single records."""
     live = Live()
@@ -228,21 +125,6 @@ def test_deliveries_are_taken_apart_as_they_fail() -> None:
     assert acquired[3:8] == [[(0, 3, 4)], [(0, 0, 5)], [(1, 1, 5)], [(2, 2, 5)], [(3, 3, 5)]]
     assert acquired[8:] == [[(4, 7, 4)], [(4, 4, 5)], [(5, 5, 5)], [(6, 6, 5)], [(7, 7, 5)]]
     assert live.window == (8, 8, 8, 0)
-
-
-def test_a_throttled_batch_is_not_delivered_with_others() -> None:
-    """It waits for a fetch of its own, so that its fault does not count for its neighbours."""
-    live = Live(0, [(0, 3, AV, 1), (4, 7, AV, 3)])
-    assert live.acquire("m", (0, 3), (4, 7), (8, 9)) == [(0, 3, 2)]
-    assert live.acquire("m", (4, 7), (8, 9)) == [(4, 5, 4)]
-
-
-def test_a_throttled_batch_whose_release_is_under_way_does_not_hold_up_others() -> None:
-    """It cannot be delivered yet, so nothing is isolated from it."""
-    live = Live(0, [(0, 3, AV, 1), (4, 7, AV, 2)])
-    live.acquire("m", (4, 7), at=4)
-    live.begin("m", (4, 7, [RELEASE]))
-    assert live.acquire("n", (0, 3), (4, 7), (8, 9)) == [(0, 3, 2), (8, 9, 1)]
 
 
 @pytest.mark.parametrize(
@@ -273,18 +155,6 @@ def test_an_aborted_batch_around_the_start_offset_is_archived_from_there() -> No
     assert live.partition.delivery_complete_count == 3
 
 
-def test_what_compaction_removed_is_archived() -> None:
-    """Available records which a fetch does not find any more will not be waited for."""
-    live = Live()
-    live.acquire("m", (0, 9))
-    live.acquire("n", (10, 14))
-    live.acknowledge("m", (0, 9, [RELEASE]))
-    assert live.acquire("m", (5, 9), at=0) == [(5, 9, 2)]
-    assert live.window == (0, 14, 15, 5)
-    assert live.acknowledge("m", (5, 9, [ACCEPT])) == tuple((offset, offset, ACK, 2) for offset in range(5, 10))
-    assert live.window == (10, 14, 15, 0)
-
-
 # --- acknowledge ---
 
 
@@ -308,34 +178,6 @@ def test_acknowledge_types(types: list[int], expected: object, window: tuple[int
     live.acquire("m", (0, 2))
     assert live.acknowledge("m", (0, 2, types)) == expected
     assert live.window == window
-
-
-def test_a_write_says_what_was_before_and_how_much_is_final_after() -> None:
-    """The start offset of before, the count of after, the epochs, and the cause; ids count from 0."""
-    live = Live()
-    live.acquire("m", (0, 9))
-    first, second = live.begin("m", (0, 4, [ACCEPT])), live.begin("m", (5, 9, [RELEASE]))
-    assert first is not None
-    assert second is not None
-    assert (first.write_id, first.cause, first.start_offset) == (0, WriteCause.ACKNOWLEDGE, 0)
-    assert (first.delivery_complete_count, first.state_epoch, first.leader_epoch) == (5, 3, 7)
-    assert (second.write_id, second.start_offset, second.delivery_complete_count) == (1, 0, 5)
-    assert live.window == (0, 9, 10, 5)
-    live.finish(first)
-    assert live.window == (5, 9, 10, 0)
-    live.finish(second)
-    assert live.window == (5, 9, 5, 0)
-
-
-def test_writes_which_finish_out_of_order_move_the_start_offset_with_the_last() -> None:
-    """The window waits for the write of its first record."""
-    live = Live()
-    live.acquire("m", (0, 4), (5, 9), batch_size=5)
-    first, second = live.begin("m", (0, 4, [ACCEPT])), live.begin("m", (5, 9, [ACCEPT]))
-    live.finish(second)
-    assert live.window == (0, 9, 10, 10)
-    live.finish(first)
-    assert live.window == (10, 10, 10, 0)
 
 
 @pytest.mark.parametrize(
@@ -371,27 +213,6 @@ def test_refused_acknowledgements_have_no_effect(
     assert written(release(live.partition, "m")) != ()
 
 
-def test_acknowledgement_while_another_is_under_way_is_refused() -> None:
-    """Whole batch and part of it alike; the first goes on."""
-    live = Live()
-    live.acquire("m", (0, 4))
-    write = live.begin("m", (0, 4, [ACCEPT]))
-    for again in ((0, 4), (1, 2)):
-        with pytest.raises(InvalidRecordState):
-            live.begin("m", (*again, [ACCEPT]))
-    live.finish(write)
-    assert live.window == (5, 5, 5, 0)
-
-
-def test_acknowledgement_below_the_start_offset_is_passed_over() -> None:
-    """It is no error: the log or another acknowledgement was faster."""
-    live = Live()
-    live.acquire("m", (0, 4), (5, 9), batch_size=5)
-    live.acknowledge("m", (0, 4, [ACCEPT]))
-    assert live.acknowledge("m", (0, 4, [ACCEPT])) == ()
-    assert live.acknowledge("m", (0, 9, [ACCEPT])) == ((5, 9, ACK, 1),)
-
-
 def test_acknowledgement_before_all_that_is_in_flight_is_refused() -> None:
     """Kafka 4.3.1 fails here: the start offset lies in a gap, and in the range acknowledged."""
     live = Live(5, [(10, 14, AV, 1)])
@@ -401,41 +222,7 @@ def test_acknowledgement_before_all_that_is_in_flight_is_refused() -> None:
         live.begin("m", (6, 7, [ACCEPT]))
 
 
-@pytest.mark.parametrize("types", [[RENEW], [ACCEPT, RENEW, ACCEPT]])
-def test_renewal_may_be_forbidden(types: list[int]) -> None:
-    """Then a renewal is refused with all that came along with it."""
-    live = Live(renews=False)
-    live.acquire("m", (0, 2))
-    with pytest.raises(InvalidRecordState):
-        live.begin("m", (0, 2, types))
-    assert [state for _, state, _ in live.states] == [ACQ] * 3
-
-
-def test_renewal_starts_the_lock_again() -> None:
-    """For the batch or the offset it names, and for nothing else."""
-    live = Live()
-    live.acquire("m", (0, 2))
-    assert live.advance(LOCK_MS - 1) == []
-    live.acknowledge("m", (1, 1, [RENEW]))
-    assert live.advance(1) == [((0, 0, AV, 1),), ((2, 2, AV, 1),)]
-    live.acknowledge("m", (1, 1, [RENEW]))
-    assert live.advance(LOCK_MS - 1) == []
-    assert live.advance(1) == [((1, 1, AV, 1),)]
-
-
 # --- release, locks, results of writes ---
-
-
-def test_release_gives_back_what_the_member_holds() -> None:
-    """Only that, with its delivery count, batch by batch or offset by offset."""
-    live = Live()
-    live.acquire("m", (0, 2))
-    live.acquire("n", (3, 5))
-    live.acquire("m", (6, 8))
-    live.acknowledge("m", (7, 7, [ACCEPT]))
-    assert live.release("m") == ((0, 2, AV, 1), (6, 6, AV, 1), (8, 8, AV, 1))
-    assert live.release("m") == ()
-    assert live.window == (0, 8, 0, 1)
 
 
 @pytest.mark.parametrize(
@@ -476,49 +263,6 @@ def test_lock_runs_out_at_its_deadline() -> None:
     assert next_deadline_ms(live.partition) is None
 
 
-def test_time_out_holds_even_if_its_write_fails() -> None:
-    """It never reaches the log, and the next delivery counts on."""
-    live = Live()
-    live.acquire("m", (0, 4))
-    assert live.advance(LOCK_MS, error=FAILED) == [((0, 4, AV, 1),)]
-    assert live.acquire("n", (0, 4)) == [(0, 4, 2)]
-
-
-@pytest.mark.parametrize("types", [[ACCEPT], [RELEASE], [REJECT], [ACCEPT] * 5])
-def test_failed_write_gives_the_records_back_to_the_member(types: list[int]) -> None:
-    """As if nothing had been acknowledged: the member may try again."""
-    live = Live()
-    live.acquire("m", (0, 4))
-    live.finish(live.begin("m", (0, 4, types)), FAILED)
-    assert live.window == (0, 4, 5, 0)
-    assert [state for _, state, _ in live.states] == [ACQ] * 5
-    assert len(live.acknowledge("m", (0, 4, [ACCEPT]))) in (1, 5)
-    assert live.window == (5, 5, 5, 0)
-
-
-@pytest.mark.parametrize("types", [[ACCEPT], [RELEASE], [ACCEPT] * 5])
-def test_failed_write_after_the_lock_ran_out_makes_the_records_available(types: list[int]) -> None:
-    """The lock found nothing acquired; the roll-back finds no holder."""
-    live = Live()
-    live.acquire("m", (0, 4))
-    write = live.begin("m", (0, 4, types))
-    assert live.advance(LOCK_MS) == []
-    live.finish(write, FAILED)
-    assert live.window == (0, 4, 0, 0)
-    assert live.acquire("n", (0, 4)) == [(0, 4, 2)]
-
-
-def test_failed_write_after_the_lock_of_the_last_delivery_archives_the_records() -> None:
-    """They are final in memory, though no write says so."""
-    live = Live(0, [(0, 0, AV, 1)], limit=2)
-    live.acquire("m", (0, 0))
-    write = live.begin("m", (0, 0, [ACCEPT]))
-    assert live.advance(LOCK_MS) == []
-    live.finish(write, FAILED)
-    assert live.states[0] == (0, ARC, 2)
-    assert live.partition.delivery_complete_count == 1
-
-
 def test_the_result_of_a_write_comes_once() -> None:
     """A second result, or one for a write which never was, raises."""
     live = Live()
@@ -549,52 +293,6 @@ def test_persister_errors_have_kafkas_answers(error: PersisterError, error_class
 # --- the start of the log ---
 
 
-def test_log_start_archives_what_is_available_below_it() -> None:
-    """Silently: the next write's start offset is all that tells; what is acquired below ends ARCHIVED."""
-    live = Live()
-    for member_id, first_offset in (("a", 0), ("b", 5), ("c", 10)):
-        live.acquire(member_id, (first_offset, first_offset + 4))
-    live.acknowledge("a", (0, 4, [RELEASE]))
-    update_log_start_offset(live.partition, 7)
-    assert live.window == (7, 14, 15, 0)
-    write = live.begin("c", (10, 14, [ACCEPT]))
-    assert write is not None
-    assert (write.start_offset, live.finish(write)) == (7, ((10, 14, ACK, 1),))
-    assert live.advance(LOCK_MS) == [((5, 5, ARC, 1), (6, 6, ARC, 1), (7, 7, AV, 1), (8, 8, AV, 1), (9, 9, AV, 1))]
-    assert live.window == (7, 14, 7, 5)
-
-
-def test_log_start_beyond_everything_leaves_nothing_to_fetch_but_the_log() -> None:
-    """Start, end and next offset are the new start of the log; what was acquired is passed over."""
-    live = Live()
-    live.acquire("m", (0, 4))
-    update_log_start_offset(live.partition, 20)
-    assert live.window == (20, 20, 20, 0)
-    assert live.acknowledge("m", (0, 4, [ACCEPT])) == ()
-    assert live.acquire("n", (20, 24)) == [(20, 24, 1)]
-    assert live.release("m") == ((0, 4, ARC, 1),)
-    assert live.window == (20, 24, 25, 0)
-
-
-def test_start_offset_falls_back_behind_the_log_start_as_kafkas_does() -> None:
-    """Once all that lies below is settled the window begins after that; the next fetch finds the log start again."""
-    live = Live()
-    live.acquire("m", (0, 4))
-    update_log_start_offset(live.partition, 20)
-    assert live.release("m") == ((0, 4, ARC, 1),)
-    assert live.window == (5, 5, 5, 0)
-    update_log_start_offset(live.partition, 20)
-    assert live.window == (20, 20, 20, 0)
-
-
-def test_log_start_moves_an_idle_window() -> None:
-    """Without records in flight the window just begins later; it never moves back."""
-    live = Live(5)
-    update_log_start_offset(live.partition, 20)
-    update_log_start_offset(live.partition, 10)
-    assert live.window == (20, 20, 20, 0)
-
-
 def test_release_under_way_survives_a_split() -> None:
     """Kafka 4.3.1 forgets it: the log start moves into a batch whose release is being written."""
     live = Live()
@@ -617,19 +315,6 @@ def test_release_under_way_which_fails_after_a_split_returns_to_the_member() -> 
     live.finish(write, FAILED)
     assert live.states == [(0, ARC, 1), (1, ARC, 1), (2, ACQ, 1), (3, ACQ, 1), (4, ACQ, 1)]
     assert live.release("m") == tuple((offset, offset, AV, 1) for offset in (2, 3, 4))
-
-
-def test_next_fetch_offset_is_the_first_which_can_be_delivered() -> None:
-    """Given back records first; otherwise what follows the window."""
-    live = Live()
-    live.acquire("m", (0, 9))
-    assert next_fetch_offset(live.partition) == 10
-    live.acknowledge("m", (6, 7, [RELEASE]))
-    assert next_fetch_offset(live.partition) == 6
-    write = live.begin("m", (2, 3, [RELEASE]))
-    assert next_fetch_offset(live.partition) == 6
-    live.finish(write)
-    assert next_fetch_offset(live.partition) == 2
 
 
 @pytest.mark.parametrize(
@@ -677,8 +362,7 @@ def test_nothing_is_acquired_of_a_fetch_which_lies_below_the_start_offset() -> N
     assert live.acquire("a", (13, 15), at=13) == []
 
 
-def test_a_fetch_from_below_all_in_flight_fills_holes_below_the_start_offset() -> None:
-    """So it is in Kafka: the hole 10-19 is before the start offset, 25-29 lies behind a batch which takes part."""
-    live = Live(10, [(20, 24, AV, 1), (30, 34, AV, 1)])
-    update_log_start_offset(live.partition, 32)
-    assert live.acquire("a", (8, 34), at=25) == [(25, 29, 1), (32, 34, 2)]
+def test_lives_agree_with_kafkas() -> None:
+    """Every step of Kafka's own 250 share partitions gives the same result, writes, answers and state."""
+    trace = Path(__file__).parents[3] / "data" / "traces" / "share_partition.jsonl.gz"
+    assert share_partition.run(trace) == (250, 250, [])

@@ -12,10 +12,8 @@ from tests.coordinator_core.live.share_partition.live import (
     ACK,
     ACQ,
     ARC,
-    AV,
     COPYING,
     FAILED,
-    GAP,
     LOCK_MS,
     REJECT,
     RELEASE,
@@ -81,22 +79,6 @@ def test_the_last_delivery_allowed_is_copied(way: str) -> None:
     assert of.window == (10, 10, 10, 0)
 
 
-def test_a_gap_is_archived_at_once() -> None:
-    """There is nothing to copy."""
-    of = live()
-    of.acquire("m", (0, 9))
-    assert of.acknowledge("m", (0, 9, [GAP])) == ((0, 9, ARC, 1),)
-    assert copies(of) == []
-
-
-def test_records_below_the_limit_are_given_back() -> None:
-    """With a dead letter topic as without."""
-    of = live(limit=2)
-    of.acquire("m", (0, 9))
-    assert of.acknowledge("m", (0, 9, [RELEASE])) == ((0, 9, AV, 1),)
-    assert copies(of) == []
-
-
 def test_a_failed_write_copies_nothing() -> None:
     """The records go back to their member. What a lock gave up stays so, and is copied all the same."""
     of = live()
@@ -108,15 +90,6 @@ def test_a_failed_write_copies_nothing() -> None:
     of.acquire("m", (0, 9))
     of.advance(LOCK_MS, FAILED)
     assert copies(of) == [(0, 9, 1, LIMIT)]
-
-
-def test_the_end_of_a_copy_stays_though_it_cannot_be_written() -> None:
-    """The start offset moves all the same, and the next write tells it."""
-    of = live()
-    of.acquire("m", (0, 9))
-    of.acknowledge("m", (0, 9, [REJECT]))
-    copied(of, error=True)
-    assert of.window == (10, 10, 10, 0)
 
 
 def test_a_new_leader_copies_what_the_one_before_left() -> None:

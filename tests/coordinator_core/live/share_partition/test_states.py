@@ -59,16 +59,6 @@ def picture(state: InFlightState) -> tuple[object, ...]:
     return state.state, state.delivery_count, state.member_id, state.rollback, state.lock, state.is_archived_silently
 
 
-@pytest.mark.parametrize("before", [ACQUIRED, ACKNOWLEDGED, ARCHIVING, ARCHIVED])
-def test_only_available_records_are_acquired(before: RecordState) -> None:
-    """Acquiring anything else raises and changes nothing."""
-    state = InFlightState(before, 1, "m")
-    unchanged = picture(state)
-    with pytest.raises(IllegalTransition):
-        state.acquire("other")
-    assert picture(state) == unchanged
-
-
 @pytest.mark.parametrize("before", [AVAILABLE, ACKNOWLEDGED, ARCHIVED])
 @pytest.mark.parametrize("asked", [AVAILABLE, ACKNOWLEDGED, ARCHIVED])
 def test_only_acquired_records_are_given_up(before: RecordState, asked: RecordState) -> None:
@@ -116,61 +106,6 @@ def test_final_records_are_not_archived(before: RecordState) -> None:
     with pytest.raises(IllegalTransition):
         state.archive(LockTimers())
     assert picture(state) == unchanged
-
-
-@pytest.mark.parametrize(
-    ("count", "asked", "following"),
-    [
-        pytest.param(4, AVAILABLE, AVAILABLE, id="one delivery is left"),
-        pytest.param(5, AVAILABLE, ARCHIVED, id="none is left"),
-        pytest.param(6, AVAILABLE, ARCHIVED, id="the limit was lowered"),
-        pytest.param(5, ACKNOWLEDGED, ACKNOWLEDGED, id="accepted at the last"),
-        pytest.param(1, ARCHIVED, ARCHIVED, id="rejected at the first"),
-    ],
-)
-def test_delivery_limit_archives_what_is_given_back(count: int, asked: RecordState, following: RecordState) -> None:
-    """Only AVAILABLE turns into ARCHIVED at the limit, and the count stays."""
-    state = InFlightState(ACQUIRED, count, "m")
-    assert state.transition_to(asked, 5) is following
-    assert (state.state, state.delivery_count, state.member_id) == (following, count, NO_MEMBER)
-
-
-def test_roll_back_gives_the_records_back_to_their_member() -> None:
-    """State and member are as before, the lock goes on."""
-    timers = LockTimers()
-    state = InFlightState(ACQUIRED, 2, "m", timers.start("m", 0, 0, 100))
-    unchanged = picture(state)
-    state.start_transition(ACKNOWLEDGED, 5)
-    state.roll_back(5, timers)
-    assert picture(state) == unchanged
-    assert len(timers) == 1
-
-
-@pytest.mark.parametrize(("count", "following"), [(4, AVAILABLE), (5, ARCHIVED)])
-def test_roll_back_after_the_lock_ran_out_gives_the_records_to_nobody(count: int, following: RecordState) -> None:
-    """There is no holder to go back to: the records are available, or archived at the delivery limit."""
-    timers = LockTimers()
-    state = InFlightState(ACQUIRED, count, "m", timers.start("m", 0, 0, 100))
-    state.start_transition(ACKNOWLEDGED, 5)
-    assert timers.pop_due(100) is state.lock
-    state.roll_back(5, timers)
-    assert (state.state, state.member_id, state.lock, state.is_under_way) == (following, NO_MEMBER, None, False)
-
-
-@pytest.mark.parametrize("is_committed", [True, False])
-def test_what_was_archived_meanwhile_stays_archived(is_committed: bool) -> None:
-    """The log dropped a record while its release was under way: neither result brings it back."""
-    timers = LockTimers()
-    state = InFlightState(ACQUIRED, 1, "m", timers.start("m", 0, 0, 100))
-    state.start_transition(AVAILABLE, 5)
-    state.archive(timers)
-    if is_committed:
-        state.commit(timers)
-    else:
-        state.roll_back(5, timers)
-    assert (state.state, state.member_id, state.lock) == (ARCHIVED, NO_MEMBER, None)
-    assert state.is_settled
-    assert len(timers) == 0
 
 
 def make(*commands: str) -> SharePartition:

@@ -15,24 +15,6 @@ def abort(offset: int, producer_id: int) -> LogBatch:
     return LogBatch(offset, offset, producer_id, is_transactional=True, is_abort_marker=True)
 
 
-def test_a_transaction_is_aborted_up_to_its_marker() -> None:
-    """Its producer's next transaction and the marker itself stay."""
-    log = [data(0, 3, 7), abort(4, 7), data(5, 9, 7)]
-    assert aborted_batches(log, [AbortedTransaction(7, 0)]) == [log[0]]
-
-
-def test_other_producers_are_not_concerned() -> None:
-    """Neither another transaction nor a batch without one, nor an idempotent batch of the same producer."""
-    log = [data(0, 3, 8), LogBatch(4, 5), LogBatch(6, 7, 7), data(8, 9, 7)]
-    assert aborted_batches(log, [AbortedTransaction(7, 0)]) == [log[3]]
-
-
-def test_a_transaction_begins_at_its_first_offset() -> None:
-    """What the producer wrote before belongs to an earlier, committed transaction."""
-    log = [data(0, 3, 7), data(4, 7, 7)]
-    assert aborted_batches(log, [AbortedTransaction(7, 4)]) == [log[1]]
-
-
 def test_transactions_come_in_any_order() -> None:
     """The list of aborted transactions need not be sorted."""
     log = [data(0, 1, 7), data(2, 3, 8), abort(4, 7), data(5, 6, 8), data(7, 8, 7)]

@@ -19,7 +19,6 @@ from coordinator_core.live.share_state.messages import (
     Response,
     StateRequest,
     StateTopic,
-    SummaryResult,
     TopicResult,
     WritePartition,
 )
@@ -76,41 +75,7 @@ class Live:
         return self.coordinator.shard.share_partitions[KEY]
 
 
-# --- initialize ---
-
-
-@pytest.mark.parametrize(("start_offset", "count"), [(-1, -1), (0, 0), (49, 0)])
-def test_a_state_begins_with_a_snapshot(start_offset: int, count: int) -> None:
-    """Without a start offset nobody can know how many deliveries are complete."""
-    live = Live()
-    assert live.initialize(3, start_offset) == PartitionResult(0)
-    assert live.values() == [ShareSnapshot(0, 3, 0, start_offset, count, 1000, 1000, ())]
-    assert live.written[0].offset == 100
-
-
-def test_a_state_which_begins_again_keeps_nothing_but_the_number_of_its_snapshot() -> None:
-    """AlterShareGroupOffsets initializes again: batches and leader epoch are gone, the fence of leaders is not."""
-    live = Live()
-    live.initialize()
-    live.read(7)
-    live.write()
-    live.initialize(4, 20)
-    assert live.values() == [ShareSnapshot(1, 4, 0, 20, 0, 1000, 1000, ())]
-    assert live.coordinator.shard.leader_epochs[KEY] == 7
-
-
 # --- write ---
-
-
-def test_a_write_is_an_update_which_keeps_the_leader_epoch_of_the_last_read() -> None:
-    """The leader epoch of the request is compared only: a write cannot raise it."""
-    live = Live()
-    live.initialize()
-    live.read(7)
-    assert live.write(leader=9) == PartitionResult(0)
-    assert live.values() == [ShareUpdate(0, 7, 10, 3, ACK)]
-    assert live.state().leader_epoch == 7
-    assert live.state().state_batches == ACK
 
 
 def test_batches_of_one_write_are_combined_before_they_are_written() -> None:
@@ -134,16 +99,6 @@ def test_a_snapshot_comes_after_so_many_updates(limit: int, kinds: str) -> None:
     assert live.state().state_batches == (StateBatch(10, 13, 2, 1),)
 
 
-def test_a_due_snapshot_holds_everything() -> None:
-    """It takes the start offset of the state where the write leaves it, and combines old and new batches."""
-    live = Live(updates=1)
-    live.initialize()
-    live.write()
-    live.now_ms = 5000
-    live.write([StateBatch(13, 14, 0, 2)], start=-1)
-    assert live.values() == [ShareSnapshot(1, 3, 0, 10, 3, 5000, 5000, (*ACK, StateBatch(13, 14, 0, 2)))]
-
-
 # --- read ---
 
 
@@ -157,59 +112,6 @@ def test_a_read_by_a_new_leader_is_written_down_and_fences_the_old_one() -> None
     assert live.write(leader=4).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert live.read(4).error_code == ErrorCode.FENCED_LEADER_EPOCH
     assert live.write(leader=5).error_code == ErrorCode.NONE
-
-
-@pytest.mark.parametrize("leader_epoch", [-1, 5])
-def test_a_read_which_tells_nothing_new_writes_nothing(leader_epoch: int) -> None:
-    """-1 asks for no comparison; an epoch which is known needs no record."""
-    live = Live()
-    live.initialize()
-    live.read(5)
-    live.read(leader_epoch)
-    assert live.values() == []
-
-
-def test_a_read_counts_as_an_update() -> None:
-    """A read which is written down may be the one after which, or as which, the snapshot comes."""
-    live = Live(updates=1)
-    live.initialize()
-    live.write()
-    live.read(2)
-    assert live.values() == [ShareSnapshot(1, 3, 2, 10, 3, 1000, 1000, ACK)]
-
-
-def test_a_summary_fences_nobody_and_knows_no_uninitialized_state() -> None:
-    """An admin asks, not a leader: the leader epoch of the request does not matter."""
-    live = Live()
-    assert live.run("read_state_summary", ReadPartition(0, 0)) == SummaryResult(0, start_offset=-1)
-    live.initialize()
-    live.read(5)
-    live.write(leader=5)
-    summary = SummaryResult(0, state_epoch=3, leader_epoch=5, start_offset=10, delivery_complete_count=3)
-    assert live.run("read_state_summary", ReadPartition(0, 1)) == summary
-    assert live.values() == []
-
-
-# --- delete ---
-
-
-def test_a_deletion_forgets_the_fences() -> None:
-    """What is initialized after it may begin with lower epochs."""
-    live = Live()
-    live.initialize()
-    live.read(5)
-    assert live.run("delete_state", DeletePartition(0)) == PartitionResult(0)
-    assert live.values() == [None]
-    assert live.initialize(0) == PartitionResult(0)
-    assert live.values()[0].snapshot_epoch == 0
-    assert live.read(0).error_code == ErrorCode.NONE
-
-
-def test_deleting_what_is_not_there_is_no_error_and_writes_nothing() -> None:
-    """The group coordinator tries again without knowing how far it came."""
-    live = Live()
-    assert live.run("delete_state", DeletePartition(0)) == PartitionResult(0)
-    assert live.values() == []
 
 
 # --- refusals ---
@@ -256,22 +158,6 @@ def test_a_refusal_writes_nothing(operation: str, key: SharePartitionKey, data: 
     result = live.run(operation, data, key)
     assert (result.partition, result.error_code, result.error_message) == (key.partition, code, MESSAGES[message])
     assert (live.coordinator.shard, live.log.next_offset) == (shard, end)
-
-
-@pytest.mark.parametrize(
-    ("operation", "data"),
-    [
-        ("initialize_state", InitializePartition(0, -1)),
-        ("write_state", WritePartition(0, -1, -1)),
-        ("read_state", ReadPartition(0, -1)),
-    ],
-)
-def test_minus_one_asks_for_no_comparison(operation: str, data: Any) -> None:
-    """Neither fence holds who gives no epoch."""
-    live = Live()
-    live.initialize(3)
-    live.read(5)
-    assert live.run(operation, data).error_code == ErrorCode.NONE
 
 
 NEW = KafkaVersion(4, 4)
@@ -345,15 +231,6 @@ def test_since_4_4_an_older_state_epoch_has_another_message() -> None:
     assert result.error_message == "The coordinator rejected the request because the state epoch did not match."
 
 
-def test_nothing_is_written_for_a_topic_which_is_gone() -> None:
-    """The state outlives its topic until the clean-up, and is out of reach meanwhile."""
-    live = Live()
-    live.initialize()
-    live.coordinator.image = MetadataImage()
-    assert live.write().error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert live.read(1).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-
-
 # --- whole requests ---
 
 
@@ -377,23 +254,6 @@ def test_a_request_which_says_nothing_has_an_empty_answer(request_: StateRequest
     live.initialize()
     outcome = live.coordinator.handle("write_state", request_, now_ms=0)
     assert (outcome.response, outcome.records) == (Response(), ())
-
-
-def test_a_request_may_have_many_partitions_each_with_its_own_result() -> None:
-    """One which is refused keeps no other back."""
-    live = Live()
-    live.initialize()
-    live.initialize(key=SharePartitionKey("sg", OTHER_ID, 0))
-    topics = (
-        StateTopic(TOPIC_ID, (WritePartition(1), WritePartition(0, 3))),
-        StateTopic(OTHER_ID, (WritePartition(0, 3),)),
-    )
-    outcome = live.coordinator.handle("write_state", StateRequest("sg", topics), now_ms=0)
-    refused = PartitionResult(1, ErrorCode.INVALID_REQUEST, MESSAGES["write"])
-    assert outcome.response == Response(
-        (TopicResult(TOPIC_ID, (refused, PartitionResult(0))), TopicResult(OTHER_ID, (PartitionResult(0),)))
-    )
-    assert [entry.record.key.topic_id for entry in outcome.records] == [TOPIC_ID, OTHER_ID]
 
 
 def test_of_a_partition_named_twice_the_last_result_is_given() -> None:
@@ -466,16 +326,6 @@ def test_a_job_which_the_log_refuses_says_so() -> None:
     assert len(live.coordinator.advance(1020).records) == 1
 
 
-def test_records_which_are_lost_after_all_are_taken_back() -> None:
-    """State is immutable: the one before is there still."""
-    live = Live()
-    live.initialize()
-    before = live.coordinator.shard
-    live.write()
-    live.coordinator.revert(before)
-    assert live.state().state_batches == ()
-
-
 # --- jobs ---
 
 
@@ -490,27 +340,6 @@ def test_cold_share_partitions_get_a_snapshot_each() -> None:
     outcome = live.coordinator.snapshot_cold_partitions(now_ms=6000)
     assert [entry.record.key.partition for entry in outcome.records] == [0, 2]
     assert outcome.records[0].record.value == ShareSnapshot(1, 3, 0, 10, 3, 1000, 6000, ACK)
-
-
-def test_nothing_is_cold_twice_unless_something_was_written() -> None:
-    """Where every last snapshot is that of a cold partition nothing has changed since; one warm one wakes them all."""
-    live = Live(cold_ms=5000)
-    live.initialize()
-    assert len(live.coordinator.snapshot_cold_partitions(now_ms=6000).records) == 1
-    assert live.coordinator.snapshot_cold_partitions(now_ms=60_000).records == ()
-    live.now_ms = 60_000
-    live.initialize(key=KEY._replace(partition=1))
-    cold = live.coordinator.snapshot_cold_partitions(now_ms=60_001).records
-    assert [entry.record.key for entry in cold] == [KEY]
-
-
-def test_a_cold_snapshot_does_not_start_the_count_of_updates_again() -> None:
-    """Only a snapshot that was due does (handleShareSnapshot)."""
-    live = Live(updates=2, cold_ms=5)
-    live.initialize()
-    live.write()
-    live.coordinator.snapshot_cold_partitions(now_ms=2000)
-    assert live.coordinator.shard.update_counts[KEY] == 1
 
 
 def test_deleted_topics_are_cleaned_up_after_in_every_group() -> None:

@@ -144,18 +144,6 @@ def test_a_state_never_written_begins_where_the_group_says() -> None:
     assert cluster.partition.start_offset == 42
 
 
-def test_a_state_once_written_does_not_ask_where_to_begin() -> None:
-    """To resolve the reset strategy the broker may have to read its log."""
-    cluster = Cluster()
-
-    def never() -> int:
-        raise AssertionError("nobody needs to know")
-
-    cluster.persister.read_into(cluster.partition, KEY, never, cluster.done.append)
-    cluster.exchange()
-    assert cluster.done == [None]
-
-
 @pytest.mark.parametrize(
     ("operation", "data", "error_class"),
     [
@@ -224,29 +212,6 @@ def test_a_coordinator_which_cannot_serve_is_asked_again_and_then_no_more(fault:
     assert len([request for request in cluster.requests if request.operation == "write_state"]) == ATTEMPTS_MAX
     assert cluster.partition.start_offset == 0
     assert cluster.persisted.state_batches == ()
-
-
-@pytest.mark.parametrize("fault", [ErrorCode.NETWORK_EXCEPTION, ErrorCode.REQUEST_TIMED_OUT])
-def test_where_no_response_comes_the_request_is_sent_again(fault: ErrorCode) -> None:
-    """A broker which came back in time is not noticed by who waits."""
-    cluster = Cluster()
-    cluster.start()
-    cluster.fault, cluster.is_silent = fault, True
-    cluster.acknowledge()
-    cluster.fault = None
-    assert cluster.wait() == [2000]
-    assert cluster.done == [None, None]
-    assert cluster.persisted.state_batches == (StateBatch(0, 4, 2, 1),)
-
-
-def test_an_error_which_stays_is_not_tried_again() -> None:
-    """Whoever was fenced once is fenced for good."""
-    cluster = Cluster()
-    cluster.start()
-    cluster.coordinator.run("read_state", KEY, ReadPartition(0, 9), now_ms=0)
-    cluster.acknowledge()
-    assert cluster.wait() == []
-    assert cluster.done == [None, "NotLeaderOrFollowerException"]
 
 
 def test_writes_of_one_share_partition_may_overtake_one_another() -> None:

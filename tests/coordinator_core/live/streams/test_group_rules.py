@@ -9,7 +9,6 @@ from coordinator_core.live.offsets.messages import (
     OffsetDeletePartition,
     OffsetDeleteRequest,
     OffsetDeleteTopic,
-    OffsetFetchRequest,
 )
 from coordinator_core.live.streams.messages import RequestSubtopology, RequestTopology, TaskIds, TopicInfo
 from schemas.error_codes import ErrorCode
@@ -59,46 +58,6 @@ def test_offset_commits_of_members(past: int, topic: str, is_own: bool, text: st
         code, message = error_of(outcome)
         assert code == ErrorCode.STALE_MEMBER_EPOCH
         assert text in message
-
-
-def test_offset_commits_of_others() -> None:
-    """Nobody commits but the members, unless there are none; old versions know no member epochs."""
-    clients = committing()
-    assert error_of(clients.ask("commit_offset", commit(-1, "")))[0] == ErrorCode.UNKNOWN_MEMBER_ID
-    old = clients.ask("commit_offset", commit(4), api_version=8)
-    assert error_of(old)[0] == ErrorCode.UNSUPPORTED_VERSION
-    for member_id in ("a", "b"):
-        clients.heartbeat(member_id, -1)
-    assert clients.ask("commit_offset", commit(-1, "")).error is None
-
-
-def test_offsets_are_read_at_the_members_epoch() -> None:
-    """Or by nobody in particular."""
-    clients = committing()
-    epoch = clients.streams.members["a"].member_epoch
-    assert clients.ask("fetch_offsets", OffsetFetchRequest(GROUP)).error is None
-    assert clients.ask("fetch_offsets", OffsetFetchRequest(GROUP, member_id="a", member_epoch=epoch)).error is None
-    stale = clients.ask("fetch_offsets", OffsetFetchRequest(GROUP, member_id="a", member_epoch=epoch - 1))
-    assert error_of(stale)[0] == ErrorCode.STALE_MEMBER_EPOCH
-    unknown = clients.ask("fetch_offsets", OffsetFetchRequest(GROUP, member_id="x", member_epoch=epoch))
-    assert error_of(unknown)[0] == ErrorCode.UNKNOWN_MEMBER_ID
-
-
-def test_deletion_of_offsets_and_groups() -> None:
-    """What the topology reads stays as long as there are members, and so does the group."""
-    clients = committing()
-    delete = OffsetDeleteRequest(GROUP, (OffsetDeleteTopic("in", (OffsetDeletePartition(0),)),))
-
-    def delete_code() -> int:
-        return int(clients.ask("delete_offsets", delete).response.topics[0].partitions[0].error_code)
-
-    assert delete_code() == ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-    assert clients.ask("delete_groups", (GROUP,)).response[0].error_code == ErrorCode.NON_EMPTY_GROUP
-    for member_id in ("a", "b"):
-        clients.heartbeat(member_id, -1)
-    assert delete_code() == ErrorCode.NONE
-    assert clients.ask("delete_groups", (GROUP,)).response[0].error_code == ErrorCode.NONE
-    assert clients.coordinator.group(GROUP) is None
 
 
 @pytest.mark.parametrize(("wanted", "is_listed"), [("not_ready", True), ("NOT_READY ", True), ("NotReady", False)])
@@ -158,18 +117,6 @@ def test_a_group_without_topology() -> None:
     assert error_of(clients.heartbeat("a"))[0] == ErrorCode.UNKNOWN_SERVER_ERROR
     (described,) = clients.ask("streams_group_describe", (GROUP,)).response
     assert (described.group_state, described.topology) == ("NotReady", None)
-
-
-def test_offsets_of_tasks_which_are_being_given_up() -> None:
-    """They count as the member's until it has given them up."""
-    clients = two_members()
-    clients.owning("a", 0, 1, 2, 3)
-    clients.owning("b")
-    member = clients.streams.members["a"]
-    put(clients, replace(clients.streams, members=clients.streams.members.set("a", replace(member, member_epoch=3))))
-    given_up = next(iter(member.active_pending_revocation["0"]))
-    assert clients.ask("commit_offset", commit(2, partition=given_up)).error is None
-    assert error_of(clients.ask("commit_offset", commit(1, partition=given_up)))[0] == ErrorCode.STALE_MEMBER_EPOCH
 
 
 def test_empty_groups_expire_with_their_offsets() -> None:

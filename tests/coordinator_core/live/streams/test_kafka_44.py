@@ -41,11 +41,6 @@ from tests.coordinator_core.live.streams.streams_clients import (
 
 V43, V44 = KafkaVersion(4, 3), KafkaVersion(4, 4)
 AWAY, GONE = -2, -1
-MEMBER_TOMBSTONES = [
-    T.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    T.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER,
-    T.STREAMS_GROUP_MEMBER_METADATA,
-]
 
 
 def clients_of(version: KafkaVersion = V44, **config: Any) -> StreamsClients:
@@ -59,26 +54,6 @@ def written(clients: StreamsClients, since: int) -> list[T]:
 def static_member(clients: StreamsClients, member_id: str = "a", **fields: Any) -> None:
     """Comes with instance id `i`, as process `p`."""
     clients.enter(member_id, instance_id="i", process_id="p", **fields)
-
-
-def test_a_static_member_goes_for_a_while_and_comes_back() -> None:
-    """Its tasks stay with the instance id, at epoch 0, and the group epoch does not go up."""
-    clients = clients_of()
-    static_member(clients)
-    since = len(clients.records)
-    response = response_of(clients.heartbeat("a", AWAY, instance_id="i"))
-    assert (response.member_id, response.member_epoch) == ("a", AWAY)
-    assert written(clients, since) == [T.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT]
-    assert clients.streams.members["a"].active == {"0": {0: 0, 1: 0, 2: 0, 3: 0}}
-    since, epoch = len(clients.records), clients.streams.group_epoch
-    static_member(clients, "b")
-    assert written(clients, since) == [
-        *MEMBER_TOMBSTONES,
-        *reversed(MEMBER_TOMBSTONES),
-        T.STREAMS_GROUP_CURRENT_MEMBER_ASSIGNMENT,
-    ]
-    assert clients.streams.group_epoch == epoch
-    assert (list(clients.streams.members), clients.tasks("b")) == (["b"], [0, 1, 2, 3])
 
 
 def test_a_static_member_that_comes_back_as_another_process_gets_an_epoch() -> None:
@@ -116,36 +91,6 @@ def test_a_refused_join_takes_the_tasks_of_the_true_owner() -> None:
     )
     assert clients.streams.members["a"].state == UNREVOKED_TASKS
     assert clients.tasks("a") == []
-
-
-def test_43_refuses_static_members() -> None:
-    """As UNKNOWN_SERVER_ERROR, since Kafka throws."""
-    clients = clients_of(V43)
-    clients.enter("a")
-    assert error_of(clients.enter("b", instance_id="i"))[0] is ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-@pytest.mark.parametrize(("version", "is_refused"), [(V43, True), (V44, False)])
-def test_a_full_group_lets_in_whom_it_knows(version: KafkaVersion, is_refused: bool) -> None:
-    """A member that joins again takes no more room in 4.4; a new one is refused in both."""
-    clients = clients_of(version, group_streams_max_size=1)
-    clients.enter("a")
-    assert (clients.enter("a").error is not None) == is_refused
-    assert error_of(clients.enter("b"))[0] is ErrorCode.GROUP_MAX_SIZE_REACHED
-
-
-@pytest.mark.parametrize(("version", "is_written"), [(V43, False), (V44, True)])
-def test_the_last_member_takes_the_assignment_epoch_along(version: KafkaVersion, is_written: bool) -> None:
-    """The assignment epoch follows the group epoch, with no time, once nobody is left."""
-    clients = clients_of(version)
-    clients.enter("a")
-    since = len(clients.records)
-    clients.heartbeat("a", GONE)
-    end = [T.STREAMS_GROUP_TARGET_ASSIGNMENT_METADATA] if is_written else []
-    assert written(clients, since) == [*MEMBER_TOMBSTONES, T.STREAMS_GROUP_METADATA, *end]
-    group = clients.streams
-    assert (group.assignment_epoch == group.group_epoch) == is_written
-    assert (group.assignment_timestamp_ms == 0) == is_written
 
 
 def test_a_join_without_an_endpoint_takes_it_away() -> None:
