@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from coordinator_core.bytes.interning import NO_ROOM, NOT_FOUND, Interner, find, hash_bytes, intern
 
 KEYS = st.lists(
-    st.binary(max_size=40) | st.sampled_from([b"", b"\0", b"\0\0", b"a" * 8, b"a" * 16, b"a" * 17]),
-    max_size=200,
+    st.binary(max_size=40) | st.sampled_from([b"", b"\0", b"\0\0", b"a" * 8, b"a" * 16, b"a" * 17]), max_size=200
 )
 
 

@@ -188,10 +188,7 @@ def test_persistent_maps_are_saved_in_one_order() -> None:
 
 def test_an_assignment_is_saved_as_it_is() -> None:
     """Whatever its keys are: topics, or task types with subtopologies."""
-    keys_of_groups: tuple[list[TopicKey], ...] = (
-        ["t", "b", "a"],
-        [("ACTIVE", "t"), ("STANDBY", "a"), ("ACTIVE", "a")],
-    )
+    keys_of_groups: tuple[list[TopicKey], ...] = (["t", "b", "a"], [("ACTIVE", "t"), ("STANDBY", "a"), ("ACTIVE", "a")])
     for keys in keys_of_groups:
         intervals = OpenIntervals(
             assignments={"m": {"TARGET": [OpenAssignment(Open(1, 2, 3, 4), dict.fromkeys(keys, (0, 3)))]}}

@@ -29,10 +29,7 @@ def record(offset: int, record_type: RecordType, key: dict[str, Any], value: dic
     """A record as the log would hold it, defaults filled."""
     key_message, value_message = REGISTRY[TOPIC][record_type]
     return GroupRecord(
-        offset,
-        record_type,
-        codec.make(key_message, **key),
-        None if value is None else make_value(value_message, value),
+        offset, record_type, codec.make(key_message, **key), None if value is None else make_value(value_message, value)
     )
 
 
@@ -113,12 +110,7 @@ def test_classic_generations_follow_each_other() -> None:
 
 def test_assignment_interval_goes_on_over_generations() -> None:
     """A partition that a member keeps is one interval; one that moves ends and begins."""
-    _, rows = run(
-        [
-            [classic(1, classic_value(1, {"a": [0, 1]}))],
-            [classic(2, classic_value(2, {"a": [0], "b": [1]}))],
-        ]
-    )
+    _, rows = run([[classic(1, classic_value(1, {"a": [0, 1]}))], [classic(2, classic_value(2, {"a": [0], "b": [1]}))]])
     got = sorted(
         (r.member_id, r.topic, r.partition, r.from_log_offset, r.to_log_offset, r.from_generation, r.to_generation)
         for r in rows.assignments
@@ -128,13 +120,7 @@ def test_assignment_interval_goes_on_over_generations() -> None:
 
 def test_member_left_and_group_emptied_and_deleted() -> None:
     """A member that is no longer named has left; the tombstone ends the group."""
-    _, rows = run(
-        [
-            [classic(1, classic_value(1, {"a": [0]}))],
-            [classic(2, classic_value(2, {}))],
-            [classic(3, None)],
-        ]
-    )
+    _, rows = run([[classic(1, classic_value(1, {"a": [0]}))], [classic(2, classic_value(2, {}))], [classic(3, None)]])
     assert kinds(rows) == [
         "GROUP_CREATED",
         "GENERATION_STARTED",
@@ -164,13 +150,7 @@ def test_static_member_is_replaced_within_a_generation() -> None:
 
 def test_incarnation_grows_when_a_group_is_rebuilt() -> None:
     """Deleted and made again: the second life is incarnation 1 and has no previous generation."""
-    _, rows = run(
-        [
-            [classic(1, classic_value(1, {"a": [0]}))],
-            [classic(2, None)],
-            [classic(3, classic_value(0, {}))],
-        ]
-    )
+    _, rows = run([[classic(1, classic_value(1, {"a": [0]}))], [classic(2, None)], [classic(3, classic_value(0, {}))]])
     assert [(r.incarnation, r.generation, r.previous_generation) for r in rows.generations] == [
         (0, 1, None),
         (1, 0, None),

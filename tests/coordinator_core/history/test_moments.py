@@ -26,16 +26,7 @@ def ends(times: tuple[int | None, ...], at_ms: int) -> list[int]:
 
 @pytest.mark.parametrize(
     ("at_ms", "expected"),
-    [
-        (29, [0]),
-        (30, [5]),
-        (105, [1, 8]),
-        (165, [3, 8]),
-        (175, [4, 8]),
-        (199, [4, 8]),
-        (200, [9]),
-        (10_000, [10]),
-    ],
+    [(29, [0]), (30, [5]), (105, [1, 8]), (165, [3, 8]), (175, [4, 8]), (199, [4, 8]), (200, [9]), (10_000, [10])],
 )
 def test_a_moment_that_the_log_has_twice(at_ms: int, expected: list[int]) -> None:
     """Both places count until the log passes the time from which the clock went back."""

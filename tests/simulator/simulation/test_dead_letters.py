@@ -167,12 +167,7 @@ def sender_of(simulation: Simulation) -> DeadLetterSender:
     """What a broker of a simulation that has not begun copies with."""
     leaders = simulation.share_leaders
     return DeadLetterSender(
-        simulation.cluster,
-        simulation.loop,
-        simulation.topics,
-        leaders.dead_letters,
-        simulation.truth,
-        random.Random(1),
+        simulation.cluster, simulation.loop, simulation.topics, leaders.dead_letters, simulation.truth, random.Random(1)
     )
 
 

@@ -141,11 +141,7 @@ OF_FAULTS = (
         "fault[0].topics: names 'u', which no [[topic]] makes: add it",
     ),
     ("", 2 * CREATE, "fault[1].topic: topic 't' exists at that time: put a delete_topic before"),
-    (
-        "",
-        DELETE + 'every = "1m"\n',
-        "fault[0].topic: topic 't' does not exist at that time: put a create_topic before",
-    ),
+    ("", DELETE + 'every = "1m"\n', "fault[0].topic: topic 't' does not exist at that time: put a create_topic before"),
     (
         "",
         CREATE + fault("producer_stall", "30s", topic="t", duration="1m"),
@@ -165,11 +161,7 @@ OF_FAULTS = (
         2 * fault("add_partitions", topic="t", partitions=3),
         "fault[1].partitions: must be above what the topic has at that time (3)",
     ),
-    (
-        GROUP + 'commits = "transactional"\n',
-        DELETE,
-        "fault[0].topic: is read by 'g', which commits in transactions",
-    ),
+    (GROUP + 'commits = "transactional"\n', DELETE, "fault[0].topic: is read by 'g', which commits in transactions"),
     (STREAMS, CREATE, "group[0].topics: names 't', which fault[0] (create_topic) takes away for a time"),
     (
         STREAMS,

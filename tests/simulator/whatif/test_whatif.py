@@ -125,11 +125,7 @@ CERTAIN_CASES = {
         "assignor=range",
         {"assignor": "range"},
     ),
-    "a deploy, consumer protocol": (
-        Case(DEPLOY),
-        "group.protocol=consumer",
-        {"protocol": "consumer", "assignor": ""},
-    ),
+    "a deploy, consumer protocol": (Case(DEPLOY), "group.protocol=consumer", {"protocol": "consumer", "assignor": ""}),
     "a consumer group, classic protocol": (
         Case(DEPLOY, protocol="consumer", assignor="", session_s=45),
         "group.protocol=classic",

@@ -96,10 +96,7 @@ def test_parse_partition_folder(name: str, expected: tuple[str, int] | None) -> 
 def test_parse_checkpoint() -> None:
     """Entries by topic and partition."""
     text = "0\n2\n__consumer_offsets 3 41\n__share_group_state 0 9223372036854775807\n"
-    assert parse_checkpoint(text) == {
-        ("__consumer_offsets", 3): 41,
-        ("__share_group_state", 0): 9223372036854775807,
-    }
+    assert parse_checkpoint(text) == {("__consumer_offsets", 3): 41, ("__share_group_state", 0): 9223372036854775807}
     assert parse_checkpoint("0\n0\n") == {}
 
 

@@ -77,29 +77,20 @@ def test_a_segment_ends_when_it_is_too_old() -> None:
     """By the timestamps: a batch more than `segment_ms` after the first one begins the next."""
     rules = SegmentRules(segment_ms=100)
     files = folder([batch(0, 1000), batch(1, 1100), batch(2, 1101)], rules=rules)
-    assert [name for name in files if name.endswith(".log")] == [
-        "00000000000000000000.log",
-        "00000000000000000002.log",
-    ]
+    assert [name for name in files if name.endswith(".log")] == ["00000000000000000000.log", "00000000000000000002.log"]
 
 
 def test_a_segment_ends_where_its_indexes_cannot_name_an_offset() -> None:
     """Indexes hold 31-bit distances from the segment's first offset."""
     files = folder([batch(0), batch(2**31 - 1), batch(2**31)])
-    assert [name for name in files if name.endswith(".log")] == [
-        "00000000000000000000.log",
-        "00000000002147483648.log",
-    ]
+    assert [name for name in files if name.endswith(".log")] == ["00000000000000000000.log", "00000000002147483648.log"]
 
 
 def test_a_segment_ends_when_an_index_is_full() -> None:
     """The time index keeps a place for the last entry."""
     rules = SegmentRules(index_interval_bytes=0, index_bytes_max=36)
     files = folder([batch(offset, offset + 1) for offset in range(5)], rules=rules)
-    assert [name for name in files if name.endswith(".log")] == [
-        "00000000000000000000.log",
-        "00000000000000000003.log",
-    ]
+    assert [name for name in files if name.endswith(".log")] == ["00000000000000000000.log", "00000000000000000003.log"]
     assert len(files["00000000000000000000.timeindex"]) == 24
 
 

@@ -24,28 +24,16 @@ class GrowingGroup(NamedTuple):
 
 GROWING_GROUPS = [
     GrowingGroup(
-        "range",
-        TWO,
-        "A=[t0-0, t0-1, t1-0, t1-1] B=[t0-2, t1-2]",
-        "A=[t0-0, t1-0] B=[t0-1, t1-1] C=[t0-2, t1-2]",
+        "range", TWO, "A=[t0-0, t0-1, t1-0, t1-1] B=[t0-2, t1-2]", "A=[t0-0, t1-0] B=[t0-1, t1-1] C=[t0-2, t1-2]"
     ),
     GrowingGroup(
-        "roundrobin",
-        TWO,
-        "A=[t0-0, t0-2, t1-1] B=[t0-1, t1-0, t1-2]",
-        "A=[t0-0, t1-0] B=[t0-1, t1-1] C=[t0-2, t1-2]",
+        "roundrobin", TWO, "A=[t0-0, t0-2, t1-1] B=[t0-1, t1-0, t1-2]", "A=[t0-0, t1-0] B=[t0-1, t1-1] C=[t0-2, t1-2]"
     ),
     GrowingGroup(
-        "sticky",
-        TWO,
-        "A=[t0-0, t0-2, t1-1] B=[t0-1, t1-0, t1-2]",
-        "A=[t0-0, t1-1] B=[t1-0, t0-1] C=[t0-2, t1-2]",
+        "sticky", TWO, "A=[t0-0, t0-2, t1-1] B=[t0-1, t1-0, t1-2]", "A=[t0-0, t1-1] B=[t1-0, t0-1] C=[t0-2, t1-2]"
     ),
     GrowingGroup(
-        "cooperative-sticky",
-        TWO,
-        "A=[t0-0, t0-2, t1-1] B=[t0-1, t1-0, t1-2]",
-        "A=[t0-0, t1-1] B=[t1-0, t0-1] C=[]",
+        "cooperative-sticky", TWO, "A=[t0-0, t0-2, t1-1] B=[t0-1, t1-0, t1-2]", "A=[t0-0, t1-1] B=[t1-0, t0-1] C=[]"
     ),
     GrowingGroup(
         "range",
@@ -72,28 +60,16 @@ GROWING_GROUPS = [
         "A=[t0-0, t0-2, t0-4] B=[t0-1, t0-3] C=[]",
     ),
     GrowingGroup(
-        "range",
-        THREE,
-        "A=[t0-0, t0-1, t1-0, t2-0] B=[t0-2, t1-1]",
-        "A=[t0-0, t1-0, t2-0] B=[t0-1, t1-1] C=[t0-2]",
+        "range", THREE, "A=[t0-0, t0-1, t1-0, t2-0] B=[t0-2, t1-1]", "A=[t0-0, t1-0, t2-0] B=[t0-1, t1-1] C=[t0-2]"
     ),
     GrowingGroup(
-        "roundrobin",
-        THREE,
-        "A=[t0-0, t0-2, t1-1] B=[t0-1, t1-0, t2-0]",
-        "A=[t0-0, t1-0] B=[t0-1, t1-1] C=[t0-2, t2-0]",
+        "roundrobin", THREE, "A=[t0-0, t0-2, t1-1] B=[t0-1, t1-0, t2-0]", "A=[t0-0, t1-0] B=[t0-1, t1-1] C=[t0-2, t2-0]"
     ),
     GrowingGroup(
-        "sticky",
-        THREE,
-        "A=[t0-0, t0-2, t1-1] B=[t0-1, t1-0, t2-0]",
-        "A=[t0-0, t1-1] B=[t1-0, t2-0] C=[t0-1, t0-2]",
+        "sticky", THREE, "A=[t0-0, t0-2, t1-1] B=[t0-1, t1-0, t2-0]", "A=[t0-0, t1-1] B=[t1-0, t2-0] C=[t0-1, t0-2]"
     ),
     GrowingGroup(
-        "cooperative-sticky",
-        THREE,
-        "A=[t0-0, t0-2, t1-1] B=[t0-1, t1-0, t2-0]",
-        "A=[t0-0, t1-1] B=[t1-0, t2-0] C=[]",
+        "cooperative-sticky", THREE, "A=[t0-0, t0-2, t1-1] B=[t0-1, t1-0, t2-0]", "A=[t0-0, t1-1] B=[t1-0, t2-0] C=[]"
     ),
 ]
 

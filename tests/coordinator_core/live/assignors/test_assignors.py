@@ -163,14 +163,7 @@ CLIENT_CASE = {
     "round": 0,
     "topics": [{"name": "t", "partitions": 3, "replicaRacks": None}],
     "members": {
-        name: {
-            "topics": ["t"],
-            "owned": [],
-            "generation": -1,
-            "instanceId": None,
-            "rackId": None,
-            "userData": None,
-        }
+        name: {"topics": ["t"], "owned": [], "generation": -1, "instanceId": None, "rackId": None, "userData": None}
         for name in ("m1", "m2")
     },
     "memberIterationOrder": ["m1", "m2"],

@@ -76,11 +76,7 @@ def test_a_third_claim_of_a_later_generation_wins() -> None:
 def test_different_subscriptions_are_balanced() -> None:
     """The example of StickyAssignor's own page, and what it answers when C0 has gone."""
     topics = {"t0": Topic(1), "t1": Topic(2), "t2": Topic(3)}
-    members = {
-        "C0": Subscription(("t0",)),
-        "C1": Subscription(("t0", "t1")),
-        "C2": Subscription(("t0", "t1", "t2")),
-    }
+    members = {"C0": Subscription(("t0",)), "C1": Subscription(("t0", "t1")), "C2": Subscription(("t0", "t1", "t2"))}
     answer = assign_sticky(topics, members)
     assert shown(answer) == "C0=[t0-0] C1=[t1-0, t1-1] C2=[t2-0, t2-1, t2-2]"
     del members["C0"]

@@ -4,11 +4,7 @@ import pytest
 
 from coordinator_core.live.classic.live import COMPLETING_REBALANCE, EMPTY, PREPARING_REBALANCE, STABLE
 from schemas.error_codes import ErrorCode
-from tests.coordinator_core.live.coordinator.clients import (
-    REBALANCE_TIMEOUT_MS,
-    Clients,
-    state_of,
-)
+from tests.coordinator_core.live.coordinator.clients import REBALANCE_TIMEOUT_MS, Clients, state_of
 
 
 def test_from_version_4_on_a_new_member_gets_its_id_first() -> None:
@@ -36,10 +32,7 @@ def test_a_pending_id_is_no_static_members() -> None:
 
 @pytest.mark.parametrize(
     ("protocols", "protocol_type", "code"),
-    [
-        ((), "consumer", ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        (("range",), "", ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-    ],
+    [((), "consumer", ErrorCode.INCONSISTENT_GROUP_PROTOCOL), (("range",), "", ErrorCode.INCONSISTENT_GROUP_PROTOCOL)],
 )
 def test_the_first_member_needs_a_protocol(protocols: tuple[str, ...], protocol_type: str, code: ErrorCode) -> None:
     """Without type or without any protocol nobody may join; the group is made all the same."""
@@ -50,10 +43,7 @@ def test_the_first_member_needs_a_protocol(protocols: tuple[str, ...], protocol_
     assert len(clients.records) == 1
 
 
-@pytest.mark.parametrize(
-    ("protocols", "protocol_type"),
-    [(("sticky",), "consumer"), (("range",), "connect")],
-)
+@pytest.mark.parametrize(("protocols", "protocol_type"), [(("sticky",), "consumer"), (("range",), "connect")])
 def test_others_need_a_common_protocol(protocols: tuple[str, ...], protocol_type: str) -> None:
     """Of the group's type, and one which all members support."""
     clients = Clients()

@@ -10,12 +10,7 @@ from msgspec.structs import replace
 
 from coordinator_core.bytes.client_protocols import Subscription, decode_assignment, encode_subscription
 from coordinator_core.live.classic.live import PREPARING_REBALANCE, STABLE
-from coordinator_core.live.classic.messages import (
-    HeartbeatRequest,
-    JoinGroupRequest,
-    JoinProtocol,
-    SyncGroupRequest,
-)
+from coordinator_core.live.classic.messages import HeartbeatRequest, JoinGroupRequest, JoinProtocol, SyncGroupRequest
 from coordinator_core.live.consumer import timers
 from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.live.coordinator.errors import Refused
@@ -23,12 +18,7 @@ from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.operation import Context, Outcome
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember, MemberState, ResolvedRegex
 from schemas.error_codes import ErrorCode
-from tests.coordinator_core.live.coordinator.clients import (
-    GROUP,
-    REBALANCE_TIMEOUT_MS,
-    SESSION_TIMEOUT_MS,
-    Clients,
-)
+from tests.coordinator_core.live.coordinator.clients import GROUP, REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, Clients
 
 FOO, BAR = "Zm9vZm9vZm9vZm9vZm9vZg", "YmFyYmFyYmFyYmFyYmFyYg"
 IMAGE = image_of([Topic("foo", FOO, 4), Topic("bar", BAR, 2)])
@@ -222,12 +212,7 @@ def test_from_version_4_on_a_new_dynamic_member_gets_its_id_first(
             ErrorCode.UNKNOWN_SERVER_ERROR,
             "Malformed embedded consumer protocol in subscription deserialization.",
         ),
-        (
-            {},
-            {"instance": "unknown", "member_id": "M"},
-            ErrorCode.UNKNOWN_MEMBER_ID,
-            "Instance id unknown is unknown.",
-        ),
+        ({}, {"instance": "unknown", "member_id": "M"}, ErrorCode.UNKNOWN_MEMBER_ID, "Instance id unknown is unknown."),
     ],
     ids=[
         "migration disabled",

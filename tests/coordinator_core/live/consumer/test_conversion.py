@@ -14,12 +14,7 @@ from coordinator_core.bytes.client_protocols import (
     encode_assignment,
     encode_subscription,
 )
-from coordinator_core.live.classic.live import (
-    PREPARING_REBALANCE,
-    STABLE,
-    LiveClassicGroup,
-    LiveMember,
-)
+from coordinator_core.live.classic.live import PREPARING_REBALANCE, STABLE, LiveClassicGroup, LiveMember
 from coordinator_core.live.consumer.conversion import (
     assignment_bytes,
     can_downgrade_with_replacement,

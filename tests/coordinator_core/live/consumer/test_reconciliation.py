@@ -14,12 +14,7 @@ from coordinator_core.live.coordinator.modern_messages import TopicPartitions
 from coordinator_core.live.coordinator.operation import Context
 from coordinator_core.live.coordinator.records import CoordinatorRecord
 from coordinator_core.live.coordinator.shard import GroupCoordinator
-from coordinator_core.replay.consumer.state import (
-    ClassicMemberMetadata,
-    ConsumerGroup,
-    ConsumerMember,
-    MemberState,
-)
+from coordinator_core.replay.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember, MemberState
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.consumer.members import A, B, C
 from tests.coordinator_core.logs import CountingLog

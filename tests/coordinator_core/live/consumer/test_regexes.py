@@ -1,12 +1,7 @@
 """Tests of subscription by pattern: when patterns are resolved, what that writes, what it does to the group."""
 
 from schemas.error_codes import ErrorCode
-from tests.coordinator_core.live.consumer.members import (
-    REGEX,
-    B,
-    Members,
-    reported,
-)
+from tests.coordinator_core.live.consumer.members import REGEX, B, Members, reported
 
 MIN_INTERVAL_MS = 10_000
 REFRESH_MS = 600_000

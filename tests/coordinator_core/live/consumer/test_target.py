@@ -6,11 +6,7 @@ import pytest
 from immutables import Map
 
 from coordinator_core.live.assignors.server_group import MemberSpec
-from coordinator_core.live.consumer.target import (
-    assignor_name,
-    in_assignor_order,
-    update_target,
-)
+from coordinator_core.live.consumer.target import assignor_name, in_assignor_order, update_target
 from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.operation import Context

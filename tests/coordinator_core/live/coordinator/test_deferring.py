@@ -120,11 +120,7 @@ def test_a_live_group_with_members_outlives_its_record() -> None:
 
 @pytest.mark.parametrize(
     ("error", "expected"),
-    [
-        (None, [NOW_MS + 20]),
-        (LOST, [NOW_MS + 20, NOW_MS + 510]),
-        (Refused(ErrorCode.NOT_COORDINATOR), [NOW_MS + 20]),
-    ],
+    [(None, [NOW_MS + 20]), (LOST, [NOW_MS + 20, NOW_MS + 510]), (Refused(ErrorCode.NOT_COORDINATOR), [NOW_MS + 20])],
     ids=["committed", "lost", "moved away"],
 )
 def test_a_timer_whose_records_are_lost_rings_again(error: Refused | None, expected: list[int]) -> None:

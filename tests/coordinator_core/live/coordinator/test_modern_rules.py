@@ -60,11 +60,7 @@ def commit(clients: Clients, topic: str = "t", epoch: int = 5, member_id: str = 
     topic_id = ZERO_UUID if known is None else known.topic_id
     return code_of(
         clients.commit(
-            topic,
-            generation_id_or_member_epoch=epoch,
-            member_id=member_id,
-            api_version=api_version,
-            topic_id=topic_id,
+            topic, generation_id_or_member_epoch=epoch, member_id=member_id, api_version=api_version, topic_id=topic_id
         )
     )
 

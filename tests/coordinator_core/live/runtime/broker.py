@@ -109,12 +109,7 @@ class Broker:
     def join(self, group_id: str = "g", member_id: str = "") -> int:
         """Join as an old client, which needs no member id first."""
         request = JoinGroupRequest(
-            group_id,
-            SESSION_TIMEOUT_MS,
-            REBALANCE_TIMEOUT_MS,
-            member_id,
-            "consumer",
-            (JoinProtocol("range", b""),),
+            group_id, SESSION_TIMEOUT_MS, REBALANCE_TIMEOUT_MS, member_id, "consumer", (JoinProtocol("range", b""),)
         )
         return self.send("classic_join", request, api_version=3)
 

@@ -13,11 +13,7 @@ from coordinator_core.live.runtime.partition import PartitionLog
 from coordinator_core.live.runtime.states import CoordinatorState
 from schemas.consumer_offsets import TOPIC
 from schemas.error_codes import ErrorCode
-from tests.coordinator_core.live.runtime.broker import (
-    PARTITION,
-    Broker,
-    commit_request,
-)
+from tests.coordinator_core.live.runtime.broker import PARTITION, Broker, commit_request
 
 REPLICAS = (0, 1, 2)
 

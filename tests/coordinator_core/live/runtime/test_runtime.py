@@ -208,8 +208,7 @@ def test_whatever_fails_every_answer_is_kept(seed: int) -> None:  # noqa: C901  
                 sent[number] = number
             case 4:
                 runtimes[target].submit(
-                    PARTITION,
-                    Request("commit_transactional_offset", transactional_commit_request("x", number), number),
+                    PARTITION, Request("commit_transactional_offset", transactional_commit_request("x", number), number)
                 )
             case 5:
                 runtimes[target].submit(PARTITION, EndTransaction(PRODUCER, rng.random() < 0.5, 1, number))

@@ -10,14 +10,7 @@ from coordinator_core.live.share.live import METADATA_REFRESH_INTERVAL_MS, Share
 from coordinator_core.replay.consumer.subscriptions import SubscriptionType
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP
-from tests.coordinator_core.live.share.share_clients import (
-    BAR,
-    BAZ,
-    FOO,
-    ShareClients,
-    partitions_of,
-    refusal_of,
-)
+from tests.coordinator_core.live.share.share_clients import BAR, BAZ, FOO, ShareClients, partitions_of, refusal_of
 
 SESSION_TIMEOUT_MS = 45_000
 

@@ -47,12 +47,7 @@ def test_cancelled_locks_do_not_pile_up() -> None:
     assert len(timers._heap) <= CANCELLED_LOCKS_MIN + 1
 
 
-@given(
-    st.sets(st.integers(0, 40)),
-    st.integers(-1, 42),
-    st.integers(-1, 42),
-    st.randoms(use_true_random=False),
-)
+@given(st.sets(st.integers(0, 40)), st.integers(-1, 42), st.integers(-1, 42), st.randoms(use_true_random=False))
 def test_cache_answers_as_a_sorted_list(tens: set[int], low: int, high: int, order: object) -> None:
     """Floor, next, range and removal agree with a plain search, in whatever order the batches came."""
     arrivals = sorted(tens)

@@ -18,13 +18,7 @@ from coordinator_core.replay.lookup import SharePartitionKey
 from coordinator_core.replay.share_state.combine import UNSET_OFFSET, StateBatch, StateBatches, combine_state_batches
 from coordinator_core.replay.share_state.replay import apply_share_update
 from coordinator_core.replay.share_state.state import SharePartition, ShareSnapshot, ShareUpdate
-from schemas.share_group_state import (
-    SHARE_SNAPSHOT_KEY,
-    SHARE_SNAPSHOT_VALUE,
-    SHARE_UPDATE_VALUE,
-    STATE_BATCH,
-    TOPIC,
-)
+from schemas.share_group_state import SHARE_SNAPSHOT_KEY, SHARE_SNAPSHOT_VALUE, SHARE_UPDATE_VALUE, STATE_BATCH, TOPIC
 
 Row = tuple[Any, ...]
 Rank = tuple[int, int]
@@ -51,10 +45,7 @@ class Event:
     def encoded(self) -> Raw:
         record_type = 1 if isinstance(self.value, ShareUpdate) else 0
         key = codec.make(
-            SHARE_SNAPSHOT_KEY,
-            group_id=self.key.group_id,
-            topic_id=self.key.topic_id,
-            partition=self.key.partition,
+            SHARE_SNAPSHOT_KEY, group_id=self.key.group_id, topic_id=self.key.topic_id, partition=self.key.partition
         )
         raw_key = codec.encode_key(TOPIC, 0, key)[2:]
         if self.value is None:

@@ -149,11 +149,7 @@ def test_a_state_never_written_begins_where_the_group_says() -> None:
     [
         ("delete_state", DeletePartition(0), "UnknownServerException"),
         ("read_state", ReadPartition(0, 2), "NotLeaderOrFollowerException"),
-        (
-            "write_state",
-            WritePartition(0, 3, 1, 0, 0, (StateBatch(0, 4, 3, 1),)),
-            "IllegalStateException",
-        ),
+        ("write_state", WritePartition(0, 3, 1, 0, 0, (StateBatch(0, 4, 3, 1),)), "IllegalStateException"),
     ],
     ids=["not-initialized", "another-leads", "a-state-nobody-knows"],
 )
@@ -193,11 +189,7 @@ def test_a_write_nobody_waits_for_is_completed_all_the_same() -> None:
 
 # --- trying again ---
 
-RETRIED = [
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.NOT_COORDINATOR,
-]
+RETRIED = [ErrorCode.COORDINATOR_NOT_AVAILABLE, ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, ErrorCode.NOT_COORDINATOR]
 
 
 @pytest.mark.parametrize("fault", RETRIED)

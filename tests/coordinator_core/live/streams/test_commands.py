@@ -4,11 +4,7 @@ import pytest
 from immutables import Map
 
 from coordinator_core.live.coordinator.image import image_of
-from coordinator_core.live.streams.messages import (
-    Endpoint,
-    StatusCode,
-    TaskIds,
-)
+from coordinator_core.live.streams.messages import Endpoint, StatusCode, TaskIds
 from schemas.consumer_offsets import RecordType as T
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP

@@ -38,12 +38,7 @@ def own(clients: StreamsClients, member_id: str) -> None:
     """A dutiful heartbeat: the member has what it was given and nothing else."""
     member = clients.streams.members[member_id]
     active = {name: tuple(partitions) for name, partitions in member.active.items()}
-    clients.heartbeat(
-        member_id,
-        active_tasks=reported(active),
-        standby_tasks=reported(member.standby),
-        warmup_tasks=(),
-    )
+    clients.heartbeat(member_id, active_tasks=reported(active), standby_tasks=reported(member.standby), warmup_tasks=())
 
 
 def act(clients: StreamsClients, member_id: str, action: str) -> None:
