@@ -126,6 +126,21 @@ OF_GROUP = (
     (GROUP, 'session_timeout = "5s"', "session_timeout: the brokers take 6000 to"),
     (GROUP, 'heartbeat_interval = "1m"', "heartbeat_interval: must be below"),
     (GROUP, 'on_poison = "reject"', "on_poison: must be one of skip, stuck in a classic"),
+    (
+        GROUP + 'protocol = "share"\n',
+        "max_record_locks = 50",
+        "max_record_locks: must be a whole number from 100 to 10000",
+    ),
+    (
+        GROUP + 'protocol = "share"\n',
+        'offset_reset = "by_duration:5m"',
+        "offset_reset: must be one of earliest, latest, or in share",
+    ),
+    (
+        GROUP + 'protocol = "consumer"\n',
+        'offset_reset = "by_duration:PT5M"',
+        "offset_reset: must be earliest or latest",
+    ),
 )
 """(tables, one line more of the group, what the error says of that key)."""
 

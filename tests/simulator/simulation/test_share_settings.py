@@ -4,7 +4,6 @@ from operator import itemgetter
 
 import pytest
 
-from simulator.simulation.errors import ScenarioError
 from simulator.simulation.values import reset_duration_ms
 from tests.simulator.simulation.simulations import Run, run_text
 
@@ -181,22 +180,3 @@ def test_an_explicit_member_polls_only_when_it_has_acknowledged_all() -> None:
             open_since |= dict.fromkeys(places, line["ts_ms"])
     assert late_count > 10
     assert {line["delivery_count"] for line in run.lines("archived", why="DELIVERY_LIMIT")} == {5}
-
-
-@pytest.mark.parametrize(
-    ("text", "words"),
-    [
-        (GROUP + "renew_every = 10\n", "renew_every: does nothing with acknowledge = 'implicit'"),
-        (GROUP + "max_record_locks = 50\n", "max_record_locks: must be a whole number from 100 to 10000"),
-        (GROUP + 'offset_reset = "by_duration:5m"\n', "offset_reset: must be one of earliest, latest, or in share"),
-        (GROUP.replace("share", "classic") + "delivery_count_limit = 3\n", "delivery_count_limit: does nothing in a"),
-        (
-            GROUP.replace("share", "consumer") + 'offset_reset = "by_duration:PT5M"\n',
-            "offset_reset: must be earliest or latest",
-        ),
-    ],
-)
-def test_what_would_do_nothing_is_refused(text: str, words: str) -> None:
-    """The error names the key, what it may be, and where."""
-    with pytest.raises(ScenarioError, match=words):
-        run_text(text)

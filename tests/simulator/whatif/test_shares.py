@@ -28,101 +28,83 @@ def under(rows: list[Transition], **changed: Any) -> list[RecordAnswer]:
 HANDED_BACK = [row(1000 * count, 10, 19, "AVAILABLE", count) for count in (1, 2, 3, 4)]
 
 
-def test_a_lower_limit_archives_at_an_earlier_hand_back() -> None:
-    """At the third delivery its third hand-back archives it: two deliveries fewer, for certain."""
-    (answer,) = under([*HANDED_BACK, row(9000, 10, 19, "ARCHIVED", 5)], delivery_count_limit=3)
-    assert answer.verdict is RecordVerdict.ARCHIVED_EARLIER
-    assert (answer.first_offset, answer.last_offset) == (10, 19)
-    assert (answer.shift_ms, answer.deliveries, answer.confidence) == (3000 - 9000, (-2, -2), "CERTAIN")
+ARCHIVED_AT_5 = row(9000, 10, 19, "ARCHIVED", 5)
+ACK_AT_5 = row(9000, 10, 19, "ACKNOWLEDGED", 5)
 
 
-def test_a_lower_limit_loses_what_a_later_delivery_saved() -> None:
-    """Acknowledged at the fifth delivery, it would have been given up at the second."""
-    (answer,) = under([*HANDED_BACK, row(9000, 10, 19, "ACKNOWLEDGED", 5)], delivery_count_limit=2)
-    assert answer.verdict is RecordVerdict.ARCHIVED_INSTEAD
-    assert answer.would_be == "ARCHIVED at delivery 2"
-    assert answer.deliveries == (-3, -3)
+def shown(answer: RecordAnswer) -> str:
+    """An answer on one line: offsets, verdict, milliseconds by which it moves, deliveries more, confidence."""
+    offsets = f"{answer.first_offset}-{answer.last_offset}"
+    return f"{offsets} {answer.verdict} {answer.shift_ms} {answer.deliveries} {answer.confidence}"
 
 
-def test_a_record_that_is_available_may_be_under_way() -> None:
-    """After its fourth hand-back it may have been delivered a fifth time, which no log has yet."""
-    (answer,) = under(HANDED_BACK, delivery_count_limit=2)
-    assert (answer.deliveries, answer.confidence) == ((-3, -2), "CERTAIN")
+LIMITS = {
+    "archived at the third hand-back": (
+        [*HANDED_BACK, ARCHIVED_AT_5],
+        3,
+        "10-19 ARCHIVED_EARLIER -6000 (-2, -2) CERTAIN",
+    ),
+    "lost what the fifth delivery saved": (
+        [*HANDED_BACK, ACK_AT_5],
+        2,
+        "10-19 ARCHIVED_INSTEAD -7000 (-3, -3) CERTAIN",
+    ),
+    "a fifth delivery may be under way": (HANDED_BACK, 2, "10-19 ARCHIVED_INSTEAD -2000 (-3, -2) CERTAIN"),
+    "waits for its fifth delivery": (HANDED_BACK, 4, "10-19 ARCHIVED_INSTEAD 0 (-1, 0) CERTAIN"),
+    "the log lacks the hand-back": (
+        [row(9000, 10, 19, "ACKNOWLEDGED", 4)],
+        3,
+        "10-19 ARCHIVED_INSTEAD None (-1, -1) CERTAIN",
+    ),
+    "handed back to the limit": ([*HANDED_BACK, ARCHIVED_AT_5], 7, "10-19 MORE_TRIES None (1, 2) LIKELY"),
+    "rejected at the last looks the same": ([ARCHIVED_AT_5], 6, "10-19 MORE_TRIES None (0, 1) GUESS"),
+    "rejected below the limit": ([row(9000, 10, 19, "ARCHIVED", 1)], 6, None),
+    "within the limit": (
+        [*HANDED_BACK[:2], row(9000, 10, 19, "ACKNOWLEDGED", 3), row(9000, 20, 29, "ACKNOWLEDGED", 1)],
+        3,
+        None,
+    ),
+    "deliveries before a reset do not count": (
+        [*HANDED_BACK, row(5000, 10, 19, None, 0), row(6000, 10, 19, "ACKNOWLEDGED", 1)],
+        2,
+        None,
+    ),
+    "cut where their stories part": (
+        [
+            *(row(1000, 0, 9, "AVAILABLE", 1), row(2000, 0, 4, "ACKNOWLEDGED", 2)),
+            *(row(2000, 5, 9, "AVAILABLE", 2), row(3000, 5, 9, "ACKNOWLEDGED", 3)),
+        ],
+        2,
+        "5-9 ARCHIVED_INSTEAD -1000 (-1, -1) CERTAIN",
+    ),
+    "other partitions are other records": (
+        [row(1000, 0, 9, "AVAILABLE", 3), row(1000, 0, 9, "ACKNOWLEDGED", 1, partition=1)],
+        3,
+        "0-9 ARCHIVED_INSTEAD 0 (-1, 0) CERTAIN",
+    ),
+}
 
 
-def test_where_the_log_lacks_the_hand_back_its_time_is_not_reported() -> None:
-    """A count above the limit proves the hand-back at the limit, but not when it was."""
-    (answer,) = under([row(9000, 10, 19, "ACKNOWLEDGED", 4)], delivery_count_limit=3)
-    assert answer.verdict is RecordVerdict.ARCHIVED_INSTEAD
-    assert answer.shift_ms is None
+@pytest.mark.parametrize(("rows", "limit", "expected"), LIMITS.values(), ids=LIMITS.keys())
+def test_another_delivery_limit(rows: list[Transition], limit: int, expected: str | None) -> None:
+    """What the ranges would have come to under it, where that is another end; all but SAME_DELIVERIES is named."""
+    answers = under(rows, delivery_count_limit=limit)
+    assert [shown(answer) for answer in answers] == ([] if expected is None else [expected])
+    for answer in answers:
+        assert ({"OUTCOME_UNKNOWN", "LIMIT_NOT_REJECTED"} <= set(answer.assumptions)) == (limit > 5)
 
 
 def test_after_the_first_record_given_up_no_time_is_reported() -> None:
-    """What is given up leaves its place in the next fetch to others: when those come back is not in the log."""
+    """What is given up leaves its place in the next fetch to others: when those come back is not in the log. So it is
+    where the log lacks the hand-back that may have been the first."""
     other = [row(at, 30, 39, "AVAILABLE", count, partition=1) for at, count in ((1500, 1), (2500, 2), (4500, 3))]
     answers = under([*HANDED_BACK, *other], delivery_count_limit=2)
     assert [(answer.partition, answer.shift_ms, answer.confidence) for answer in answers] == [
         (0, 2000 - 4000, "CERTAIN"),
         (1, None, "CERTAIN"),
     ]
-
-
-def test_a_hand_back_that_the_log_lacks_may_have_been_the_first() -> None:
-    """Handed back at the limit between two records of the log: what came after the first of them has no time."""
-    lacking = [row(500, 30, 39, "AVAILABLE", 1, partition=1), row(9000, 30, 39, "AVAILABLE", 4, partition=1)]
-    answers = under([*HANDED_BACK, *lacking], delivery_count_limit=2)
-    assert [answer.shift_ms for answer in answers] == [None, None]
-
-
-def test_at_the_limit_and_below_nothing_changes() -> None:
-    """Acknowledged at the third delivery is within a limit of three; a first delivery is within any."""
-    rows = [*HANDED_BACK[:2], row(9000, 10, 19, "ACKNOWLEDGED", 3), row(9000, 20, 29, "ACKNOWLEDGED", 1)]
-    assert under(rows, delivery_count_limit=3) == []
-
-
-def test_still_available_beyond_a_lower_limit() -> None:
-    """A range which waits for its fifth delivery would be archived already."""
-    (answer,) = under(HANDED_BACK, delivery_count_limit=4)
-    assert answer.verdict is RecordVerdict.ARCHIVED_INSTEAD
-    assert (answer.recorded, answer.shift_ms) == ("AVAILABLE at delivery 4", 0)
-
-
-def test_a_higher_limit_gives_more_tries_of_unknown_outcome() -> None:
-    """Handed back at each delivery, then archived at the limit: LIKELY the limit; up to two tries more."""
-    (answer,) = under([*HANDED_BACK, row(9000, 10, 19, "ARCHIVED", 5)], delivery_count_limit=7)
-    assert answer.verdict is RecordVerdict.MORE_TRIES
-    assert (answer.deliveries, answer.confidence) == ((1, 2), "LIKELY")
-    assert {"OUTCOME_UNKNOWN", "LIMIT_NOT_REJECTED"} <= set(answer.assumptions)
-
-
-def test_archived_at_the_limit_without_its_story_is_a_guess() -> None:
-    """Rejected at the last delivery looks the same: then there would have been no try more."""
-    (answer,) = under([row(9000, 10, 19, "ARCHIVED", 5)], delivery_count_limit=6)
-    assert (answer.deliveries, answer.confidence) == ((0, 1), "GUESS")
-
-
-def test_archived_below_the_limit_was_rejected() -> None:
-    """A higher limit would not have saved it."""
-    assert under([row(9000, 10, 19, "ARCHIVED", 1)], delivery_count_limit=6) == []
-
-
-def test_ranges_are_cut_where_their_stories_part() -> None:
-    """Of ten offsets handed back together only the last five came to a third delivery."""
-    rows = [row(1000, 0, 9, "AVAILABLE", 1), row(2000, 0, 4, "ACKNOWLEDGED", 2), row(2000, 5, 9, "AVAILABLE", 2)]
-    answers = under([*rows, row(3000, 5, 9, "ACKNOWLEDGED", 3)], delivery_count_limit=2)
-    assert [(answer.first_offset, answer.last_offset) for answer in answers] == [(5, 9)]
-
-
-def test_what_an_admin_reset_is_another_story() -> None:
-    """Deliveries before a reset do not count for what came after."""
-    rows = [*HANDED_BACK, row(5000, 10, 19, None, 0), row(6000, 10, 19, "ACKNOWLEDGED", 1)]
-    assert under(rows, delivery_count_limit=2) == []
-
-
-def test_partitions_are_distinguished() -> None:
-    """The same offsets of another partition are other records."""
-    rows = [row(1000, 0, 9, "AVAILABLE", 3, partition=0), row(1000, 0, 9, "ACKNOWLEDGED", 1, partition=1)]
-    assert [answer.partition for answer in under(rows, delivery_count_limit=3)] == [0]
+    lacking = [row(at, 30, 39, "AVAILABLE", count, partition=1) for at, count in ((500, 1), (9000, 4))]
+    assert [answer.shift_ms for answer in under([*HANDED_BACK, *lacking], delivery_count_limit=2)] == [None, None]
 
 
 LOCKED = [row(1000, 0, 9, "AVAILABLE", 1), row(32_000, 0, 9, "AVAILABLE", 2), row(35_000, 0, 9, "AVAILABLE", 3)]

@@ -2,20 +2,11 @@
 
 from collections.abc import Mapping
 
-import pytest
 from hypothesis import given
 
 from coordinator_core.live.assignors.client_group import Subscription, Topic
 from coordinator_core.live.assignors.client_range import assign_range
-from tests.coordinator_core.live.assignors.client_cases import GROWING_GROUPS, GrowingGroup, fresh, shown
 from tests.coordinator_core.live.assignors.groups import assert_client_answer, client_groups
-
-
-@pytest.mark.parametrize("case", [case for case in GROWING_GROUPS if case.assignor == "range"], ids=str)
-def test_assign_range(case: GrowingGroup) -> None:
-    """What Kafka's assignor answered, for two members and for three."""
-    assert shown(assign_range(case.topics, fresh("A", "B", topics=case.topics))) == case.of_two
-    assert shown(assign_range(case.topics, fresh("A", "B", "C", topics=case.topics))) == case.of_three
 
 
 @given(client_groups())

@@ -2,20 +2,12 @@
 
 from collections.abc import Mapping
 
-import pytest
 from hypothesis import given
 
 from coordinator_core.live.assignors.client_group import Subscription, Topic
 from coordinator_core.live.assignors.client_round_robin import assign_round_robin
-from tests.coordinator_core.live.assignors.client_cases import GROWING_GROUPS, GrowingGroup, fresh, shown
+from tests.coordinator_core.live.assignors.client_cases import shown
 from tests.coordinator_core.live.assignors.groups import assert_client_answer, client_groups
-
-
-@pytest.mark.parametrize("case", [case for case in GROWING_GROUPS if case.assignor == "roundrobin"], ids=str)
-def test_assign_round_robin(case: GrowingGroup) -> None:
-    """What Kafka's assignor answered, for two members and for three."""
-    assert shown(assign_round_robin(case.topics, fresh("A", "B", topics=case.topics))) == case.of_two
-    assert shown(assign_round_robin(case.topics, fresh("A", "B", "C", topics=case.topics))) == case.of_three
 
 
 def test_who_is_not_subscribed_is_passed_over() -> None:

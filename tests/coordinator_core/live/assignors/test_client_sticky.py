@@ -12,7 +12,7 @@ from coordinator_core.bytes.client_protocols import (
     encode_cooperative_sticky_user_data,
     encode_sticky_user_data,
 )
-from coordinator_core.live.assignors import CLIENT_ASSIGNORS, client_sticky
+from coordinator_core.live.assignors import client_sticky
 from coordinator_core.live.assignors.client_group import Assignment, Subscription, Topic, TopicPartition
 from coordinator_core.live.assignors.client_sticky import (
     MemberData,
@@ -22,11 +22,10 @@ from coordinator_core.live.assignors.client_sticky import (
     sticky_member_data,
 )
 from coordinator_core.live.assignors.errors import AssignorError
-from tests.coordinator_core.live.assignors.client_cases import GROWING_GROUPS, GrowingGroup, fresh, shown
+from tests.coordinator_core.live.assignors.client_cases import shown
 from tests.coordinator_core.live.assignors.groups import assert_client_answer, client_groups
 
 Group = tuple[Mapping[str, Topic], Mapping[str, Subscription]]
-GROWING = [case for case in GROWING_GROUPS if "sticky" in case.assignor]
 
 
 def partitions(*names: str) -> tuple[TopicPartition, ...]:
@@ -53,15 +52,6 @@ def next_generation(subscriptions: Mapping[str, Subscription], answer: Assignmen
 def owned_sets(answer: Assignment) -> dict[str, frozenset[TopicPartition]]:
     """An answer without the order of its lists."""
     return {member_id: frozenset(mine) for member_id, mine in answer.items()}
-
-
-@pytest.mark.parametrize("case", GROWING, ids=str)
-def test_growing_groups(case: GrowingGroup) -> None:
-    """What Kafka's assignors answered for two members, and when a third came."""
-    assign = CLIENT_ASSIGNORS[case.assignor]
-    two = assign(case.topics, fresh("A", "B", topics=case.topics))
-    assert shown(two) == case.of_two
-    assert shown(assign(case.topics, next_generation(fresh("A", "B", "C", topics=case.topics), two))) == case.of_three
 
 
 def test_a_third_claim_of_a_later_generation_wins() -> None:

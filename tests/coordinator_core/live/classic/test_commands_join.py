@@ -179,31 +179,6 @@ def test_who_waits_under_an_old_id_is_fenced() -> None:
     assert clients.answers[waiting].error_code == expected
 
 
-def test_a_group_that_cannot_be_written_is_not_made() -> None:
-    """Who joined gets the error that the log's error means for it; nothing is left of the group."""
-    clients = Clients()
-    clients.log.next_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    number = clients.join()
-    assert clients.answers[number].error_code == ErrorCode.NOT_COORDINATOR
-    assert clients.coordinator.group("g") is None
-    again = clients.join(api_version=4)
-    assert clients.answers[again].error_code == ErrorCode.MEMBER_ID_REQUIRED
-    clients.wait(3000)
-    assert clients.fired == []
-    assert clients.group.state == EMPTY
-
-
-def test_an_id_given_out_by_a_group_that_is_not_made_is_forgotten() -> None:
-    """With its timer."""
-    clients = Clients()
-    clients.log.next_error = ErrorCode.NOT_LEADER_OR_FOLLOWER
-    number = clients.join(api_version=4)
-    assert clients.answers[number].error_code == ErrorCode.MEMBER_ID_REQUIRED
-    clients.wait(100_000)
-    assert clients.fired == []
-    assert clients.coordinator.group("g") is None
-
-
 def test_a_replacement_that_cannot_be_written_is_undone() -> None:
     """The static member keeps its old id, protocols and time-outs."""
     clients = Clients(group_initial_rebalance_delay_ms=0)

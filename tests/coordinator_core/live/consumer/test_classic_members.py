@@ -456,17 +456,6 @@ def test_the_time_to_rejoin_is_not_renewed() -> None:
     assert clients.deadline_ms(f"session-timeout-g-{classic}") is None
 
 
-def test_a_member_which_the_log_does_not_let_go_is_tried_again() -> None:
-    """After half a second (CoordinatorTimerImpl)."""
-    clients, classic = mixed()
-    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
-    clients.wait(SESSION_TIMEOUT_MS)
-    assert classic in clients.consumer_group.members
-    clients.wait(500)
-    assert clients.fired == [f"session-timeout-g-{classic}"] * 2
-    assert set(clients.consumer_group.members) == {"C"}
-
-
 # --- LeaveGroup ---
 
 

@@ -170,23 +170,6 @@ def test_groups_of_other_types_are_no_consumer_groups() -> None:
     assert not members.coordinator.classic_groups
 
 
-# --- leaving ---
-
-
-def test_timers_of_members_who_are_gone_do_nothing() -> None:
-    """The group was deleted, and created again by somebody else."""
-    members = Members()
-    members.join("m0", "a")
-    members.heartbeat("m0", epoch=-1)
-    members.coordinator.handle("delete_groups", ("g",), now_ms=members.now_ms)
-    context_timers = members.coordinator.timers
-    context_timers.schedule("late", members.now_ms + 1, "consumer_fence_member", ("g", "m0"))
-    context_timers.schedule("later", members.now_ms + 1, "consumer_fence_member", ("g", "m0", 2))
-    members.wait(1)
-    assert members.fired == ["late", "later"]
-    assert members.kinds() == []
-
-
 # --- static members ---
 
 
@@ -236,36 +219,6 @@ def test_a_static_member_may_leave_for_good() -> None:
     members.join("s0", "a", instance_id="i")
     members.heartbeat("s0", epoch=-1, instance_id="i")
     assert not members.group.static_members
-
-
-# --- what the log refuses, and what is lost ---
-
-
-def test_a_refused_record_leaves_no_trace() -> None:
-    """The member is not there; the next heartbeat looks at the topics again and writes the same."""
-    members = Members()
-    members.join("m0", "a")
-    members.set_topic("a", A, 5)
-    members.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
-    assert members.heartbeat("m0") == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert members.group.group_epoch == 2
-    assert reported(members.heartbeat("m0")) == "a0 a1 a2 a3 a4"
-
-
-def test_a_reload_starts_sessions_and_rebalance_time_outs_again() -> None:
-    """For all members, and for those who have partitions to give up."""
-    members = Members()
-    members.join("m0", "a")
-    members.join("m1", "a")
-    members.heartbeat("m0")
-    members.wait(3000)
-    members.coordinator.reload(now_ms=members.now_ms)
-    members.wait(4999)
-    assert members.fired == []
-    members.wait(1)
-    assert members.fired == ["rebalance-timeout-g-m0"]
-    members.wait(SESSION_MS - 5000)
-    assert members.fired == ["rebalance-timeout-g-m0", "session-timeout-g-m1"]
 
 
 # --- describe ---

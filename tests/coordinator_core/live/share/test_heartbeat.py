@@ -108,28 +108,6 @@ def test_a_session_is_as_long_as_the_groups_own_setting_says() -> None:
     assert not clients.share_group.members
 
 
-def test_a_removal_which_cannot_be_written_is_tried_again() -> None:
-    """The member stays meanwhile."""
-    clients = two_members()
-    clients.wait(SESSION_TIMEOUT_MS - 10)
-    clients.share_heartbeat("b")
-    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
-    clients.wait(10)
-    assert set(clients.share_group.members) == {"a", "b"}
-    clients.wait(500)
-    assert set(clients.share_group.members) == {"b"}
-
-
-def test_a_load_gives_every_member_a_session() -> None:
-    """And nothing else is remembered which no record tells."""
-    clients = two_members()
-    clients.coordinator.reload(now_ms=clients.now_ms)
-    assert clients.coordinator.timers.next_deadline_ms() == clients.now_ms + SESSION_TIMEOUT_MS
-    assert clients.coordinator.live(ShareLive).refreshes == {}
-    clients.wait(SESSION_TIMEOUT_MS)
-    assert clients.share_group.state == "Empty"
-
-
 # --- subscriptions, topics, epochs ---
 
 
@@ -143,19 +121,6 @@ def test_a_topic_of_others_is_not_looked_at() -> None:
     assert before.deadline_ms <= clients.now_ms + METADATA_REFRESH_INTERVAL_MS
     clients.take_image(clients.coordinator.image.without_topic("foo"), "foo")
     assert GROUP not in live.refreshes
-
-
-def test_an_epoch_which_was_not_written_is_made_again() -> None:
-    """The log refuses: nothing changed, and the next heartbeat does the same."""
-    clients = two_members()
-    clients.take_image(clients.coordinator.image.with_topic(Topic("foo", FOO, 5)), "foo")
-    clients.log.next_error = ErrorCode.NOT_ENOUGH_REPLICAS
-    epoch = clients.share_group.group_epoch
-    outcome = clients.try_heartbeat("a", epoch)
-    assert refusal_of(outcome)[0] == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    assert clients.share_group.group_epoch == epoch
-    clients.share_heartbeat("a")
-    assert clients.share_group.group_epoch == epoch + 1
 
 
 def test_the_interval_ends_to_the_millisecond() -> None:

@@ -1,7 +1,6 @@
 """The order of Kafka's hash maps of share partitions, as Kafka's own classes gave it."""
 
 from coordinator_core.replay.java.hash_codes import share_partition_key_hash_code
-from coordinator_core.replay.java.hash_map import in_hash_order
 from coordinator_core.replay.java.timeline import timeline_order
 from coordinator_core.replay.lookup import SharePartitionKey
 from coordinator_core.replay.share_state.combine import StateBatch
@@ -31,25 +30,3 @@ def test_share_partitions_are_walked_through_as_kafka_does() -> None:
     shard = replay_share_update(shard, key(5), UPDATE)
     assert [walked.partition for walked in in_table_order(shard)] == [14, 15, 16, 17, 5, 18, 12, 19, 13]
     assert set(shard.arrivals) == set(shard.share_partitions)
-
-
-def test_who_is_there_already_keeps_its_place() -> None:
-    """Snapshots and updates replace the value of a slot; only who was deleted gets a new one."""
-    shard = ShareShard()
-    for partition in range(20):
-        shard = replay_share_snapshot(shard, key(partition), SNAPSHOT, partition)
-    order = in_table_order(shard)
-    for offset, at in enumerate(order):
-        shard = replay_share_update(shard, at, UPDATE)
-        shard = replay_share_snapshot(shard, at, SNAPSHOT, 20 + offset)
-    assert in_table_order(shard) == order
-
-
-def test_a_hash_set_has_an_order_of_its_own() -> None:
-    """Thirty keys in 64 buckets."""
-    order = [
-        *(4, 2, 8, 6, 12, 10, 16, 14, 19, 17, 23, 21, 27, 25, 0),
-        *(29, 3, 1, 7, 5, 11, 9, 15, 13, 20, 18, 24, 22, 28, 26),
-    ]
-    keys = [key(partition) for partition in range(30)]
-    assert [found.partition for found in in_hash_order(keys, share_partition_key_hash_code)] == order

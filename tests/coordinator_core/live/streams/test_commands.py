@@ -181,14 +181,6 @@ def test_a_group_which_was_forgotten_begins_again() -> None:
     assert clients.coordinator.dump()[GROUP]["group"]["endpointInformationEpoch"] == 0
 
 
-def test_other_groups_are_left_alone_by_a_reload() -> None:
-    """Only members of streams groups have timers of streams groups."""
-    clients = StreamsClients()
-    clients.join()
-    clients.coordinator.reload(now_ms=clients.now_ms)
-    assert clients.coordinator.timers.get(f"session-timeout-{GROUP}-a") is None
-
-
 def test_endpoints_of_a_group_that_became_classic_are_gone() -> None:
     """The dump tells of streams groups only what they are."""
     clients = StreamsClients()
