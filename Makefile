@@ -53,7 +53,7 @@ fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, 300
 	$(PYTEST) --count 500 tests/cases/test_damage_at_random.py
 	$(PYTEST) --count 300 tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py
 	$(PYTEST) --count 200 tests/cases/test_whatif_at_random.py
-	$(PYTEST) --long --hypothesis-profile exhaustive tests/coordinator_core/stateful tests/coordinator_core/live/share_partition/test_machine.py
+	$(PYTEST) --long --hypothesis-profile exhaustive tests/coordinator_core/stateful
 
 methods: test-env ## How often each method of gold's claims is right, in a table: over the recordings, and 300 random clusters (CLUSTERS) with their damaged logs.
 	$(PYTEST) --count $(or $(CLUSTERS),300) -p no:randomly tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py tests/conformance/test_gold_groups.py tests/conformance/test_gold_shares.py tests/conformance/test_client_libraries.py

@@ -87,7 +87,7 @@ LIMITS = {
 
 @pytest.mark.parametrize(("rows", "limit", "expected"), LIMITS.values(), ids=LIMITS.keys())
 def test_another_delivery_limit(rows: list[Transition], limit: int, expected: str | None) -> None:
-    """What the ranges would have come to under it, where that is another end; all but SAME_DELIVERIES is named."""
+    """What the ranges would have come to under it, where that is another end; what a higher one rests on is named."""
     answers = under(rows, delivery_count_limit=limit)
     assert [shown(answer) for answer in answers] == ([] if expected is None else [expected])
     for answer in answers:
