@@ -63,25 +63,6 @@ def test_a_third_claim_of_a_later_generation_wins() -> None:
     assert shown(answer) == "A=[t-1] B=[] C=[t-0] D=[u-0]"
 
 
-def test_different_subscriptions_are_balanced() -> None:
-    """The example of StickyAssignor's own page, and what it answers when C0 has gone."""
-    topics = {"t0": Topic(1), "t1": Topic(2), "t2": Topic(3)}
-    members = {"C0": Subscription(("t0",)), "C1": Subscription(("t0", "t1")), "C2": Subscription(("t0", "t1", "t2"))}
-    answer = assign_sticky(topics, members)
-    assert shown(answer) == "C0=[t0-0] C1=[t1-0, t1-1] C2=[t2-0, t2-1, t2-2]"
-    del members["C0"]
-    assert shown(assign_sticky(topics, next_generation(members, answer))) == (
-        "C1=[t1-0, t1-1, t0-0] C2=[t2-0, t2-1, t2-2]"
-    )
-
-
-def test_a_member_without_subscription_counts_as_equal_if_met_first() -> None:
-    """Kafka compares with the first subscription that is not empty: members before it are given partitions too."""
-    nothing, something = Subscription(), Subscription(("t",))
-    assert shown(assign_sticky({"t": Topic(2)}, {"A": nothing, "B": something})) == "A=[t-0] B=[t-1]"
-    assert shown(assign_sticky({"t": Topic(2)}, {"A": something, "B": nothing})) == "A=[t-0, t-1] B=[]"
-
-
 def test_moves_which_make_it_no_more_even_are_taken_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer is then what it was before partitions moved, those of members with no part in it included."""
     topics = {"t": Topic(4), "own": Topic(1)}

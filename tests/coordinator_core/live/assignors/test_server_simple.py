@@ -12,35 +12,11 @@ from tests.coordinator_core.live.assignors.groups import (
     A,
     owners,
     server_groups,
-    shown,
     sizes,
     small_group,
     subscribed_partitions,
     with_assignment,
 )
-
-
-@pytest.mark.parametrize(
-    ("subscriptions", "expected"),
-    [
-        (["ab"], "a0 a1 a2 b0 b1"),
-        (["ab"] * 2, "a0 a1 b0 | a2 b1"),
-        (["ab"] * 3, "a1 b1 | a0 a2 | b0"),
-        (["ab"] * 5, "a1 | a2 | b0 | b1 | a0"),
-        (["ab"] * 6, "a1 b1 | a1 b1 | a2 | a0 a2 | a0 b0 | b0"),
-        (["ab"] * 7, "a1 b1 | a1 | a0 a2 | a2 | a0 b0 | b0 | b1"),
-        (["a", "b", "ab"], "a0 a2 | b0 | a1 b1"),
-    ],
-)
-def test_assign_simple(subscriptions: list[str], expected: str) -> None:
-    """What a broker of 4.3.1 answered."""
-    assert shown(assign_simple(small_group(*subscriptions))) == expected
-
-
-@pytest.mark.parametrize("subscriptions", [[], [""], ["", ""]])
-def test_nobody_is_subscribed(subscriptions: list[str]) -> None:
-    """Kafka answers with no member at all."""
-    assert assign_simple(small_group(*subscriptions)) == {}
 
 
 def test_kafka_s_bug_is_an_error_of_its_own() -> None:

@@ -14,34 +14,11 @@ from tests.coordinator_core.live.assignors.groups import (
     B,
     owners,
     server_groups,
-    shown,
     sizes,
     small_group,
     subscribed_partitions,
     with_assignment,
 )
-
-
-@pytest.mark.parametrize(
-    ("subscriptions", "expected"),
-    [
-        (["ab"], "a0 a1 a2 b0 b1"),
-        (["ab"] * 2, "a0 a1 | a2 b0 b1"),
-        (["ab"] * 3, "a0 | a1 a2 | b0 b1"),
-        (["ab"] * 6, "- | a0 | a1 | a2 | b0 | b1"),
-        (["a", "b", "ab"], "a0 a2 | b0 b1 | a1"),
-        (["", "b"], "- | b0 b1"),
-    ],
-)
-def test_assign_uniform(subscriptions: list[str], expected: str) -> None:
-    """What a broker of 4.3.1 answered."""
-    assert shown(assign_uniform(small_group(*subscriptions))) == expected
-
-
-@pytest.mark.parametrize("subscriptions", [[], [""], ["", ""]])
-def test_nobody_is_subscribed(subscriptions: list[str]) -> None:
-    """Kafka answers with no member at all."""
-    assert assign_uniform(small_group(*subscriptions)) == {}
 
 
 @pytest.mark.parametrize("subscriptions", [["ab"], ["a", "ab"]])

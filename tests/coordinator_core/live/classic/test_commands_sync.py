@@ -7,7 +7,6 @@ from immutables import Map
 from msgspec.structs import replace
 
 from coordinator_core.errors import IllegalTransition
-from coordinator_core.live.classic.commands import answer_all
 from coordinator_core.live.classic.live import (
     COMPLETING_REBALANCE,
     DEAD,
@@ -19,8 +18,7 @@ from coordinator_core.live.classic.live import (
 )
 from coordinator_core.live.classic.messages import LeaveGroupRequest, MemberIdentity
 from coordinator_core.live.classic.records import group_metadata_record
-from coordinator_core.live.classic.timers import COMPLETE_INITIAL_JOIN, COMPLETE_JOIN, EXPIRE_SYNC
-from coordinator_core.live.coordinator.operation import Context
+from coordinator_core.live.classic.timers import EXPIRE_SYNC
 from coordinator_core.replay.classic.replay import classic_group
 from coordinator_core.replay.consumer.state import ConsumerGroup
 from coordinator_core.replay.dispatch import CoordinatorShard
@@ -162,21 +160,6 @@ def test_a_group_that_is_too_large_when_loaded_rebalances() -> None:
     assert clients.answers[clients.join(second)].error_code == ErrorCode.GROUP_MAX_SIZE_REACHED
 
 
-def test_everybody_can_be_answered_at_once() -> None:
-    """As before a conversion to another type: those in the join phase and those in the sync phase."""
-    clients = Clients()
-    joining = clients.join()
-    context = Context(clients.coordinator, clients.now_ms)
-    answer_all(context, clients.group, ErrorCode.REBALANCE_IN_PROGRESS)
-    (done,) = context.outcome(None, None).completed
-    assert (done.request_id, done.response.error_code) == (joining, ErrorCode.REBALANCE_IN_PROGRESS)
-    clients, (_, follower) = joined()
-    syncing = clients.sync(follower)
-    context = Context(clients.coordinator, clients.now_ms)
-    answer_all(context, clients.group, ErrorCode.REBALANCE_IN_PROGRESS)
-    assert [done.request_id for done in context.outcome(None, None).completed] == [syncing]
-
-
 def test_timers_of_a_group_that_is_gone_do_nothing() -> None:
     """A group of another type may have its id by now."""
     for is_initial in (True, False):
@@ -204,16 +187,6 @@ def test_a_sync_timer_of_another_generation_does_nothing() -> None:
     assert len(clients.group.members) == 2
 
 
-@pytest.mark.parametrize(("name", "arguments"), [(COMPLETE_JOIN, ()), (COMPLETE_INITIAL_JOIN, (1, 1))])
-def test_a_join_timer_of_another_group_does_nothing(name: str, arguments: tuple[int, ...]) -> None:
-    """It outlived its group, and the one which has the id now does not rebalance."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    clients.stable_members(1)
-    clients.coordinator.timers.schedule("join-g", clients.now_ms + 1, name, ("g", *arguments))
-    clients.wait(1)
-    assert (clients.group.state, clients.group.generation_id) == (STABLE, 1)
-
-
 def test_an_empty_group_of_another_type_is_forgotten_when_a_member_asks() -> None:
     """Kafka drops it from memory and writes nothing; after a reload it is back, unless its id was used again."""
     clients = Clients(group_initial_rebalance_delay_ms=0)
@@ -237,19 +210,6 @@ def test_a_dead_group_takes_nobody() -> None:
     clients.join()
     clients.group.state = DEAD
     assert clients.answers[clients.join()].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
-
-
-def test_who_waits_is_reported_when_the_coordinator_goes() -> None:
-    """NOT_COORDINATOR, for JoinGroup and SyncGroup alike; the groups are dead."""
-    clients, (leader, follower) = joined()
-    waiting = clients.sync(follower)
-    outcome = clients.coordinator.unload(now_ms=clients.now_ms)
-    (done,) = outcome.completed
-    assert (done.request_id, done.response.error_code) == (waiting, ErrorCode.NOT_COORDINATOR)
-    assert state_of(clients) == DEAD
-    assert clients.heartbeat(leader) == ErrorCode.COORDINATOR_NOT_AVAILABLE
-    clients.coordinator.reload(now_ms=clients.now_ms)
-    assert state_of(clients) == EMPTY
 
 
 def test_topics_that_cannot_be_read_are_not_known() -> None:

@@ -5,15 +5,10 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.bytes.codec import make
 from coordinator_core.errors import UnknownSetting
 from coordinator_core.live.classic.messages import JoinGroupRequest, JoinGroupResponse, JoinProtocol
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig, config_of
 from coordinator_core.live.coordinator.errors import Refused, answer_for_append_error
-from coordinator_core.live.coordinator.image import MetadataImage, Topic, image_of
-from coordinator_core.live.coordinator.records import CoordinatorRecord, encode_record
-from schemas.consumer_offsets import RecordType
-from schemas.consumer_offsets.classic import GROUP_METADATA_KEY, GROUP_METADATA_VALUE
 from schemas.error_codes import ErrorCode
 from tests.message_json import InvalidMessage, camel_case, json_of, message_of
 
@@ -85,16 +80,6 @@ def test_wrong_settings_are_refused(properties: dict[str, Any]) -> None:
         config_of(properties)
 
 
-def test_an_image_finds_topics_by_name_and_by_id() -> None:
-    """A topic that is recreated has another id; every change is a new version."""
-    image = image_of([Topic("t", "B" * 22, 1)], version=3)
-    again = image.with_topic(Topic("t", "C" * 22, 2))
-    assert (image.version, again.version, again.without_topic("x").version) == (3, 4, 5)
-    assert again.topic_of_id("B" * 22) is None
-    assert again.topics["t"] == again.topic_of_id("C" * 22) == Topic("t", "C" * 22, 2)
-    assert MetadataImage().without_topic("t").topics.get("t") is None
-
-
 def test_errors_travel() -> None:
     """Refusals keep code and message; the log's errors are translated, all others stay as they are."""
     refused = pickle.loads(pickle.dumps(Refused(ErrorCode.ILLEGAL_GENERATION)))
@@ -104,17 +89,3 @@ def test_errors_travel() -> None:
     )
     assert answer_for_append_error(ErrorCode.KAFKA_STORAGE_ERROR) == ErrorCode.NOT_COORDINATOR
     assert answer_for_append_error(ErrorCode.INVALID_RECORD) == ErrorCode.INVALID_RECORD
-
-
-def test_records_become_bytes() -> None:
-    """Type and key, version and value; a tombstone has no value."""
-    key = make(GROUP_METADATA_KEY, group="g")
-    value = make(GROUP_METADATA_VALUE, protocol=None, leader=None)
-    assert encode_record(CoordinatorRecord(RecordType.GROUP_METADATA, key, value, 3)) == (
-        bytes.fromhex("0002 0001 67"),
-        bytes.fromhex("0003 0000 00000000 ffff ffff ffffffffffffffff 00000000"),
-    )
-    assert encode_record(CoordinatorRecord(RecordType.GROUP_METADATA, key, None)) == (
-        bytes.fromhex("0002 0001 67"),
-        None,
-    )

@@ -12,7 +12,6 @@ from coordinator_core.live.classic.messages import (
 )
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.live.coordinator.service import refusal
-from coordinator_core.live.offsets.messages import OffsetCommitRequest
 from schemas.error_codes import ErrorCode
 
 CONFIG = GroupCoordinatorConfig()
@@ -36,19 +35,3 @@ def join(group_id: str = "g", session_timeout_ms: int = 6000) -> JoinGroupReques
 def test_what_no_coordinator_is_to_see(request_: Any, code: ErrorCode) -> None:
     """It is answered at once, in the response of its kind."""
     assert refusal(request_, CONFIG).error_code == code
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        join(),
-        join(session_timeout_ms=1_800_000),
-        SyncGroupRequest("g", 1, "m"),
-        HeartbeatRequest("g", 1, "m"),
-        LeaveGroupRequest("g", ()),
-        OffsetCommitRequest("", ()),
-    ],
-)
-def test_everything_else_passes(request_: Any) -> None:
-    """Commits to the empty group id too: stand-alone consumers may make them."""
-    assert refusal(request_, CONFIG) is None

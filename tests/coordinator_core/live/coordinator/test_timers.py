@@ -11,15 +11,6 @@ def due_keys(timers: Timers, now_ms: int) -> list[str]:
     return keys
 
 
-def test_timers_run_by_deadline_then_by_order_of_scheduling() -> None:
-    """Equal deadlines go by who was scheduled first, whatever the keys."""
-    timers = Timers()
-    for key, deadline_ms in (("late", 30), ("z", 10), ("a", 10), ("early", 5)):
-        timers.schedule(key, deadline_ms, "run")
-    assert due_keys(timers, 29) == ["early", "z", "a"]
-    assert timers.next_deadline_ms() == 30
-
-
 def test_a_key_has_one_timer() -> None:
     """Scheduling again replaces the deadline, the arguments and the place in the order."""
     timers = Timers()
@@ -32,17 +23,6 @@ def test_a_key_has_one_timer() -> None:
     assert first is not None
     assert second is not None
     assert (first.key, second.key, second.arguments) == ("other", "k", (2,))
-
-
-def test_a_cancelled_timer_does_not_run() -> None:
-    """Cancelling forgets the timer; cancelling what is not there is fine."""
-    timers = Timers()
-    timers.schedule("k", 10, "run")
-    timers.cancel("k")
-    timers.cancel("k")
-    assert timers.pop_due(100) is None
-    assert timers.get("k") is None
-    assert timers.next_deadline_ms() is None
 
 
 def test_replaced_timers_do_not_pile_up() -> None:

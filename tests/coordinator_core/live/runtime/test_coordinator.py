@@ -3,7 +3,6 @@
 import pytest
 
 from coordinator_core.bytes.log.batch import Record, build_batch
-from coordinator_core.live.classic.live import PREPARING_REBALANCE
 from coordinator_core.live.classic.messages import HeartbeatResponse, JoinGroupRequest
 from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.live.runtime.coordinator import RuntimeConfig
@@ -82,23 +81,6 @@ def test_a_refused_batch_takes_the_state_back_and_fails_all_its_operations() -> 
 # --- classic groups between append and commit ---
 
 
-def test_a_join_while_the_assignment_is_on_its_way_leaves_a_generation_that_never_was() -> None:
-    """Its record is in the log, but the group has gone on: the sync was answered REBALANCE_IN_PROGRESS."""
-    broker = replicated()
-    joined = broker.join()
-    broker.replicate()
-    broker.wait(0)
-    answer = broker.answers[joined].response
-    number = broker.sync(answer.generation_id, answer.member_id)
-    broker.join()
-    group = group_coordinator(broker).classic_groups["g"]
-    assert group.state == PREPARING_REBALANCE
-    assert broker.answers[number].response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    broker.replicate()
-    assert group.state == PREPARING_REBALANCE
-    assert load(broker.kind, broker.log).state.groups.groups["g"].generation_id == answer.generation_id
-
-
 def test_a_join_whose_write_failed_is_not_answered_again() -> None:
     """It stays in the group, which goes on without telling: to the client the error was the answer."""
     broker = Broker(REPLICAS, min_insync_replicas=2, initial_rebalance_delay_ms=6000)
@@ -146,25 +128,6 @@ def test_while_the_log_is_loaded_clients_are_asked_for_patience() -> None:
     broker.wait(1)
     assert (before, broker.coordinator.state) == (CoordinatorState.LOADING, CoordinatorState.ACTIVE)
     assert broker.answers[broker.commit()].error is None
-
-
-def test_loading_brings_back_what_the_log_tells() -> None:
-    """Groups, offsets and open transactions; session timers restart."""
-    broker = replicated()
-    stable_member(broker)
-    broker.commit("other", 7)
-    broker.commit_in_transaction(offset=8)
-    broker.replicate()
-    state = group_coordinator(broker).shard
-    broker.log.elect(1)
-    other = Broker((1,), log=broker.log)
-    assert group_coordinator(other).shard == state
-    assert other.offset(other.fetch_offset("other")) == 7
-    other.end_transaction(is_commit=True)
-    other.log.replicate()
-    other.run()
-    assert other.offset(other.fetch_offset("g")) == 8
-    assert len(group_coordinator(other).timers) > 0
 
 
 def test_what_is_not_committed_when_loaded_is_in_the_state_but_not_read() -> None:
@@ -263,18 +226,6 @@ def test_old_news_of_another_leader_change_nothing() -> None:
     assert broker.runtime.unload(99, None, now_ms=broker.now_ms) == []
     broker.runtime.unload(PARTITION, None, now_ms=broker.now_ms)
     assert broker.runtime.coordinators == {}
-
-
-def test_a_leader_elected_again_goes_on() -> None:
-    """Its log is as it was, and so is its state; it gets commits again."""
-    broker = replicated()
-    number = broker.commit()
-    coordinator = broker.coordinator
-    broker.log.elect(0)
-    broker.runtime.load(broker.log, now_ms=broker.now_ms)
-    broker.replicate()
-    assert broker.coordinator is coordinator
-    assert number in broker.answers
 
 
 def test_a_log_somebody_else_wrote_to_is_loaded_again() -> None:

@@ -84,22 +84,6 @@ class Broker:
         self.run()
 
 
-def test_a_state_is_written_and_read_back() -> None:
-    """Each operation is answered once what it wrote is committed; a summary waits as well."""
-    broker = Broker((0, 1))
-    initialized = broker.initialize(5)
-    written = broker.write(6)
-    read = broker.read()
-    summary = broker.read("read_state_summary")
-    assert broker.answers == {}
-    broker.replicate()
-    assert broker.result(initialized) == broker.result(written) == PartitionResult(3)
-    result = broker.result(read)
-    assert result.start_offset == 6  # type: ignore[attr-defined]
-    assert [batch.last_offset for batch in result.state_batches] == [15]  # type: ignore[attr-defined]
-    assert broker.result(summary).start_offset == 6  # type: ignore[attr-defined]
-
-
 def test_a_refused_write_is_answered_with_the_error_and_taken_back() -> None:
     """In the words of the share coordinator."""
     broker = Broker((0, 1))

@@ -127,25 +127,6 @@ def test_deliveries_are_taken_apart_as_they_fail() -> None:
     assert live.window == (8, 8, 8, 0)
 
 
-@pytest.mark.parametrize(
-    ("committed", "acquired", "states"),
-    [
-        pytest.param(False, [(0, 5, 1)], [ACQ] * 6, id="read uncommitted"),
-        pytest.param(True, [(0, 1, 1), (4, 5, 1)], [ACQ, ACQ, ARC, ARC, ACQ, ACQ], id="read committed"),
-    ],
-)
-def test_records_of_aborted_transactions_are_archived(
-    committed: bool, acquired: list[tuple[int, int, int]], states: list[int]
-) -> None:
-    """A group which reads committed records never sees them; nothing is persisted of it."""
-    live = Live()
-    log = LogBatch(0, 1), LogBatch(2, 3, 9, True), LogBatch(4, 4, 9, True, True), LogBatch(5, 5)
-    assert live.acquire("m", *log, aborted=[(9, 2)], committed=committed) == acquired
-    assert [state for _, state, _ in live.states] == states
-    assert live.partition.delivery_complete_count == states.count(ARC)
-    assert not live.partition.writes_under_way
-
-
 def test_an_aborted_batch_around_the_start_offset_is_archived_from_there() -> None:
     """Kafka 4.3.1 fails here, and leaves the records acquired."""
     live = Live(12)
@@ -223,25 +204,6 @@ def test_acknowledgement_before_all_that_is_in_flight_is_refused() -> None:
 
 
 # --- release, locks, results of writes ---
-
-
-@pytest.mark.parametrize(
-    "give_back",
-    [
-        pytest.param(lambda live: [live.acknowledge("m", (0, 0, [RELEASE]))], id="acknowledgement"),
-        pytest.param(lambda live: [live.release("m")], id="session"),
-        pytest.param(lambda live: live.advance(LOCK_MS), id="lock"),
-    ],
-)
-def test_last_delivery_allowed_ends_in_the_archive(give_back: Callable[[Live], object]) -> None:
-    """However the records are given back."""
-    live = Live(0, [(0, 2, AV, 3)], limit=5)
-    live.acquire("m", (0, 2), most=1, record_limit=True)
-    give_back(live)
-    assert live.states[0] == (0, AV, 4)
-    live.acquire("m", (0, 2), most=1, record_limit=True)
-    assert give_back(live) == [((0, 0, ARC, 5),)]
-    assert live.window == (1, 2, 1, 0)
 
 
 def test_lock_runs_out_at_its_deadline() -> None:

@@ -5,7 +5,6 @@ from msgspec.structs import replace
 
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.offsets.messages import (
-    ListGroupsRequest,
     OffsetDeletePartition,
     OffsetDeleteRequest,
     OffsetDeleteTopic,
@@ -60,16 +59,6 @@ def test_offset_commits_of_members(past: int, topic: str, is_own: bool, text: st
         assert text in message
 
 
-@pytest.mark.parametrize(("wanted", "is_listed"), [("not_ready", True), ("NOT_READY ", True), ("NotReady", False)])
-def test_lists_know_a_group_that_is_not_ready_by_another_name(wanted: str, is_listed: bool) -> None:
-    """Kafka filters by `not_ready`, and prints NotReady."""
-    clients = StreamsClients()
-    clients.coordinator.image = image_of([])
-    clients.enter("a")
-    outcome = clients.ask("list_groups", ListGroupsRequest(states_filter=(wanted,), types_filter=("streams",)))
-    assert [line.group_state for line in outcome.response] == (["NotReady"] if is_listed else [])
-
-
 def test_describing() -> None:
     """Topology, epochs, members with what they have and are to have; others are not found."""
     clients = committing()
@@ -117,19 +106,3 @@ def test_a_group_without_topology() -> None:
     assert error_of(clients.heartbeat("a"))[0] == ErrorCode.UNKNOWN_SERVER_ERROR
     (described,) = clients.ask("streams_group_describe", (GROUP,)).response
     assert (described.group_state, described.topology) == ("NotReady", None)
-
-
-def test_empty_groups_expire_with_their_offsets() -> None:
-    """A group with members stays, and so do the offsets of what it reads; an empty one goes once it has none."""
-    clients = StreamsClients(offsets_retention_minutes=1, offsets_retention_check_interval_ms=30_000)
-    clients.enter("a")
-    clients.ask("commit_offset", commit(2))
-    clients.ask("commit_offset", commit(2, topic="other"))
-    clients.wait(30_000)
-    clients.heartbeat("a")
-    clients.wait(30_000)
-    clients.heartbeat("a")
-    assert [key.topic for key in clients.coordinator.shard.offsets.offsets] == ["in"]
-    clients.heartbeat("a", -1)
-    clients.wait(30_000)
-    assert clients.coordinator.group(GROUP) is None

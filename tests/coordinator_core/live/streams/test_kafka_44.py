@@ -40,7 +40,7 @@ from tests.coordinator_core.live.streams.streams_clients import (
 )
 
 V43, V44 = KafkaVersion(4, 3), KafkaVersion(4, 4)
-AWAY, GONE = -2, -1
+AWAY = -2
 
 
 def clients_of(version: KafkaVersion = V44, **config: Any) -> StreamsClients:
@@ -103,17 +103,6 @@ def test_a_join_without_an_endpoint_takes_it_away() -> None:
     response = response_of(clients.heartbeat("a", endpoint_information_epoch=epoch))
     assert response.endpoint_information_epoch == epoch + 1
     assert response.partitions_by_user_endpoint == ()
-
-
-def test_answers_say_how_to_report_offsets_of_tasks() -> None:
-    """The interval in all versions of the heartbeat, the lag since version 1, -1 to who leaves; 4.3 says nothing."""
-    clients = clients_of()
-    response = response_of(clients.enter("a"))
-    assert (response.task_offset_interval_ms, response.acceptable_recovery_lag) == (60_000, 10_000)
-    leaving = response_of(clients.heartbeat("a", GONE))
-    assert (leaving.task_offset_interval_ms, leaving.acceptable_recovery_lag) == (0, -1)
-    response = response_of(clients_of(V43).enter("a"))
-    assert (response.task_offset_interval_ms, response.acceptable_recovery_lag) == (0, 0)
 
 
 def test_a_task_offset_that_comes_twice_is_refused() -> None:
