@@ -89,6 +89,8 @@ HOSTILE: Final = tuple(
 )
 """200 of them."""
 assert len(set(HOSTILE)) == 200
+TEXTS: Final = HOSTILE[: len(HOSTILE) // len(_SHAPES)]
+"""Each text once, as it is: for what is asked for one at a time."""
 
 FIELDS: Final = ("group_id", "client_id", "client_host", "member_id", "instance_id", "rack_id", "topic", "metadata")
 """What clients fill as they like."""

@@ -35,18 +35,6 @@ assert isinstance(APP, TyperGroup)
 JOBS: Final = {job: command for job, command in APP.commands.items() if job != "completion"}
 
 
-def run(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-    """`python -m jobs` in a process of its own."""
-    return subprocess.run(
-        [sys.executable, "-m", "jobs", *arguments],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=PROJECT_ROOT,
-        env={**os.environ, "COLUMNS": "100", **environment},
-    )
-
-
 def test_help_names_every_job_without_spark() -> None:
     """The list of jobs comes without importing Spark, pyarrow or numba."""
     code = "import sys; from jobs.cli.app import main; main(['--help']); print(sorted(sys.modules))"
@@ -197,24 +185,32 @@ def test_each_shell_has_its_lines(shell: Shell, capsys: pytest.CaptureFixture[st
 )
 def test_wrong_arguments_exit_2(arguments: tuple[str, ...]) -> None:
     """Before anything is started."""
-    assert run(*arguments).returncode == 2
+    assert cli.main(arguments) == exit_codes.WRONG_ARGUMENTS
 
 
 def test_wrong_settings_exit_2() -> None:
-    """One line that names the setting."""
-    done = run("capture", GROUPLEDGER_WRITES_CODEC="fast")
+    """One line that names the setting, by the process itself."""
+    environment = {**os.environ, "GROUPLEDGER_WRITES_CODEC": "fast"}
+    words = [sys.executable, "-m", "jobs", "capture"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False, cwd=PROJECT_ROOT, env=environment)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "error: a Parquet codec must be one of none, snappy, lz4, zstd"
     assert "Traceback" not in done.stderr
 
 
-def test_parsing_alone_is_distinguished() -> None:
+@pytest.mark.parametrize(
+    ("words", "code"),
+    [
+        (["capture", "--segments", "/nowhere"], outcome.PARSED),
+        (["sql", "-e", "--help"], outcome.PARSED),
+        (["capture", "--help"], exit_codes.DONE),
+        (["capture", "--nope"], exit_codes.WRONG_ARGUMENTS),
+    ],
+)
+def test_parsing_alone_is_distinguished(monkeypatch: pytest.MonkeyPatch, words: list[str], code: int) -> None:
     """spark-submit.sh asks first whether there is a job to run: 64 yes, 0 help was shown, 2 wrong."""
-    only = {outcome.PARSE_ONLY: "1"}
-    assert run("capture", "--segments", "/nowhere", **only).returncode == outcome.PARSED
-    assert run("sql", "-e", "--help", **only).returncode == outcome.PARSED
-    assert run("capture", "--help", **only).returncode == 0
-    assert run("capture", "--nope", **only).returncode == 2
+    monkeypatch.setenv(outcome.PARSE_ONLY, "1")
+    assert cli.main(words) == code
 
 
 class Broken(Exception):

@@ -14,7 +14,7 @@ from jobs.errors import ArgumentError
 from jobs.queries.answers.owner import run_owner
 from tests.answers import owners_at
 from tests.jobs.history import CLUSTER, at_ms, between, event, write
-from tests.jobs.hostile import HOSTILE
+from tests.jobs.hostile import HOSTILE, TEXTS
 
 ASSIGNMENTS, MEMBERS = "silver.member_assignments", "silver.group_members"
 
@@ -75,10 +75,10 @@ def test_a_task_represents_partitions_of_what_it_reads(warehouse: Warehouse) -> 
 
 @pytest.mark.nights
 def test_hostile_topics_match_themselves_alone(warehouse: Warehouse) -> None:
-    """200 names of topics, groups and members: each topic has its own owner, by a name that has no effect."""
+    """Among 200 names of topics, groups and members each topic has its own owner, by a name that has no effect."""
     intervals = [owned(name, name, 1, None, topic=name, log_partition=1) for name in HOSTILE]
     write(warehouse, {ASSIGNMENTS: intervals, MEMBERS: [member(row) for row in intervals]})
-    for name in HOSTILE:
+    for name in TEXTS:
         reported = {kind: io.StringIO(newline="") for kind in ("json", "csv")}
         for kind, out in reported.items():
             remarks = run_owner(

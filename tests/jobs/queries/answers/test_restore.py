@@ -13,7 +13,7 @@ from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError, NoSuchGroupError
 from jobs.queries.answers.restore import Change, Restored, reset_csv, restoration, run_restore
 from tests.jobs.history import CLUSTER, at, at_ms, between, commit, write
-from tests.jobs.hostile import HOSTILE
+from tests.jobs.hostile import HOSTILE, TEXTS
 
 COMMITS, GENERATIONS = "silver.offset_commits", "silver.group_generations"
 
@@ -209,10 +209,10 @@ def test_the_state_of_a_streams_group_does_not_go_back(
 
 @pytest.mark.nights
 def test_hostile_names_come_back_as_they_are(warehouse: Warehouse) -> None:
-    """200 groups: each restores its own offset alone, and all together the file names each as it is."""
+    """Of 200 groups each restores its own offset alone, and all together the file names each as it is."""
     rows = [commit(name, 1, number, topic=name, log_offset=number) for number, name in enumerate(HOSTILE)]
     write(warehouse, {COMMITS: rows})
-    for number, name in enumerate(HOSTILE):
+    for number, name in enumerate(TEXTS):
         plan = restoration(ClusterTables(warehouse, CLUSTER), group_ids=[name], at_ms=at_ms(2))
         assert [(row.group_id, row.topic, row.offset) for row in plan.rows] == [(name, name, number)]
         assert list(csv.reader(io.StringIO(reset_csv(plan.rows), newline=""))) == [[name, "0", str(number)]]
