@@ -228,9 +228,25 @@ class Shell:
 
 
 @pytest.fixture
-def shell(tmp_path: Path) -> Shell:
+def fresh(tmp_path: Path) -> Shell:
     """The shell with nothing set up."""
     return Shell(tmp_path)
+
+
+@pytest.fixture(scope="module")
+def set_up_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder in which set-up has run."""
+    shell = Shell(tmp_path_factory.mktemp("set-up"))
+    assert shell("--set-up", "run")[0] == 0
+    return shell.root
+
+
+@pytest.fixture
+def shell(fresh: Shell, set_up_once: Path) -> Shell:
+    """The shell after its set-up."""
+    for made in (".venv", ".cache"):
+        shutil.copytree(set_up_once / made, fresh.root / made)
+    return fresh
 
 
 AWKWARD = ["a b", "", "*", "it's", 'say "x"', "$HOME", "`id`", "\\", "new\nline", "ü", "--", "-e", "--help me", "a=b;c"]
@@ -400,14 +416,13 @@ def test_a_dry_run_on_standalone(shell: Shell) -> None:
 
 def test_standard_streams_are_the_callers(shell: Shell) -> None:
     """Answers on stdout, everything else on stderr, and what is typed reaches the job."""
-    shell("nightly")
     assert shell("sql") == (0, "out\n", "err\n")
     assert (shell.fakes / "stdin").read_text() == "typed"
 
 
-def test_an_option_without_its_value_is_wrong(shell: Shell) -> None:
+def test_an_option_without_its_value_is_wrong(fresh: Shell) -> None:
     """Spark's option at the end has nothing to take."""
-    code, _, err = shell("--master")
+    code, _, err = fresh("--master")
     assert (code, err.splitlines()[-1]) == (2, "error: Spark's option --master needs a value")
 
 
@@ -418,13 +433,13 @@ def test_the_jobs_exit_code_comes_back(shell: Shell) -> None:
 
 
 @pytest.mark.parametrize("parse_code", [0, 2])
-def test_help_and_wrong_arguments_start_no_spark(shell: Shell, parse_code: int) -> None:
+def test_help_and_wrong_arguments_start_no_spark(fresh: Shell, parse_code: int) -> None:
     """They are answered by Python alone, without a Java too."""
-    (shell.fakes / "java").unlink()
-    assert shell("--help", FAKE_PARSE=str(parse_code))[0] == parse_code
-    assert shell.noted("parsed") == ["--help"]
-    assert shell.noted("log")[-1] == "parse"
-    assert "job" not in shell.noted("log")
+    (fresh.fakes / "java").unlink()
+    assert fresh("--help", FAKE_PARSE=str(parse_code))[0] == parse_code
+    assert fresh.noted("parsed") == ["--help"]
+    assert fresh.noted("log")[-1] == "parse"
+    assert "job" not in fresh.noted("log")
 
 
 def test_no_job_shows_the_usage(shell: Shell) -> None:
@@ -446,15 +461,15 @@ def test_it_works_from_anywhere_and_through_links(shell: Shell, tmp_path: Path) 
     assert shell.noted("words") == ["nightly"]
 
 
-def test_loops_are_compiled_once_a_version_of_the_code(shell: Shell) -> None:
+def test_loops_are_compiled_once_a_version_of_the_code(fresh: Shell) -> None:
     """The first start compiles, the second does not, changed code does again and leaves nothing of the old."""
     for _ in range(2):
-        assert shell("nightly")[0] == 0
-    assert (shell.fakes / "log").read_text().split().count("compile") == 1
-    (shell.root / "coordinator_core" / "fast.py").write_text("another loop\n")
-    assert shell("nightly")[0] == 0
-    assert (shell.fakes / "log").read_text().split().count("compile") == 2
-    assert len(list((shell.root / ".cache" / "numba").iterdir())) == 1
+        assert fresh("nightly")[0] == 0
+    assert (fresh.fakes / "log").read_text().split().count("compile") == 1
+    (fresh.root / "coordinator_core" / "fast.py").write_text("another loop\n")
+    assert fresh("nightly")[0] == 0
+    assert (fresh.fakes / "log").read_text().split().count("compile") == 2
+    assert len(list((fresh.root / ".cache" / "numba").iterdir())) == 1
 
 
 def archive_options(shell: Shell) -> list[str]:
@@ -539,19 +554,19 @@ def test_a_later_java_renews_its_archive_itself(shell: Shell, version: str) -> N
         assert use.startswith(f"-XX:SharedArchiveFile={shell.root}/.cache/classes-")
 
 
-def test_no_archive_below_a_folder_with_a_colon(shell: Shell, tmp_path: Path) -> None:
+def test_no_archive_below_a_folder_with_a_colon(fresh: Shell, tmp_path: Path) -> None:
     """The JVM would take it for two archives."""
-    assert shell("nightly", GROUPLEDGER_CACHE=str(tmp_path / "a:b"))[0] == 0
-    assert archive_options(shell) == []
+    assert fresh("nightly", GROUPLEDGER_CACHE=str(tmp_path / "a:b"))[0] == 0
+    assert archive_options(fresh) == []
 
 
-def test_loops_that_do_not_compile(shell: Shell) -> None:
+def test_loops_that_do_not_compile(fresh: Shell) -> None:
     """One clear line, what was said before it, and the next start tries again."""
-    code, _, errors = shell("nightly", FAKE_COMPILE="1")
+    code, _, errors = fresh("nightly", FAKE_COMPILE="1")
     assert code == 1
     assert "numba says why" in errors
     assert "error: the kernels could not be compiled" in errors
-    assert shell("nightly")[0] == 0
+    assert fresh("nightly")[0] == 0
 
 
 def test_the_environment_of_the_job(shell: Shell) -> None:
@@ -570,108 +585,108 @@ def test_the_environment_of_the_job(shell: Shell) -> None:
     assert f"-Dlog4j2.configurationFile=file://{log4j}/conf/log4j2.properties" in environment["SPARK_SUBMIT_OPTS"]
 
 
-def test_set_up_is_done_once(shell: Shell) -> None:
+def test_set_up_is_done_once(fresh: Shell) -> None:
     """The first start makes the environment and fetches the jars; the second only checks; a new lock is installed."""
-    _, _, err = shell("nightly")
+    _, _, err = fresh("nightly")
     said = [line.split()[0] for line in err.splitlines()]
     assert (said[0], sorted(said[1:3]), said[3:]) == ("Making", ["Compiling", "Fetching"], ["err"])
-    log = shell.noted("log")
+    log = fresh.noted("log")
     assert (sorted(log[:3]), log[3:]) == (["compile", "uv a==1", "uv pyspark==1"], ["parse", "job"])
-    assert shell("nightly")[2] == "err\n"
-    assert shell.noted("log")[5:] == ["parse", "job"]
-    shell.lock("requirements.txt", "a==2", "pyspark==1")
-    assert shell("nightly")[2].startswith("Bringing")
-    assert sorted(shell.noted("log")[7:9]) == ["uv a==2", "uv pyspark==1"]
+    assert fresh("nightly")[2] == "err\n"
+    assert fresh.noted("log")[5:] == ["parse", "job"]
+    fresh.lock("requirements.txt", "a==2", "pyspark==1")
+    assert fresh("nightly")[2].startswith("Bringing")
+    assert sorted(fresh.noted("log")[7:9]) == ["uv a==2", "uv pyspark==1"]
 
 
-def test_set_up_for_tests_serves_jobs_too(shell: Shell) -> None:
+def test_set_up_for_tests_serves_jobs_too(fresh: Shell) -> None:
     """`--set-up dev` installs what tests need, fetches the jars and runs no job; a job needs nothing more."""
-    assert shell("--set-up", "dev")[0] == 0
-    assert sorted(shell.noted("log")) == ["compile", "uv a==1 b==1", "uv pyspark==1"]
-    assert shell("--set-up", "dev")[2] == ""
-    assert shell("nightly")[2] == "err\n"
-    assert shell.noted("log")[3:] == ["parse", "job"]
+    assert fresh("--set-up", "dev")[0] == 0
+    assert sorted(fresh.noted("log")) == ["compile", "uv a==1 b==1", "uv pyspark==1"]
+    assert fresh("--set-up", "dev")[2] == ""
+    assert fresh("nightly")[2] == "err\n"
+    assert fresh.noted("log")[3:] == ["parse", "job"]
 
 
-def test_set_up_without_tests(shell: Shell) -> None:
+def test_set_up_without_tests(fresh: Shell) -> None:
     """`--set-up run`, for images, installs what jobs need and runs none."""
-    assert shell("--set-up", "run")[0] == 0
-    assert sorted(shell.noted("log")) == ["compile", "uv a==1", "uv pyspark==1"]
-    assert shell("nightly")[2] == "err\n"
+    assert fresh("--set-up", "run")[0] == 0
+    assert sorted(fresh.noted("log")) == ["compile", "uv a==1", "uv pyspark==1"]
+    assert fresh("nightly")[2] == "err\n"
 
 
-def test_two_first_starts_at_once_set_up_once(shell: Shell) -> None:
+def test_two_first_starts_at_once_set_up_once(fresh: Shell) -> None:
     """The second waits for the first, and finds the work done."""
-    both = [shell.start("nightly", FAKE_INSTALL_SECONDS="1") for _ in range(2)]
+    both = [fresh.start("nightly", FAKE_INSTALL_SECONDS="1") for _ in range(2)]
     for process in both:
         process.communicate(timeout=60)
     assert [process.returncode for process in both] == [0, 0]
-    assert sorted(line for line in shell.noted("log") if line.startswith("uv")) == ["uv a==1", "uv pyspark==1"]
-    assert (shell.noted("log").count("compile"), shell.noted("log").count("job")) == (1, 2)
+    assert sorted(line for line in fresh.noted("log") if line.startswith("uv")) == ["uv a==1", "uv pyspark==1"]
+    assert (fresh.noted("log").count("compile"), fresh.noted("log").count("job")) == (1, 2)
 
 
-def test_kernels_are_compiled_while_spark_is_installed(shell: Shell) -> None:
+def test_kernels_are_compiled_while_spark_is_installed(fresh: Shell) -> None:
     """Spark's installation waits until the kernels' compilation has started, and would fail alone."""
-    assert shell("nightly", FAKE_MEETING="install")[0] == 0
+    assert fresh("nightly", FAKE_MEETING="install")[0] == 0
 
 
-def test_what_was_made_before_a_failure_stays(shell: Shell) -> None:
+def test_what_was_made_before_a_failure_stays(fresh: Shell) -> None:
     """Packages and kernels are made though Maven cannot be reached: the next start only fetches the jars."""
-    assert shell("nightly", DEFAULT_ARTIFACT_REPOSITORY="file:///nowhere")[0] == 1
-    before = len(shell.noted("log"))
-    assert shell("nightly")[0] == 0
-    assert shell.noted("log")[before:] == ["parse", "job"]
+    assert fresh("nightly", DEFAULT_ARTIFACT_REPOSITORY="file:///nowhere")[0] == 1
+    before = len(fresh.noted("log"))
+    assert fresh("nightly")[0] == 0
+    assert fresh.noted("log")[before:] == ["parse", "job"]
 
 
-def test_what_a_killed_start_left_is_not_kept(shell: Shell) -> None:
+def test_what_a_killed_start_left_is_not_kept(fresh: Shell) -> None:
     """An environment that was never finished, or not since its lock changed, goes: an installer would take a
     package of which a part is there for whole."""
     for lock in ("a==1", "a==2"):
-        shell.lock("requirements.txt", lock, "pyspark==1")
-        process = shell.start("nightly", FAKE_INSTALL_SECONDS="60")
-        while f"uv {lock}" not in shell.noted("log"):
+        fresh.lock("requirements.txt", lock, "pyspark==1")
+        process = fresh.start("nightly", FAKE_INSTALL_SECONDS="60")
+        while f"uv {lock}" not in fresh.noted("log"):
             time.sleep(0.02)
         os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
-        (shell.root / ".venv" / "a part of a package").touch()
-        code, _, err = shell("nightly")
+        (fresh.root / ".venv" / "a part of a package").touch()
+        code, _, err = fresh("nightly")
         assert code == 0 and err.startswith("Making")
-        assert not (shell.root / ".venv" / "a part of a package").exists()
-        assert shell("nightly")[2] == "err\n"
+        assert not (fresh.root / ".venv" / "a part of a package").exists()
+        assert fresh("nightly")[2] == "err\n"
 
 
-def test_nobody_sets_up_what_a_killed_start_still_writes(shell: Shell) -> None:
+def test_nobody_sets_up_what_a_killed_start_still_writes(fresh: Shell) -> None:
     """uv goes on when its parent is killed, and keeps the lock."""
-    process = shell.start("nightly", FAKE_INSTALL_SECONDS="2")
-    while not any(line.startswith("uv") for line in shell.noted("log")):
+    process = fresh.start("nightly", FAKE_INSTALL_SECONDS="2")
+    while not any(line.startswith("uv") for line in fresh.noted("log")):
         time.sleep(0.02)
     process.kill()
     process.communicate()
-    with (shell.root / ".cache" / "set-up.lock").open() as lock:
+    with (fresh.root / ".cache" / "set-up.lock").open() as lock:
         with pytest.raises(BlockingIOError):
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         fcntl.flock(lock, fcntl.LOCK_EX)
 
 
-def test_pip_installs_where_there_is_no_uv(shell: Shell) -> None:
+def test_pip_installs_where_there_is_no_uv(fresh: Shell) -> None:
     """uv has no wheel for the machine: a line says so, and pip checks the same hashes."""
-    code, _, err = shell("nightly", FAKE_UV="1")
+    code, _, err = fresh("nightly", FAKE_UV="1")
     assert code == 0
-    assert sorted(line for line in shell.noted("log") if line.startswith(("uv ", "pip "))) == [
+    assert sorted(line for line in fresh.noted("log") if line.startswith(("uv ", "pip "))) == [
         *("pip a==1", "pip pyspark==1")
     ]
     assert "pip installs the others, too" in err
-    assert shell("nightly")[2] == "err\n"
+    assert fresh("nightly")[2] == "err\n"
 
 
-def test_uv_has_the_settings_of_pip(shell: Shell) -> None:
+def test_uv_has_the_settings_of_pip(fresh: Shell) -> None:
     """A mirror, its certificate and a proxy; what the environment says comes before the file."""
     config = (
         ":env:.index-url='https://mirror/simple'\n:env:.no-input='1'\n"
         "global.cert='/etc/ca.pem'\nglobal.index-url='https://other/simple'\nglobal.proxy='http://proxy:1'\n"
     )
-    assert shell("nightly", FAKE_PIP_CONFIG=config)[0] == 0
-    found = dict(line.split("=", 1) for line in shell.noted("uv-environment"))
+    assert fresh("nightly", FAKE_PIP_CONFIG=config)[0] == 0
+    found = dict(line.split("=", 1) for line in fresh.noted("uv-environment"))
     wanted = {
         "UV_DEFAULT_INDEX": "https://mirror/simple",
         "SSL_CERT_FILE": "/etc/ca.pem",
@@ -707,56 +722,56 @@ def maven(answer: bytes) -> Iterator[str]:
     ],
     ids=["other bytes", "cut off", "not there", "no answer"],
 )
-def test_a_jar_that_does_not_come_whole(shell: Shell, answer: bytes, words: str) -> None:
+def test_a_jar_that_does_not_come_whole(fresh: Shell, answer: bytes, words: str) -> None:
     """Its address, why, and what to do, in one line; nothing of it is kept, and the next start fetches it again."""
     with maven(answer) as mirror:
-        code, _, err = shell("nightly", DEFAULT_ARTIFACT_REPOSITORY=f"{mirror}/")
+        code, _, err = fresh("nightly", DEFAULT_ARTIFACT_REPOSITORY=f"{mirror}/")
     errors = [line for line in err.splitlines() if line.startswith("error: ")]
     assert code == 1
     assert len(errors) == 1 and errors[0].startswith(f"error: {mirror}/{JAR} {words}")
     assert "start again" in errors[0] and "DEFAULT_ARTIFACT_REPOSITORY" in errors[0]
-    assert not (shell.root / ".cache" / "jars").exists()
-    assert shell("nightly")[0] == 0
+    assert not (fresh.root / ".cache" / "jars").exists()
+    assert fresh("nightly")[0] == 0
 
 
-def test_without_a_network(shell: Shell) -> None:
+def test_without_a_network(fresh: Shell) -> None:
     """The first start says what it needs; once it is set up, none is asked."""
     nothing = {"DEFAULT_ARTIFACT_REPOSITORY": "http://127.0.0.1:9"}
-    code, _, err = shell("nightly", **nothing)
+    code, _, err = fresh("nightly", **nothing)
     assert code == 1
     assert "Connection refused" in err.splitlines()[-1] and "network" in err.splitlines()[-1]
-    assert shell("nightly")[0] == 0
-    assert shell("nightly", FAKE_INSTALL="1", **nothing)[0] == 0
+    assert fresh("nightly")[0] == 0
+    assert fresh("nightly", FAKE_INSTALL="1", **nothing)[0] == 0
 
 
-def test_a_set_up_that_fails_is_not_taken_for_done(shell: Shell) -> None:
+def test_a_set_up_that_fails_is_not_taken_for_done(fresh: Shell) -> None:
     """uv's own words and where to find them; the next start tries again."""
-    code, _, err = shell("nightly", FAKE_INSTALL="1")
+    code, _, err = fresh("nightly", FAKE_INSTALL="1")
     assert code == 1
     *_, why, line = err.splitlines()
     assert (why, err.count(why)) == ("uv says why", 1), "of Spark and the others, one says it"
     assert line.startswith("error: the packages could not be installed: start again when the network")
-    assert "parse" not in shell.noted("log")
-    assert shell("nightly")[0] == 0
+    assert "parse" not in fresh.noted("log")
+    assert fresh("nightly")[0] == 0
 
 
-def test_a_wheel_brings_the_same_shell(shell: Shell) -> None:
+def test_a_wheel_brings_the_same_shell(fresh: Shell) -> None:
     """Inside the package groupledger: it makes no environment, and keeps what it made in the user's cache."""
-    path = shell.installed()
-    assert shell("nightly", *AWKWARD, command=path)[0] == 0
-    assert shell.noted("log") == ["parse", "compile", "job"]
-    assert shell.noted("words") == ["nightly", *AWKWARD]
-    environment = shell.job_environment()
+    path = fresh.installed()
+    assert fresh("nightly", *AWKWARD, command=path)[0] == 0
+    assert fresh.noted("log") == ["parse", "compile", "job"]
+    assert fresh.noted("words") == ["nightly", *AWKWARD]
+    environment = fresh.job_environment()
     assert environment["PYSPARK_PYTHON"] == environment["GROUPLEDGER_PYTHON"]
-    assert environment["PYTHONPATH"] == str(shell.root)
-    assert environment["SPARK_HOME"] == f"{shell.fakes}/pyspark"
-    assert environment["NUMBA_CACHE_DIR"].startswith(f"{shell.root.parent}/cache/groupledger/numba/")
+    assert environment["PYTHONPATH"] == str(fresh.root)
+    assert environment["SPARK_HOME"] == f"{fresh.fakes}/pyspark"
+    assert environment["NUMBA_CACHE_DIR"].startswith(f"{fresh.root.parent}/cache/groupledger/numba/")
     assert (
-        f"{str(shell.root).replace(' ', '%20')}/groupledger/conf/log4j2.properties" in environment["SPARK_SUBMIT_OPTS"]
+        f"{str(fresh.root).replace(' ', '%20')}/groupledger/conf/log4j2.properties" in environment["SPARK_SUBMIT_OPTS"]
     )
-    assert sorted(path.name for path in shell.root.iterdir() if path.name.startswith(".")) == []
-    assert shell("replay", command=path)[2] == "err\n"
-    assert shell.noted("log")[3:] == ["parse", "job"]
+    assert sorted(path.name for path in fresh.root.iterdir() if path.name.startswith(".")) == []
+    assert fresh("replay", command=path)[2] == "err\n"
+    assert fresh.noted("log")[3:] == ["parse", "job"]
 
 
 def test_queries_get_the_slow_and_thorough_compiler(shell: Shell) -> None:
@@ -771,28 +786,27 @@ def test_queries_get_the_slow_and_thorough_compiler(shell: Shell) -> None:
     assert own not in shell.submit_words()
 
 
-def test_the_cache_may_be_elsewhere(shell: Shell, tmp_path: Path) -> None:
+def test_the_cache_may_be_elsewhere(fresh: Shell, tmp_path: Path) -> None:
     """GROUPLEDGER_CACHE names it, for images and folders that nobody may write; one that cannot be made is said."""
-    assert shell("nightly", GROUPLEDGER_CACHE=str(tmp_path / "a b"))[0] == 0
+    assert fresh("nightly", GROUPLEDGER_CACHE=str(tmp_path / "a b"))[0] == 0
     assert sorted(path.name for path in (tmp_path / "a b").glob("j*")) == ["jars"]
     (tmp_path / "file").touch()
-    code, _, err = shell("nightly", GROUPLEDGER_CACHE=str(tmp_path / "file" / "x"))
+    code, _, err = fresh("nightly", GROUPLEDGER_CACHE=str(tmp_path / "file" / "x"))
     assert code == 1
     assert "name another folder in GROUPLEDGER_CACHE" in err
 
 
-def test_a_pressed_key_is_answered_at_once(shell: Shell) -> None:
+def test_a_pressed_key_is_answered_at_once(fresh: Shell) -> None:
     """What may follow comes from Python alone: no Java, no set-up; and nothing where nothing is set up yet."""
     asked = {"_GROUPLEDGER_COMPLETE": "complete_bash"}
-    assert shell(**asked)[:2] == (1, "")
-    assert shell("nightly")[0] == 0
-    (shell.fakes / "java").unlink()
-    assert shell(**asked) == (0, "may follow\n", "")
+    assert fresh(**asked)[:2] == (1, "")
+    assert fresh("nightly")[0] == 0
+    (fresh.fakes / "java").unlink()
+    assert fresh(**asked) == (0, "may follow\n", "")
 
 
 def test_a_cache_that_cannot_be_written(shell: Shell) -> None:
     """What cannot be written and where to keep it instead, in one line without a traceback."""
-    assert shell("--set-up")[0] == 0
     shutil.rmtree(shell.root / ".cache" / "numba")
     (shell.root / ".cache" / "numba").touch()
     code, _, err = shell("nightly")
@@ -822,34 +836,34 @@ def mounted(shell: Shell, mount: str, **environment: str) -> tuple[int, list[str
     return done.returncode, done.stderr.splitlines()
 
 
-def test_a_disk_without_room(shell: Shell) -> None:
+def test_a_disk_without_room(fresh: Shell) -> None:
     """One line says what cannot be written; with room, the next start does it."""
-    code, (*_, line) = mounted(shell, FULL)
+    code, (*_, line) = mounted(fresh, FULL)
     assert code == 1
     assert "cannot be written (No space left on device): make room" in line
-    assert shell("nightly")[0] == 0
+    assert fresh("nightly")[0] == 0
 
 
-def test_a_clone_that_nobody_may_write(shell: Shell, tmp_path: Path) -> None:
+def test_a_clone_that_nobody_may_write(fresh: Shell, tmp_path: Path) -> None:
     """One line says so, also where the cache is elsewhere; what was set up before runs there."""
     elsewhere = {"GROUPLEDGER_CACHE": str(tmp_path / "cache")}
     for variables, what in (({}, ".cache"), (elsewhere, ".venv")):
-        code, (*_, line) = mounted(shell, READ_ONLY, **variables)
+        code, (*_, line) = mounted(fresh, READ_ONLY, **variables)
         assert code == 1
-        assert f"{shell.root}/{what} cannot be written (Read-only file system): " in line
+        assert f"{fresh.root}/{what} cannot be written (Read-only file system): " in line
         assert "use a clone that you may write" in line
-    assert shell("nightly")[0] == 0
-    assert mounted(shell, READ_ONLY) == (0, ["err"])
-    shell.lock("requirements.txt", "a==2", "pyspark==1")
-    code, (*_, line) = mounted(shell, READ_ONLY, **elsewhere)
+    assert fresh("nightly")[0] == 0
+    assert mounted(fresh, READ_ONLY) == (0, ["err"])
+    fresh.lock("requirements.txt", "a==2", "pyspark==1")
+    code, (*_, line) = mounted(fresh, READ_ONLY, **elsewhere)
     assert code == 1 and "(Read-only file system): " in line
 
 
-def test_set_up_of_something_unknown(shell: Shell) -> None:
+def test_set_up_of_something_unknown(fresh: Shell) -> None:
     """Nothing is installed for a word that is mistyped."""
-    code, _, err = shell("--set-up", "tests")
+    code, _, err = fresh("--set-up", "tests")
     assert (code, err) == (2, "error: --set-up takes run or dev, not: tests\n")
-    assert shell.noted("log") == []
+    assert fresh.noted("log") == []
 
 
 def test_bootstrap_needs_no_package() -> None:
@@ -925,27 +939,27 @@ def wrong_python(shell: Shell) -> dict[str, str]:
     ids=lambda value: value.__name__ if callable(value) else "",
 )
 def test_what_is_missing_is_one_line_with_its_remedy(
-    shell: Shell, break_it: Callable[[Shell], dict[str, str]], words: str
+    fresh: Shell, break_it: Callable[[Shell], dict[str, str]], words: str
 ) -> None:
     """Exit code 2 and one line that says what to install or to correct; no Spark is started."""
-    code, _, err = shell("nightly", **break_it(shell))
+    code, _, err = fresh("nightly", **break_it(fresh))
     errors = [line for line in err.splitlines() if line.startswith("error: ")]
     assert code == 2
     assert len(errors) == 1 and words in errors[0]
     assert "install" in errors[0] or "correct" in errors[0]
-    assert shell.noted("words") == shell.noted("log") == []
+    assert fresh.noted("words") == fresh.noted("log") == []
 
 
-def test_a_later_python_will_do(shell: Shell) -> None:
+def test_a_later_python_will_do(fresh: Shell) -> None:
     """python3.11 is not needed where python3 is new enough; GROUPLEDGER_PYTHON is taken before both."""
-    (shell.fakes / "python3.11").rename(shell.fakes / "real")
-    shell.script("python3", '#!/bin/bash\nexec "$FAKES/real" "$@"\n')
+    (fresh.fakes / "python3.11").rename(fresh.fakes / "real")
+    fresh.script("python3", '#!/bin/bash\nexec "$FAKES/real" "$@"\n')
     text = FAKE_PYTHON.replace("$FAKES/python3.11", "$FAKES/real")
-    shell.script("real", text)
-    assert shell("nightly")[0] == 0
-    shutil.rmtree(shell.root / ".venv")
-    _, _, err = shell("nightly", GROUPLEDGER_PYTHON=str(shell.fakes / "real"))
-    assert f"with {shell.fakes}/real" in err
+    fresh.script("real", text)
+    assert fresh("nightly")[0] == 0
+    shutil.rmtree(fresh.root / ".venv")
+    _, _, err = fresh("nightly", GROUPLEDGER_PYTHON=str(fresh.fakes / "real"))
+    assert f"with {fresh.fakes}/real" in err
 
 
 @takes_minutes
