@@ -90,7 +90,7 @@ def test_maintained_tables_hold_the_same_and_are_replayed_on(
     again = tended(jobs)
     assert [table for table in again.tables if table.file_count != table.file_count_before] == []
 
-    jobs.run(parts[2], "night-2")
+    jobs.catch_up(parts[2], "night-2")
     assert sum(jobs.replayed().values()) < 1500, "it went on from its state"
     assert jobs.silver() == whole
     jobs.replay("rebuilt", rebuild=True)
@@ -106,7 +106,7 @@ def test_maintained_tables_hold_the_same_and_are_replayed_on(
         "the newest of each log partition is there"
     )
     batch_count = jobs.warehouse.read(RECORD_BATCHES, ["base_offset"]).num_rows
-    jobs.run(FULL_A, "night-3")
+    jobs.catch_up(FULL_A, "night-3")
     assert jobs.warehouse.read(RECORD_BATCHES, ["base_offset"]).num_rows == batch_count, "none of it is captured again"
     assert jobs.silver() == whole
 
