@@ -85,7 +85,7 @@ def made(folder: Path, fill: Callable[[Path], object]) -> Path:
 
 
 def sum_of(*files: Path) -> str:
-    """By it a folder is made anew where what it is made of changes."""
+    """A checksum of files: it names a folder that is filled from them."""
     return f"{zlib.crc32(b''.join(file.read_bytes() for file in files)):08x}"
 
 
