@@ -12,7 +12,8 @@ from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentat
 from coordinator_core.inference.audit.log_anomalies import CLOCK_STEP_MS_MIN, LogAnomalyRow
 from coordinator_core.inference.commits.deletions import Removed
 from coordinator_core.inference.facts.configs import Configs
-from coordinator_core.inference.facts.life import NONE_MS, WHOLE, PartitionCounts
+from coordinator_core.inference.facts.life import PartitionCounts
+from coordinator_core.inference.facts.log_facts import LEADERLESS_LOG, UNKNOWN_LEADERS, LogFacts
 from coordinator_core.inference.facts.settings import InferenceSettings
 from groupledger.silver import SilverRows
 from jobs.delta.arrow_schemas import arrow_schema
@@ -26,9 +27,6 @@ from schemas.tables.declare import Table
 from schemas.tables.silver import CONFIGS, PARTITION_COUNTS, TOPICS
 
 Columns = Mapping[Table, tuple[str, ...]]
-
-BEFORE_ALL: Final = -1
-"""`first_missing` of a log partition with unknown gaps: nothing can be concluded from what it lacks."""
 
 FACT_COLUMNS: Final[Columns] = {
     TOPICS: ("topic", "topic_id", "valid_to", "learned_from"),
@@ -46,23 +44,9 @@ LogPlace = tuple[str | None, int]
 """Cluster and log partition."""
 
 
-class Leaders(NamedTuple):
-    """Which leaders wrote a log partition."""
-
-    changes: tuple[int, ...] = ()
-    """The start offsets of leader epochs, ascending."""
-    leaderless: tuple[tuple[int, int], ...] = ((0, WHOLE),)
-    """Ranges of offsets without known leader epochs."""
-
-
-UNKNOWN_LEADERS: Final = Leaders()
-
-
 class LogEnd(NamedTuple):
     """How far a log partition is known."""
 
-    first_missing: int | None
-    """None: nothing is missing."""
     last_missing: int | None
     """Last offset that was never read, or could not be read."""
     next_offset: int | None
@@ -78,6 +62,11 @@ class LogEnd(NamedTuple):
     """For each of `holes`, the time (ms) of a record behind it."""
 
 
+UNKNOWN_END: Final = LogEnd(None, None, None)
+UNKNOWN_LOG: Final = LogFacts(whole_to=-1, leaderless=UNKNOWN_LEADERS, are_gaps_known=False)
+"""Nothing can be concluded from what it lacks."""
+
+
 def ends_of_coverage(coverage: DataFrame) -> DataFrame:
     is_captured = F.col("kind") == F.lit("CAPTURED")
     is_hole = F.col("kind").isin("MISSING", "CORRUPT")
@@ -88,7 +77,6 @@ def ends_of_coverage(coverage: DataFrame) -> DataFrame:
     coverage = coverage.withColumn("behind_ms", F.first(begin_ms, ignorenulls=True).over(behind))
     holes = F.sort_array(F.collect_list(F.when(~is_captured, F.struct("from_offset", "behind_ms"))))
     return coverage.groupBy("cluster_id", F.col("partition").alias(LOG_PARTITION)).agg(
-        F.min(F.when(~is_captured, F.col("from_offset"))).alias("first_missing"),
         F.max(F.when(is_hole, F.col("to_offset"))).alias("last_missing"),
         F.max(F.when(is_captured, F.col("to_offset") + 1)).alias("next_offset"),
         F.max(F.when(is_captured, F.unix_millis("last_timestamp"))).alias("end_ms"),
@@ -109,12 +97,11 @@ def ends_of_records(records: DataFrame, cluster_id: Any) -> DataFrame:
     place = F.struct((F.col("offset_before") + 1).alias("from_offset"), behind_ms.alias("behind_ms"))
     holes = F.sort_array(F.collect_list(F.when(is_gap, place)))
     return rows.groupBy("cluster_id", LOG_PARTITION).agg(
-        F.min(F.when(is_gap, F.col("offset_before") + 1)).alias("first_missing"),
         F.max(F.when(is_gap, F.col("log_offset") - 1)).alias("last_missing"),
         (F.max("log_offset") + 1).alias("next_offset"),
         F.max(F.when(F.col("timestamp_ms") >= 0, F.col("timestamp_ms"))).alias("end_ms"),
         F.lit(None).cast("bigint").alias("last_cleaned"),
-        # records do not show which ones were made by compaction: see `are_gaps_known`
+        # records do not show which ones were made by compaction: see `LogFacts.are_gaps_known`
         F.array().cast("array<bigint>").alias("gaps"),
         holes["from_offset"].alias("holes"),
         holes["behind_ms"].alias("hole_ends"),
@@ -161,13 +148,11 @@ class Facts:
 
     topic: str
     tables: Mapping[str, pa.Table]
-    ends: Mapping[LogPlace, LogEnd] | None
+    ends: Mapping[LogPlace, LogEnd]
     steps: Mapping[LogPlace, Sequence[LogAnomalyRow]]
-    leaders: Mapping[LogPlace, Leaders]
-    are_gaps_known: bool
-    """Is it known which offsets are missing for another reason than compaction? Records do not show it."""
-    unread: Mapping[LogPlace, Mapping[str, int]]
-    """By group, the offset of its first unreadable record."""
+    logs: Mapping[LogPlace, LogFacts]
+    other_logs: LogFacts = LEADERLESS_LOG
+    """Of a log partition that is not among `logs`."""
     _found: dict[str | None, OfCluster] = field(default_factory=dict)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -195,20 +180,8 @@ class Facts:
             )
         return self._found[cluster_id]
 
-    def end(self, cluster_id: str | None, log_partition: int) -> LogEnd | None:
-        """How far a log partition is known."""
-        return None if self.ends is None else self.ends.get((cluster_id, log_partition))
-
-    def whole_to(self, cluster_id: str | None, log_partition: int) -> int:
-        """The first missing offset."""
-        end = self.end(cluster_id, log_partition)
-        if end is None:
-            return BEFORE_ALL if self.ends is None else WHOLE
-        return WHOLE if end.first_missing is None else end.first_missing
-
     def work(self, cluster_id: str | None, files: SilverRows, inference: InferenceSettings, at: int) -> AuditWork:
         """The audit input for one log partition."""
-        end, leaders = self.end(cluster_id, at), self.leaders.get((cluster_id, at), UNKNOWN_LEADERS)
         return AuditWork(
             cluster_id=cluster_id or "",
             number=0,
@@ -217,16 +190,9 @@ class Facts:
             files=files,
             targets={},
             inference=inference,
-            whole_to={at: self.whole_to(cluster_id, at)},
-            gaps={at: () if end is None else tuple(end.gaps)},
-            are_gaps_known=self.are_gaps_known,
-            holes={at: () if end is None else tuple(end.holes)},
-            hole_ends={at: () if end is None else tuple(NONE_MS if it is None else it for it in end.hole_ends)},
-            unread={at: self.unread.get((cluster_id, at), {})},
-            leader_changes={at: leaders.changes},
-            leaderless={at: leaders.leaderless},
+            logs={at: self.logs.get((cluster_id, at), self.other_logs)},
+            finds_clock_steps=False,
             removed_topics=self.of(cluster_id).removed,
             topic_growth=self.of(cluster_id).topic_growth,
             partition_counts=self.of(cluster_id).partition_counts,
-            clock_steps={at: tuple(row.log_offset for row in self.steps.get((cluster_id, at), ()))},
         )

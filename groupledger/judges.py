@@ -14,7 +14,7 @@ from coordinator_core.inference.facts.clock import with_times
 from coordinator_core.inference.facts.rows import ShareGroupDayRow
 from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.inference.shares.share_days import merged_days
-from groupledger.facts import BEFORE_ALL, Columns, Facts
+from groupledger.facts import Columns, Facts
 from groupledger.silver import SilverRows
 from jobs.delta.core_tables import rows_table
 from jobs.delta.part_files import LOG_PARTITION
@@ -155,11 +155,11 @@ class JudgeHanging:
 
     def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
         cluster_id, log_partition = rows["cluster_id"][0].as_py(), rows[LOG_PARTITION][0].as_py()
-        end = self.facts.end(cluster_id, log_partition)
+        end = self.facts.ends.get((cluster_id, log_partition))
         if end is None or end.next_offset is None:
             return
-        hole = BEFORE_ALL if end.last_missing is None else end.last_missing
-        cleaned = BEFORE_ALL if end.last_cleaned is None else end.last_cleaned
+        hole = -1 if end.last_missing is None else end.last_missing
+        cleaned = -1 if end.last_cleaned is None else end.last_cleaned
         found = [
             hanging(commits, end.end_ms, end.next_offset, has_hole_behind=hole > commits.first_log_offset)
             for commits in open_commits(rows.select(PENDING_COLUMNS))

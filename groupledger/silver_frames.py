@@ -10,11 +10,13 @@ from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentat
 from pyspark.sql.types import StructField
 
 from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, time_went_back
+from coordinator_core.inference.facts.log_facts import LEADERLESS_LOG, NONE_MS, UNKNOWN_LEADERS, LogFacts
 from groupledger.facts import (
     FACT_COLUMNS,
+    UNKNOWN_END,
+    UNKNOWN_LOG,
     Columns,
     Facts,
-    Leaders,
     LogEnd,
     LogPlace,
     clock_steps,
@@ -38,6 +40,8 @@ from schemas.tables.declare import Table
 from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.silver import CONFIGS, PARTITION_COUNTS, SHARE_PARTITION_STATES, TOPICS
 
+Leaders = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
+"""`LogFacts.leader_changes` and `LogFacts.leaderless`."""
 Silver = GroupReplay | ShareReplay | Mapping[str, DataFrame]
 """The result of a replay, or DataFrames by full table name, such as `silver.group_members`."""
 
@@ -117,15 +121,9 @@ class SilverFrames:
             for table, names in FACT_COLUMNS.items()
             if table in (TOPICS, CONFIGS, END_OFFSETS, PARTITION_COUNTS) and self.has(table)
         }
-        return Facts(
-            self._topic,
-            tables,
-            self._log_ends(),
-            self._steps(),
-            self._leaders(),
-            self.has(COVERAGE),
-            self._unread(),
-        )
+        ends, steps = self._log_ends(), self._steps()
+        logs = self._logs(ends or {}, steps, are_known=ends is not None)
+        return Facts(self._topic, tables, ends or {}, steps, logs, LEADERLESS_LOG if ends is not None else UNKNOWN_LOG)
 
     def _collected(self, frame: DataFrame, table: Table) -> pa.Table:
         rows = frame.toArrow()
@@ -148,6 +146,27 @@ class SilverFrames:
             for row in rows.toArrow().to_pylist()
         }
 
+    def _logs(
+        self, ends: Mapping[LogPlace, LogEnd], steps: Mapping[LogPlace, Sequence[LogAnomalyRow]], *, are_known: bool
+    ) -> dict[LogPlace, LogFacts]:
+        """What is known of each log partition. `are_known`: is it known what is missing?"""
+        leaders, unread, unknown = self._leaders(), self._unread(), LEADERLESS_LOG if are_known else UNKNOWN_LOG
+        found: dict[LogPlace, LogFacts] = {}
+        for place in {*ends, *steps, *leaders, *unread}:
+            end, (changes, leaderless) = ends.get(place, UNKNOWN_END), leaders.get(place, ((), UNKNOWN_LEADERS))
+            found[place] = LogFacts(
+                whole_to=end.holes[0] if end.holes else unknown.whole_to,
+                clock_steps=tuple(row.log_offset for row in steps.get(place, ())),
+                leader_changes=changes,
+                leaderless=leaderless,
+                gaps=tuple(end.gaps),
+                are_gaps_known=self.has(COVERAGE),  # records do not show it
+                holes=tuple(end.holes),
+                hole_ends=tuple(NONE_MS if it is None else it for it in end.hole_ends),
+                unread=unread.get(place, {}),
+            )
+        return found
+
     def _leaders(self) -> "dict[LogPlace, Leaders]":
         """Who wrote each log partition, from batches; records do not show it."""
         if not self.has(RECORD_BATCHES):
@@ -162,7 +181,7 @@ class SilverFrames:
             else:
                 changes.setdefault(log, []).append(row["first"])
         return {
-            log: Leaders(tuple(sorted(offsets)), ((0, min(offsets) - 1), *leaderless.get(log, ())))
+            log: (tuple(sorted(offsets)), ((0, min(offsets) - 1), *leaderless.get(log, ())))
             for log, offsets in changes.items()
         }
 

@@ -33,7 +33,7 @@ from coordinator_core.inference.audit.simple_groups import SimpleGroups, judge_s
 from coordinator_core.inference.audit.unchanged_groups import Unchanged, decided_late, judge_unchanged, may_be_unchanged
 from coordinator_core.inference.commits.deletions import CLOCKS_MS, NOTHING_REMOVED, Removed
 from coordinator_core.inference.facts.configs import NO_CONFIGS, Configs
-from coordinator_core.inference.facts.life import WHOLE, GroupLife
+from coordinator_core.inference.facts.life import GroupLife
 from coordinator_core.inference.facts.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.inference.groups.owners import topics_read_together
 from jobs.errors import OUTSIDE
@@ -198,11 +198,10 @@ def _judge_plain(
     On failure it judges none of them: the caller then judges each alone, which shows which group fails.
     """
     found = bundle.commits if commits is None else commits
-    unread = work.unread.get(bundle.log_partition, {})
-    beginnings = {group_id: begun for group_id, begun in bundle.beginnings().items() if group_id not in unread}
-    whole_to = work.whole_to.get(bundle.log_partition, WHOLE)
+    log = work.log(bundle.log_partition)
+    beginnings = {group_id: begun for group_id, begun in bundle.beginnings().items() if group_id not in log.unread}
     try:
-        plain = judge_simple_groups(found, beginnings, bundle.known() | unread.keys(), work.inference, whole_to)
+        plain = judge_simple_groups(found, beginnings, bundle.known() | log.unread.keys(), work.inference, log.whole_to)
     except MemoryError:
         raise
     except Exception:
@@ -227,7 +226,7 @@ class _Made:
         self._watermarks: dict[str, AuditWatermark] = {}
         self._commit_times = CommitTimesBuilder()
         self._not_judged: set[str] = set()
-        self._clock_steps: tuple[int, ...] = ()
+        self._log = work.log(log_partition)
         self._topic_ids = TopicIds(work.files)
         self.recreated: Counter[tuple[str, int]] = Counter()
         """`recreated_days`, as far as no row that is written here counts them."""
@@ -255,33 +254,21 @@ class _Made:
 
         Steps at or after `from_log_offset` are reported; groups are judged with all steps.
         """
-        if self._work.clock_steps is not None:
-            self._clock_steps = self._work.clock_steps.get(self._log_partition, ())
+        if not self._work.finds_clock_steps:
             return
         steps = clock_steps(self._work, self._parts, self._log_partition, from_log_offset)
         if self._work.is_first:
             write_log_anomalies(steps, self._work.topic, self._parts)
+        places = [step.log_offset for step in steps]
         if from_log_offset:
-            before = steps_before(self._parts, self._log_partition, self._work.topic, from_log_offset)
-            self._clock_steps = tuple(before)
-        self._clock_steps += tuple(step.log_offset for step in steps)
+            places = steps_before(self._parts, self._log_partition, self._work.topic, from_log_offset) + places
+        self._log = replace(self._log, clock_steps=tuple(places))
 
     def of_log(self, life: GroupLife) -> GroupLife:
         """The group with facts about its log partition."""
-        work, log_partition = self._work, self._log_partition
-        unread_from = work.unread.get(log_partition, {}).get(life.group_id, WHOLE)
+        work = self._work
         return life._replace(
-            clock_steps=self._clock_steps,
-            whole_to=min(work.whole_to.get(log_partition, WHOLE), unread_from),
-            unread_from=unread_from,
-            leader_changes=work.leader_changes.get(log_partition, ()),
-            leaderless=work.leaderless.get(log_partition, ((0, WHOLE),)),
-            gaps=work.gaps.get(log_partition, ()),
-            are_gaps_known=work.are_gaps_known,
-            holes=work.holes.get(log_partition, ()),
-            hole_ends=work.hole_ends.get(log_partition, ()),
-            topic_growth=work.topic_growth,
-            partition_counts=work.partition_counts,
+            log=self._log.of(life.group_id), topic_growth=work.topic_growth, partition_counts=work.partition_counts
         )
 
     def add(self, judged: Judged, from_log_offset: int = 0, share_days: Iterable[ShareGroupDayRow] = ()) -> None:
@@ -343,7 +330,7 @@ class _Made:
     def _write(self) -> None:
         """Write the rows, except for days of share groups: the other coordinator topic has the rest of those."""
         work, at = self._work, self._log_partition
-        anomalies = with_own_markers(self._gold.anomalies, work.holes.get(at, ()), work.batch_files.get(at, ()))
+        anomalies = with_own_markers(self._gold.anomalies, self._log.holes, work.batch_files.get(at, ()))
         self._gold.anomalies = list(self._topic_ids.with_causes(anomalies, at))
         self.recreated += recreated_days(self._gold.anomalies)
         for index, row in enumerate(self._gold.days if self.recreated else ()):

@@ -112,7 +112,8 @@ def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
         "method": _coded(lags.method, METHODS),
         # samples use another clock than commits: between which samples a commit lies is certain only if clocks agree
         "confidence": _coded(
-            np.where(lags.is_sure & (not life.clock_steps), lags.method, METHODS.index("BETWEEN_SAMPLES")), CONFIDENCES
+            np.where(lags.is_sure & (not life.log.clock_steps), lags.method, METHODS.index("BETWEEN_SAMPLES")),
+            CONFIDENCES,
         ),
     }
     schema = file_schema(LAG_HISTORY)

@@ -125,7 +125,7 @@ def audit_by_group(
     Nothing is settled or kept: the next audit starts from the beginning.
     """
     states = share_states(work.files, log_partition)
-    log = replace(share_log(work.files, log_partition, states), holes=work.holes.get(log_partition, ()))
+    log = replace(share_log(work.files, log_partition, states), holes=work.log(log_partition).holes)
     failed: list[LogAnomalyRow] = []
     judged: list[int] = []
     to_judge = work.judged_of(log_partition, log.keys.group_ids)
@@ -204,7 +204,7 @@ def _audit_slice(
     """Audit from where the previous slice stopped to a log offset, exclusive."""
     states = share_states(work.files, log_partition, saved, to_log_offset=end)
     log = share_log(work.files, log_partition, states, saved, to_log_offset=end)
-    log = replace(log, shown=shown, holes=work.holes.get(log_partition, ()))
+    log = replace(log, shown=shown, holes=work.log(log_partition).holes)
     gold = audit_share_log(log, known, members, work.inference)
     require_same_groups(log, gold.pasts, work.inference, known)
     next_offset = int(log.states.log_offset.max(initial=-1)) + 1

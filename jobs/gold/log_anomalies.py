@@ -14,7 +14,7 @@ from coordinator_core.inference.audit.log_anomalies import (
     ShareEpochs,
     share_breaks,
 )
-from coordinator_core.inference.facts.life import is_any_between
+from coordinator_core.inference.facts.log_facts import is_any_between
 from coordinator_core.replay.columnar.share_state_rows import RECORD_KINDS
 from jobs.delta.arrow_columns import epoch_ms_column, indices_in, numbers_of
 from jobs.delta.core_tables import rows_table

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.confidence import LIKELY
-from coordinator_core.inference.facts.life import is_any_between
+from coordinator_core.inference.facts.log_facts import is_any_between
 from coordinator_core.inference.facts.rows import AnomalyRow
 from jobs.delta.table_files import TableFile, read_file
 from jobs.gold.clock_steps import split_files

@@ -20,7 +20,8 @@ from coordinator_core.bytes.kafka_versions import METADATA_VERSION
 from coordinator_core.bytes.log_partitions import LogPartition
 from coordinator_core.history.simple_log import CLUSTER_METADATA
 from coordinator_core.inference.facts.configs import SESSION_TIMEOUTS
-from coordinator_core.inference.facts.life import NONE_MS, PartitionCounts
+from coordinator_core.inference.facts.life import PartitionCounts
+from coordinator_core.inference.facts.log_facts import NONE_MS, UNKNOWN_LEADERS, WHOLE, LogFacts
 from coordinator_core.inference.facts.settings import InferenceSettings
 from jobs.bronze.copies import NO_REWRITES, Rewrites
 from jobs.bronze.coverage import HOLES
@@ -174,66 +175,46 @@ class Basis:
         return self.newest.is_known and not self.newest.has_broken_off and not self.is_set_back and is_same
 
 
-@dataclass(frozen=True, slots=True)
-class LogsSeen:
-    """Gaps and leader changes of log partitions."""
+def log_facts(tables: ClusterTables, files: Mapping[LogPartition, Sequence[TableFile]]) -> dict[LogPartition, LogFacts]:
+    """What is known of log partitions after the last capture, but for clock steps. `files`: of bronze."""
+    columns = ["topic", "partition", "from_offset", "kind", "first_timestamp"]
+    missing: dict[LogPartition, list[tuple[int, int]]] = {}
+    gaps: dict[LogPartition, list[int]] = {}
+    behind: dict[LogPartition, int] = {}
+    for row in tables.read(COVERAGE, columns).sort_by([("from_offset", "descending")]).to_pylist():
+        place = row["topic"], row["partition"]
+        if row["kind"] != CoverageKind.CAPTURED.name:
+            missing.setdefault(place, []).append((row["from_offset"], behind.get(place, NONE_MS)))
+        elif row["first_timestamp"] is not None:
+            behind[place] = epoch_ms(row["first_timestamp"])
+        if row["kind"] in HOLES:  # compaction makes none: it keeps the newest record of each key
+            gaps.setdefault(place, []).append(row["from_offset"])
+    for place, of_log in files.items():
+        if erased := erasure_places(of_log):
+            gaps.setdefault(place, []).extend(erased)
+    changes: dict[LogPartition, list[int]] = {}
+    for row in tables.read(OFFSET_RANGES, kind=Ranges.LEADER_EPOCH).to_pylist():
+        if not row["is_checkpoint"] and row["leader_epoch"] >= 0:
+            changes.setdefault((row["topic"], row["partition"]), []).append(row["from_offset"])
+    dumped: dict[LogPartition, list[tuple[int, int]]] = {}
+    for row in tables.read(OFFSET_RANGES, kind=Ranges.DUMPED).to_pylist():
+        dumped.setdefault((row["topic"], row["partition"]), []).append((row["from_offset"], row["to_offset"]))
+    unread = _unread(tables)
 
-    whole_to: Mapping[LogPartition, int]
-    """The first missing offset of each, for any reason, compaction included."""
-    gaps: Mapping[LogPartition, tuple[int, ...]]
-    """The first offset of each range that was never captured or cannot be read, and `erasure_places`."""
-    leader_changes: Mapping[LogPartition, tuple[int, ...]]
-    """The start offsets of leader epochs, as seen in batches."""
-    holes: Mapping[LogPartition, tuple[int, ...]] = field(default_factory=dict)
-    """The first offset of each missing range, for any reason, compaction included."""
-    hole_ends: Mapping[LogPartition, tuple[int, ...]] = field(default_factory=dict)
-    """For each of `holes`, the time (ms) of a record behind it; NONE_MS if none has one."""
-    leaderless: Mapping[LogPartition, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    """Ranges of offsets without known leader epochs, for log partitions that have any epochs."""
-    shortened: frozenset[LogPartition] = frozenset()
-    """Log partitions of which retention deleted batches from bronze."""
-    unread: Mapping[LogPartition, Mapping[str, int]] = field(default_factory=dict)
-    """By group, the offset of its first unreadable record in each log partition."""
-
-    @classmethod
-    def load(cls, tables: ClusterTables, files: Mapping[LogPartition, Sequence[TableFile]]) -> "LogsSeen":
-        """The state after the last capture. `files`: of bronze."""
-        columns = ["topic", "partition", "from_offset", "kind", "first_timestamp"]
-        rows = tables.read(COVERAGE, columns).sort_by([("from_offset", "descending")])
-        missing: dict[LogPartition, list[tuple[int, int]]] = {}
-        gaps: dict[LogPartition, list[int]] = {}
-        behind: dict[LogPartition, int] = {}
-        for row in rows.to_pylist():
-            place = row["topic"], row["partition"]
-            if row["kind"] != CoverageKind.CAPTURED.name:
-                missing.setdefault(place, []).append((row["from_offset"], behind.get(place, NONE_MS)))
-            elif row["first_timestamp"] is not None:
-                behind[place] = epoch_ms(row["first_timestamp"])
-            if row["kind"] in HOLES:  # compaction makes none: it keeps the newest record of each key
-                gaps.setdefault(place, []).append(row["from_offset"])
-        for place, of_log in files.items():
-            if erased := erasure_places(of_log):
-                gaps.setdefault(place, []).extend(erased)
-        changes: dict[LogPartition, list[int]] = {}
-        for row in tables.read(OFFSET_RANGES, kind=Ranges.LEADER_EPOCH).to_pylist():
-            if not row["is_checkpoint"] and row["leader_epoch"] >= 0:
-                changes.setdefault((row["topic"], row["partition"]), []).append(row["from_offset"])
-        dumped: dict[LogPartition, list[tuple[int, int]]] = {}
-        for row in tables.read(OFFSET_RANGES, kind=Ranges.DUMPED).to_pylist():
-            dumped.setdefault((row["topic"], row["partition"]), []).append((row["from_offset"], row["to_offset"]))
-        return cls(
-            {log: min(places)[0] for log, places in missing.items()},
-            {log: tuple(sorted(offsets)) for log, offsets in gaps.items()},
-            {log: tuple(sorted(offsets)) for log, offsets in changes.items()},
-            {log: tuple(offset for offset, _ in reversed(places)) for log, places in missing.items()},
-            {log: tuple(end_ms for _, end_ms in reversed(places)) for log, places in missing.items()},
-            {
-                log: tuple(sorted([*dumped.get(log, ()), *leaderless_places(files.get(log, ()), min(offsets))]))
-                for log, offsets in changes.items()
-            },
-            frozenset(deleted_ranges(tables)),
-            _unread(tables),
+    def facts(log: LogPartition) -> LogFacts:
+        holes, led = sorted(missing.get(log, ())), sorted(changes.get(log, ()))
+        leaderless = sorted([*dumped.get(log, ()), *leaderless_places(files.get(log, ()), led[0])]) if led else ()
+        return LogFacts(
+            whole_to=holes[0][0] if holes else WHOLE,
+            leader_changes=tuple(led),
+            leaderless=tuple(leaderless) if led else UNKNOWN_LEADERS,
+            gaps=tuple(sorted(gaps.get(log, ()))),
+            holes=tuple(offset for offset, _ in holes),
+            hole_ends=tuple(end_ms for _, end_ms in holes),
+            unread=unread.get(log, {}),
         )
+
+    return {log: facts(log) for log in {*files, *missing, *gaps, *changes, *unread}}
 
 
 def leaderless_places(files: Sequence[TableFile], first_epoch_at: int) -> list[tuple[int, int]]:
@@ -291,11 +272,13 @@ class Snapshot:
     """How far silver has replayed."""
     audited: Mapping[LogPartition, Watermark]
     """How far gold is audited; empty where an audit cannot continue from it."""
-    seen: LogsSeen
+    logs: Mapping[LogPartition, LogFacts]
     group_files: Mapping[int, tuple[TableFile, ...]]
     """Files with the state of groups, by partition of `__consumer_offsets`."""
     rewrites: Rewrites = NO_REWRITES
     """Where captures changed records that silver had replayed."""
+    shortened: frozenset[LogPartition] = frozenset()
+    """Log partitions of which retention deleted batches from bronze."""
     is_renamed: bool = False
     """Did a run since the newest audit rewrite earlier rows under other names?"""
 
@@ -310,8 +293,9 @@ class Snapshot:
             {log: of_log for log, of_log in files.items() if log[0] in (OFFSETS_TOPIC, SHARE_TOPIC)},
             watermarks,
             {},
-            LogsSeen.load(tables, files),
+            log_facts(tables, files),
             _group_files(run),
+            shortened=frozenset(deleted_ranges(tables)),
         )
         if not basis.may_go_on:
             return snapshot

@@ -17,6 +17,7 @@ from coordinator_core.inference.audit.hosts import HostsNow
 from coordinator_core.inference.audit.log_anomalies import NOT_JUDGED, NOT_REPLAYED
 from coordinator_core.inference.commits.deletions import Removed
 from coordinator_core.inference.facts.life import PartitionCounts
+from coordinator_core.inference.facts.log_facts import LEADERLESS_LOG, LogFacts
 from coordinator_core.inference.facts.rows import ShareGroupDayRow
 from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.inference.shares.share_days import ShareCounts
@@ -76,26 +77,10 @@ class AuditWork:
 
     removed_since_ms: int = NEVER_MS
     """The least time of the removals of topics that the metadata log shows since the last audit."""
-    whole_to: Mapping[int, int] = field(default_factory=dict)
-    """By log partition, the first missing offset; log partitions without one have none missing."""
-    clock_steps: Mapping[int, tuple[int, ...]] | None = None
-    """By log partition, its clock steps, where they are known and recorded elsewhere; None: find them in
-    `batch_files`."""
-    gaps: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """By log partition, the first offset of each range that was never captured or cannot be read."""
-    are_gaps_known: bool = True
-    """Is it known which of `holes` were made by compaction?"""
-    unread: Mapping[int, Mapping[str, int]] = field(default_factory=dict)
-    """By log partition and group, the offset of its first unreadable record."""
-    holes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """By log partition, the first offset of each missing range, for any reason, compaction included."""
-    hole_ends: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """For each of `holes`, the time (ms) of a record behind it; NONE_MS if none has one."""
-    leader_changes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
-    """By log partition, the start offsets of leader epochs."""
-    leaderless: Mapping[int, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    """By log partition, ranges of offsets without known leader epochs; a log partition that is not among them has
-    none at all."""
+    logs: Mapping[int, LogFacts] = field(default_factory=dict)
+    """By log partition, what is known of it."""
+    finds_clock_steps: bool = True
+    """Find the clock steps in `batch_files`; False: `logs` has them, and they are recorded elsewhere."""
     shortened: frozenset[int] = frozenset()
     """Log partitions of which retention deleted batches from bronze."""
     removed_topics: Removed | None = None
@@ -118,6 +103,10 @@ class AuditWork:
     def is_first(self) -> bool:
         """Does this task report what belongs to no group?"""
         return self.bucket is None or self.bucket.is_first
+
+    def log(self, log_partition: int) -> LogFacts:
+        """What is known of a log partition."""
+        return self.logs.get(log_partition, LEADERLESS_LOG)
 
     def judged_of(self, log_partition: int, group_ids: Iterable[str]) -> frozenset[str]:
         """The groups of which silver lacks nothing."""

@@ -104,7 +104,7 @@ def _shown(life: GroupLife, generations: Sequence[GenerationRow]) -> Iterator[tu
                 yield Since.METADATA_HASH.version, False
             # a regular expression that matches nothing yet writes no epoch: a group may be seen at 1 in any release
             is_written = row.generation == 2 or (row.generation == 1 and row.metadata_hash)
-            if is_first and is_written and row.from_log_offset < life.whole_to:
+            if is_first and is_written and row.from_log_offset < life.log.whole_to:
                 yield Since.EPOCHS_BEGIN_AT_1.version, row.generation == 2
             if before is not None and not is_first and _is_last_leave(before, row):
                 yield Since.LAST_MEMBER_WRITES_ASSIGNMENT_EPOCH.version, row.assignment_epoch == row.generation

@@ -7,9 +7,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+from coordinator_core.inference.facts.log_facts import UNKNOWN_LEADERS, WHOLE, LogFacts
 from coordinator_core.inference.facts.settings import InferenceSettings
 from groupledger.audit import OF_GROUPS, OF_SHARE_GROUPS
-from groupledger.facts import FACT_COLUMNS, Columns, Facts, Leaders, LogEnd
+from groupledger.facts import FACT_COLUMNS, Columns, Facts
 from groupledger.judges import (
     GROUP_COLUMNS,
     SHARE_COLUMNS,
@@ -66,20 +67,27 @@ def facts_of(ledger: Ledger, topic: str) -> Facts:
         name: ledger.table(name).select(["cluster_id", *FACT_COLUMNS[TABLES[name]]])
         for name in ("silver.topics", "silver.configs", "silver.partition_counts")
     }
-    ends: dict[tuple[str | None, int], LogEnd] = {}
+    first_missing: dict[tuple[str | None, int], int] = {}
+    places: set[tuple[str | None, int]] = set()
     for row in ledger.rows("bronze.coverage"):
-        place = row["cluster_id"], row["partition"]
-        missing = None if row["kind"] == "CAPTURED" else row["from_offset"]
         if row["topic"] == topic:
-            known = ends.get(place, LogEnd(None, None, None, None)).first_missing
-            first = min((it for it in (known, missing) if it is not None), default=None)
-            ends[place] = LogEnd(first, None, None, None)
+            place = row["cluster_id"], row["partition"]
+            places.add(place)
+            if row["kind"] != "CAPTURED":
+                first_missing[place] = min(row["from_offset"], first_missing.get(place, WHOLE))
     changes: dict[tuple[str | None, int], list[int]] = {}
     for row in ledger.rows("state.offset_ranges"):
         if row["topic"] == topic and not row["is_checkpoint"]:
             changes.setdefault((row["cluster_id"], row["partition"]), []).append(row["from_offset"])
-    leaders = {place: Leaders(tuple(sorted(found)), ((0, min(found) - 1),)) for place, found in changes.items()}
-    facts = Facts(topic, tables, ends, {}, leaders, are_gaps_known=True, unread={})
+    logs = {
+        place: LogFacts(
+            whole_to=first_missing.get(place, WHOLE),
+            leader_changes=tuple(sorted(changes.get(place, ()))),
+            leaderless=((0, min(changes[place]) - 1),) if place in changes else UNKNOWN_LEADERS,
+        )
+        for place in {*places, *changes}
+    }
+    facts = Facts(topic, tables, {}, {}, logs)
     facts.of("case")
     made: Facts = pickle.loads(pickle.dumps(facts))  # as on its way to a worker
     return made

@@ -53,7 +53,8 @@ from coordinator_core.inference.commits.last_commit_times import (
     times_of,
 )
 from coordinator_core.inference.facts.columns import numbered_pairs
-from coordinator_core.inference.facts.life import COMMIT_COLUMNS, WHOLE, GroupCommits, GroupLife
+from coordinator_core.inference.facts.life import COMMIT_COLUMNS, GroupCommits, GroupLife
+from coordinator_core.inference.facts.log_facts import WHOLE
 from coordinator_core.inference.facts.partitions import ByPartition
 from coordinator_core.inference.facts.rows import OwnerRow, RebalanceRow
 from coordinator_core.inference.facts.settings import InferenceSettings
@@ -167,7 +168,7 @@ class GroupBefore:
     def require_enough(self, life: GroupLife, settings: InferenceSettings) -> None:
         """Raises PastTooShort if earlier results may change, or if more of the past is needed."""
         past, commits = self.past, life.commits
-        if self.from_log_offset <= life.unread_from < WHOLE or _is_forgotten(life, self.from_log_offset):
+        if self.from_log_offset <= life.log.unread_from < WHOLE or _is_forgotten(life, self.from_log_offset):
             raise PastTooShort("from a new record on nobody knows its members")
         if self.watermark is not None:
             require_watermark(life, self.watermark, settings, commits.log_offset[self.is_new])
@@ -245,7 +246,7 @@ def group_facts(
     """What to keep of a group, judged from its beginning or from `before` on. Of departed members and handovers, only
     those after `watermark`."""
     commits, past = life.commits, None if before is None else before.past
-    groups = GenerationsAt(life.generations, life.events, life.unread_from)
+    groups = GenerationsAt(life.generations, life.events, life.log.unread_from)
     emptied_since = groups.emptied_since()
     is_plain = (commits.outcome == APPLIED) & (commits.change < DELETE) & ~commits.is_transactional
     has_committed_empty = emptied_since >= 0 and bool((is_plain & (commits.log_offset >= emptied_since)).any())

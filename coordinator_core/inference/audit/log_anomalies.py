@@ -24,7 +24,8 @@ from coordinator_core.history.client_families import client_family
 from coordinator_core.history.rows import FORGOTTEN, SUBSCRIPTIONS_APART, SUBSCRIPTIONS_TOGETHER, EventRow
 from coordinator_core.inference.commits.commit_anomalies import LOG_START_OFFSET
 from coordinator_core.inference.facts.clock import shown_at
-from coordinator_core.inference.facts.life import NONE_MS, GroupLife
+from coordinator_core.inference.facts.life import GroupLife
+from coordinator_core.inference.facts.log_facts import NONE_MS
 from coordinator_core.inference.facts.partitions import by_partition
 from coordinator_core.inference.groups.owners import OWNED
 from coordinator_core.replay import anomalies
@@ -401,7 +402,7 @@ def _from_events(life: GroupLife, events: Iterable[EventRow]) -> Iterator[LogAno
             continue
         rule = EMBEDDED if code.startswith(EMBEDDED) else code if code in RULES else OTHER
         # behind a missing part of the log, only what a record shows by itself contradicts anything
-        is_proven = rule in OF_ONE_RECORD or not life.has_hole(-1, event.log_offset)
+        is_proven = rule in OF_ONE_RECORD or not life.log.has_hole(-1, event.log_offset)
         confidence = CERTAIN if is_proven else LIKELY
         yield _of_event(life, event, rule, _details_of(code, event.details), "REPLAY", confidence)
 
@@ -422,14 +423,16 @@ def _is_explained(life: GroupLife, code: str, event: EventRow) -> bool:
             and (row.to_log_offset is None or row.to_log_offset > event.log_offset)
             and message.startswith(f"{row.topic_id}-{row.partition} ")
         ]
-        return life.has_hole(min(places, default=-1), event.log_offset)
+        return life.log.has_hole(min(places, default=-1), event.log_offset)
     if code == GENERATION_FELL:  # the deletion of the group
         places = [row.from_log_offset for row in life.generations if row.from_log_offset < event.log_offset]
-        return life.has_hole(max(places, default=-1), event.log_offset)
+        return life.log.has_hole(max(places, default=-1), event.log_offset)
     if code not in OF_TOMBSTONES:
         return False
     # the tombstones of what is left, or of the former group
-    return life.may_have_gap(-1, event.log_offset) or life.has_hole(_read_at(life, code, event), event.log_offset)
+    return life.log.may_have_gap(-1, event.log_offset) or life.log.has_hole(
+        _read_at(life, code, event), event.log_offset
+    )
 
 
 def _read_at(life: GroupLife, code: str, event: EventRow) -> int:

@@ -21,7 +21,7 @@ from coordinator_core.inference.audit.group_past import GroupedCommits, GroupFac
 from coordinator_core.inference.commits.commit_anomalies import APPLIED, FIRST, SET_ONCE, applied_by_partition
 from coordinator_core.inference.facts.calendar import DAY_MS
 from coordinator_core.inference.facts.clock import is_time
-from coordinator_core.inference.facts.life import NONE_MS, WHOLE
+from coordinator_core.inference.facts.log_facts import NONE_MS, WHOLE
 from coordinator_core.inference.facts.rows import AnomalyRow, GroupDayRow
 from coordinator_core.inference.facts.settings import InferenceSettings
 

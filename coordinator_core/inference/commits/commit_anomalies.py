@@ -32,7 +32,8 @@ from coordinator_core.bytes.log.kernels import compiled
 from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
 from coordinator_core.history.rows import FORGOTTEN, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.commits.deletions import NOTHING_REMOVED, Deletions, Removed
-from coordinator_core.inference.facts.life import NONE_MS, WHOLE, GroupCommits, GroupLife
+from coordinator_core.inference.facts.life import GroupCommits, GroupLife
+from coordinator_core.inference.facts.log_facts import NONE_MS, WHOLE
 from coordinator_core.inference.facts.partitions import ByPartition, by_partition
 from coordinator_core.inference.facts.rows import AnomalyRow, OwnerRow
 from coordinator_core.inference.facts.settings import InferenceSettings
@@ -92,7 +93,7 @@ def find_anomalies(
     commits = life.commits
     if not len(commits) or not (is_new is None or is_new.any()):
         return []
-    groups = GenerationsAt(life.generations, life.events, life.unread_from)
+    groups = GenerationsAt(life.generations, life.events, life.log.unread_from)
     verdicts: dict[int, Verdict] = {}
     applied = applied_by_partition(commits) if applied is None else applied
     # later updates override earlier ones, so the more significant kinds come last
@@ -101,7 +102,7 @@ def find_anomalies(
     verdicts |= _rewinds(life, applied)
     verdicts |= _resets(life, groups)
     if is_new is None:
-        verdicts |= _set_once(commits, groups, life.whole_to)
+        verdicts |= _set_once(commits, groups, life.log.whole_to)
     verdicts |= dict.fromkeys(_rows(commits.outcome == ABORTED), Verdict(NOT_APPLIED, "ABORT_MARKER", CERTAIN))
     verdicts |= _deleted(life, groups, settings, removed, applied) | _forgotten(life)
     if is_new is not None:
@@ -276,7 +277,7 @@ class _InForce:
     def __init__(self, life: GroupLife, applied: ByPartition) -> None:
         self._life = life
         self._commits = life.commits
-        self.has_holes = bool(life.holes)
+        self.has_holes = bool(life.log.holes)
         self._by_partition = applied
         self._applied: dict[tuple[int, int], I32] | None = None
         """Topic and partition -> the rows that took effect, in the order of taking effect."""
@@ -337,7 +338,7 @@ class _Anomalies:
 
     def __init__(self, life: GroupLife, groups: GenerationsAt, owners: OwnersAt, in_force: _InForce) -> None:
         self._life = life
-        self._is_whole = life.is_whole
+        self._is_whole = life.log.is_whole
         self._groups = groups
         self._owners = owners
         self._doubts = _Doubts(life)
@@ -349,7 +350,7 @@ class _Anomalies:
         owner = self._owners.at(commit.topic, commit.partition, log_offset)
         moment = self._groups.at(log_offset)
         is_empty, generation = moment.is_empty, moment.generation
-        is_owner_known = self._life.unread_from > log_offset and not (generation and generation.unread_members)
+        is_owner_known = self._life.log.unread_from > log_offset and not (generation and generation.unread_members)
         if self._is_whole:
             pass
         elif self._may_lack_members(moment, log_offset):
@@ -389,8 +390,8 @@ class _Anomalies:
         generation, begin = moment.generation, moment.members_since
         if generation is not None and not generation.generation and not generation.incarnation:
             begin = -1  # the first commit that was read made the group: its own records may be in any part before
-        is_compacted = moment.are_missing_behind and self._life.has_hole(begin, log_offset)
-        return is_compacted or self._life.has_gap(begin, log_offset)
+        is_compacted = moment.are_missing_behind and self._life.log.has_hole(begin, log_offset)
+        return is_compacted or self._life.log.has_gap(begin, log_offset)
 
 
 class _Doubts:
@@ -401,9 +402,9 @@ class _Doubts:
         self._life = life
         spanning = [
             (row, gap)
-            for row in (life.members if life.gaps else ())
+            for row in (life.members if life.log.gaps else ())
             if row.group_type != GroupType.CLASSIC
-            for gap in life.gaps[bisect_right(life.gaps, row.from_log_offset) :]
+            for gap in life.log.gaps[bisect_right(life.log.gaps, row.from_log_offset) :]
             if row.to_log_offset is None or gap < row.to_log_offset
         ]
         self._intervals = [(row.member_id, gap, self._shown_again(row, gap)) for row, gap in spanning]
@@ -440,13 +441,13 @@ def _rewinds(life: GroupLife, applied: ByPartition) -> dict[int, Verdict]:
     rows = _rows(commits.change == REWIND)
     found = dict.fromkeys(rows, Verdict("REWIND", "OFFSET_WENT_BACK", CERTAIN))
     may_be_aborted = commits.may_be_transactional
-    if not rows or not (life.holes or life.whole_to < WHOLE or may_be_aborted.any()):
+    if not rows or not (life.log.holes or life.log.whole_to < WHOLE or may_be_aborted.any()):
         return found
     before = _before(commits, applied)
     for row in rows:
         last, place = int(before[row]), int(commits.applied_log_offset[row])
         is_doubtful = may_be_aborted[row] or (last >= 0 and may_be_aborted[last])
-        if is_doubtful or (life.has_hole(-1, place) if last < 0 else life.may_lack_commit(last, place)):
+        if is_doubtful or (life.log.has_hole(-1, place) if last < 0 else life.may_lack_commit(last, place)):
             found[row] = found[row]._replace(confidence=LIKELY)
     return found
 
@@ -478,8 +479,8 @@ def _resets(life: GroupLife, groups: GenerationsAt) -> dict[int, Verdict]:
                     # an earlier capture may have read the generation before compaction took the ones behind it
                     is_doubtful = (
                         commits.may_be_transactional[row]
-                        or life.may_have_gap(moment.members_since, place)
-                        or life.has_hole(moment.begin, place)
+                        or life.log.may_have_gap(moment.members_since, place)
+                        or life.log.has_hole(moment.begin, place)
                     )
                     confidence = LIKELY if is_doubtful else CERTAIN
                     verdicts[row] = Verdict("EMPTY_GROUP_RESET", "COMMIT_TO_EMPTY_GROUP", confidence)

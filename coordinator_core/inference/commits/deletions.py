@@ -35,7 +35,8 @@ from coordinator_core.bytes.log.kernels import compiled
 from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.history.views import TOPICS_BEFORE
-from coordinator_core.inference.facts.life import NO_EXPIRY, NONE_MS, GroupCommits, GroupLife
+from coordinator_core.inference.facts.life import NO_EXPIRY, GroupCommits, GroupLife
+from coordinator_core.inference.facts.log_facts import NONE_MS
 from coordinator_core.inference.facts.partitions import ByPartition
 from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.replay.columnar.offsets_columnar import CHANGES
@@ -152,7 +153,7 @@ class Deletions:
         others: "_Others",
     ) -> Why:
         went_with_group = self._group_deleted.get(step.at_ms, -1) > step.last_log_offset
-        if removal == CERTAIN and not others.are_kept and not self._life.has_clock_step(-1, step.last_log_offset):
+        if removal == CERTAIN and not others.are_kept and not self._life.log.has_clock_step(-1, step.last_log_offset):
             # an admin or a check may have been quicker than the removal, which takes all partitions at once
             is_proven = expired is None and not went_with_group and not others.went_apart
             return Why(TOPIC_DELETED, "METADATA_LOG", CERTAIN if is_proven else LIKELY)
@@ -239,7 +240,7 @@ class Deletions:
             if committed_ms is None or is_behind_gap:
                 return LIKELY
             since_ms = before[-1] - CLOCKS_MS
-            has_hole = self._life.has_hole_since(base_log_offset, int(commits.log_offset[row]), since_ms)
+            has_hole = self._life.log.has_hole_since(base_log_offset, int(commits.log_offset[row]), since_ms)
             return LIKELY if has_hole else CERTAIN
         is_near = any(
             -CLOCKS_MS <= at_ms - removed_ms <= REMOVAL_MS
@@ -281,14 +282,14 @@ class Deletions:
         since_ms = np.array(empty_since_ms)[step_of_row]
         has_age = has_times & ~has_expiry & (since_ms != NONE_MS)
         places_of = commits.log_offset[base], commits.log_offset[tombstones]
-        if life.clock_steps:
-            before, behind = (np.searchsorted(life.clock_steps, places, "right") for places in places_of)
+        if life.log.clock_steps:
+            before, behind = (np.searchsorted(life.log.clock_steps, places, "right") for places in places_of)
             has_age &= before == behind
         age_ms = at_ms - np.minimum(base_ms, since_ms)
         is_behind_gap = is_behind_hole = ~is_known
-        if not life.is_whole:
+        if not life.log.is_whole:
             between = list(zip(base.tolist(), *(places.tolist() for places in places_of), strict=True))
-            is_behind_gap = is_behind_gap | [life.may_have_gap(begin, end) for _, begin, end in between]
+            is_behind_gap = is_behind_gap | [life.log.may_have_gap(begin, end) for _, begin, end in between]
             is_behind_hole = is_behind_hole | [life.may_lack_commit(row, end) for row, _, end in between]
         return _Deleted(
             np.where(has_age, age_ms, NO_AGE_MS),
@@ -316,7 +317,7 @@ class Deletions:
             commits.expire_at_ms,
             tombstones,
             np.append(firsts, len(tombstones)),
-            np.array(self._life.clock_steps, np.int64),
+            np.array(self._life.log.clock_steps, np.int64),
             pair_of_row,
             found,
         )
@@ -501,7 +502,7 @@ class _Subscriptions:
         if index == len(self._begins):
             return True
         following = self._life.generations[index]
-        has_step = self._life.has_clock_step(log_offset, following.from_log_offset)
+        has_step = self._life.log.has_clock_step(log_offset, following.from_log_offset)
         if following.current_state_at is None or (following.current_state_at > at_ms and not has_step):
             return True
         return self._is_subscribed(topic, following.from_log_offset)

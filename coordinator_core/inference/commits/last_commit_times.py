@@ -18,7 +18,8 @@ import numpy as np
 from coordinator_core.bytes.log.chunk import I32, I64, BoolArray
 from coordinator_core.bytes.log.kernels import compiled
 from coordinator_core.history.rows import MemberRow
-from coordinator_core.inference.facts.life import NONE_MS, GroupCommits
+from coordinator_core.inference.facts.life import GroupCommits
+from coordinator_core.inference.facts.log_facts import NONE_MS
 from coordinator_core.inference.facts.partitions import ByPartition, by_partition
 from coordinator_core.inference.facts.rows import OwnerRow
 

@@ -17,7 +17,8 @@ from operator import attrgetter
 from typing import Final, TypeGuard, TypeVar
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
-from coordinator_core.inference.facts.life import NONE_MS, GroupLife
+from coordinator_core.inference.facts.life import GroupLife
+from coordinator_core.inference.facts.log_facts import NONE_MS
 
 _VALID_FROM: Final = attrgetter("valid_from")
 _BEGINS: Final = attrgetter("from_log_offset", "valid_from")

@@ -1,6 +1,5 @@
 """All silver rows of one group."""
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple
@@ -9,14 +8,11 @@ import numpy as np
 
 from coordinator_core.bytes.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
+from coordinator_core.inference.facts.log_facts import WHOLE_LOG, LogFacts
 from coordinator_core.replay.columnar.offsets_columnar import CHANGES
 
-NONE_MS = -1
-"""A missing time, in columns."""
 _DELETE: Final = CHANGES.index("DELETE")
 _ADVANCE: Final = CHANGES.index("ADVANCE")
-WHOLE: Final = 2**63 - 1
-"""Greater than all offsets."""
 NO_GROWTH: Final[Mapping[str, Sequence[int]]] = {}
 PartitionCounts = Mapping[str, Sequence[tuple[int, int]]]
 """By topic: (since when, in ms; number of partitions), ascending."""
@@ -98,11 +94,6 @@ class GroupCommits:
 COMMIT_COLUMNS: Final = tuple(item.name for item in fields(GroupCommits) if item.name != "topics")
 
 
-def is_any_between(places: Sequence[int], from_log_offset: int, to_log_offset: int) -> bool:
-    """Whether any of some log offsets, ascending, is after the first place and up to the second."""
-    return bool(places) and bisect_right(places, from_log_offset) < bisect_right(places, to_log_offset)
-
-
 class GroupLife(NamedTuple):
     """Rows of the silver group tables of one group, each list in the order of `from_log_offset` or `log_offset`."""
 
@@ -115,77 +106,12 @@ class GroupLife(NamedTuple):
     commits: GroupCommits = GroupCommits()
     timeless: frozenset[int] = frozenset()
     """Log offsets of rows without a time of their own (`clock.with_times`)."""
-    whole_to: int = WHOLE
-    """The first offset of its log partition that is missing, compacted or not captured: after it, absence proves
-    nothing. -1: it is not known what is missing."""
-    clock_steps: tuple[int, ...] = ()
-    """Log offsets where the time of its log partition went back, ascending."""
-    leader_changes: tuple[int, ...] = ()
-    """Log offsets from which on another leader, or another term of the same one, wrote its log partition, ascending.
-    Each leader has its own clock, and loads the group with new timeouts."""
-    leaderless: tuple[tuple[int, int], ...] = ()
-    """Ranges of log offsets, both ends inclusive, in which nothing shows which leader wrote a record: message formats
-    before 2 and rows of dumps have no leader epoch."""
-    gaps: tuple[int, ...] = ()
-    """Where unread parts of its log partition begin (never captured, or unreadable), ascending."""
-    are_gaps_known: bool = True
-    """False: of `holes` it is not known which ones were made by compaction, so that any may be a gap."""
-    holes: tuple[int, ...] = ()
-    """Where missing parts of its log partition begin, for any reason, compaction included; ascending."""
-    hole_ends: tuple[int, ...] = ()
-    """For each of `holes`, the time (ms) of a record behind it; NONE_MS if none has one."""
-    unread_from: int = WHOLE
-    """The first of its records that cannot be read, such as those of early access releases: from there on it may have
-    members that no other record shows."""
+    log: LogFacts = WHOLE_LOG
+    """What is known of its log partition."""
     topic_growth: Mapping[str, Sequence[int]] = NO_GROWTH
     """By topic, when (ms) it got more partitions, as far as the metadata log shows it."""
     partition_counts: PartitionCounts = NO_PARTITION_COUNTS
     """The partition counts of topics, as far as they are known."""
-
-    @property
-    def is_whole(self) -> bool:
-        """Whether no part of its log is missing, for any reason: no place is behind a gap or a hole."""
-        return not (self.gaps or self.holes) and self.whole_to >= 0 and self.unread_from == WHOLE
-
-    def has_leader_change(self, from_log_offset: int, to_log_offset: int) -> bool:
-        """Whether different leaders wrote the two places. Then their times may be of different clocks."""
-        return is_any_between(self.leader_changes, from_log_offset, to_log_offset)
-
-    def is_of_one_leader(self, from_log_offset: int, to_log_offset: int) -> bool:
-        """Whether it is known that one leader, in one term, wrote everything between two places."""
-        if self.has_leader_change(from_log_offset, to_log_offset):
-            return False
-        return all(last < from_log_offset or first > to_log_offset for first, last in self.leaderless)
-
-    def has_gap(self, from_log_offset: int, to_log_offset: int) -> bool:
-        """Whether between two places a part of the log is missing, or the group's records become unreadable. Then
-        anything may have happened there."""
-        is_missing = is_any_between(self.gaps, from_log_offset, to_log_offset)
-        return is_missing or from_log_offset < self.unread_from <= to_log_offset
-
-    def may_have_gap(self, from_log_offset: int, to_log_offset: int) -> bool:
-        """The same, also if it is only not known that compaction made a hole. Then nothing is certain; but what the
-        group's rows say is shown, as most holes are compaction's."""
-        is_doubtful = not self.are_gaps_known and self.has_hole(from_log_offset, to_log_offset)
-        return is_doubtful or self.has_gap(from_log_offset, to_log_offset)
-
-    def has_hole(self, from_log_offset: int, to_log_offset: int) -> bool:
-        """Whether records of the group may be missing between two places, for any reason.
-
-        Compaction leaves the newest record of each key. But a record that an earlier capture read may have had
-        successors that compaction removed before the next capture.
-        """
-        is_missing = is_any_between(self.holes, from_log_offset, to_log_offset)
-        return is_missing or self.whole_to < 0 or self.unread_from <= to_log_offset
-
-    def has_hole_since(self, from_log_offset: int, to_log_offset: int, since_ms: int) -> bool:
-        """Whether records of the group since a time may be missing between two places."""
-        if not self.has_hole(from_log_offset, to_log_offset):
-            return False
-        if self.whole_to < 0 or self.unread_from <= to_log_offset:
-            return True
-        between = slice(bisect_right(self.holes, from_log_offset), bisect_right(self.holes, to_log_offset))
-        return any(end_ms == NONE_MS or end_ms > since_ms for end_ms in self.hole_ends[between])
 
     def may_lack_commit(self, row: int, to_log_offset: int) -> bool:
         """Whether a commit that took effect between one of `commits` and a later place may be missing.
@@ -194,14 +120,8 @@ class GroupLife(NamedTuple):
         where transactions are used another one may have begun before and ended later.
         """
         log_offset = int(self.commits.log_offset[row])
-        if self.has_hole(log_offset, to_log_offset):
+        if self.log.has_hole(log_offset, to_log_offset):
             return True
-        if not self.holes or not self.commits.is_transactional[row]:
+        if not self.log.holes or not self.commits.is_transactional[row]:
             return False
-        return self.has_hole_since(-1, log_offset, int(self.commits.applied_at_ms[row]) - OPEN_MS_MAX)
-
-    def has_clock_step(self, from_log_offset: int, to_log_offset: int) -> bool:
-        """Whether the time went back after the first place and up to the second. Then their difference is not a
-        duration.
-        """
-        return is_any_between(self.clock_steps, from_log_offset, to_log_offset)
+        return self.log.has_hole_since(-1, log_offset, int(self.commits.applied_at_ms[row]) - OPEN_MS_MAX)

@@ -28,7 +28,8 @@ from coordinator_core.errors import PastTooShort
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, GenerationRow, MemberRow
 from coordinator_core.inference.commits.last_commit_times import Membership, Times, last_commit_times
 from coordinator_core.inference.facts.configs import Configs
-from coordinator_core.inference.facts.life import HEARTBEAT_MS, WHOLE, GroupLife
+from coordinator_core.inference.facts.life import HEARTBEAT_MS, GroupLife
+from coordinator_core.inference.facts.log_facts import WHOLE
 from coordinator_core.inference.facts.rows import OwnerRow
 from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.inference.groups.join_phases import RHYTHMS_MISSED_MAX, There, rhythm_ms
@@ -179,7 +180,7 @@ class Handovers:
             since_ms = min(row.valid_from for row in own)
             if begin_ms is not None and (is_eager or not may_be_away):
                 since_ms = max(since_ms, begin_ms)
-            if not self._life.has_leader_change(own[0].from_log_offset, log_offset):
+            if not self._life.log.has_leader_change(own[0].from_log_offset, log_offset):
                 is_bound = has_departed or may_be_away
                 timeouts_ms = join_phase_ms + self._session_ms(member, end_ms) * is_bound + ANSWER_MS
                 since_ms = max(since_ms, end_ms - timeouts_ms)

@@ -157,7 +157,7 @@ def _before_return(
     places = [it.from_log_offset for it in (previous, row) if it is not None]
     if member.session_timeout_ms is None or not life.timeless.isdisjoint(places):
         return UNSEEN
-    if life.has_clock_step(-1 if previous is None else previous.from_log_offset, row.from_log_offset):
+    if life.log.has_clock_step(-1 if previous is None else previous.from_log_offset, row.from_log_offset):
         return UNSEEN
     seen_ms = list(commit_times[-1:])
     if previous is not None and previous.group_type == GroupType.CLASSIC:
@@ -235,12 +235,12 @@ class _LeaveReasons:
         """Whether, between two generations, the log's time went back, or another leader took over whose clock may
         differ. Then the duration is unknown."""
         begin, end = -1 if previous is None else previous.from_log_offset, now.from_log_offset
-        return self._life.has_clock_step(begin, end) or self._life.has_leader_change(begin, end)
+        return self._life.log.has_clock_step(begin, end) or self._life.log.has_leader_change(begin, end)
 
     def _has_one_clock(self, previous: GenerationRow, now: GenerationRow) -> bool:
         """Whether it is known that one leader wrote the log between two generations."""
         begin, end = previous.from_log_offset, now.from_log_offset
-        return not self._has_step(previous, now) and self._life.is_of_one_leader(begin, end)
+        return not self._has_step(previous, now) and self._life.log.is_of_one_leader(begin, end)
 
     def _by_own_session(
         self,

@@ -14,7 +14,8 @@ from typing import Final
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, MemberRow
 from coordinator_core.inference.facts.clock import is_time
-from coordinator_core.inference.facts.life import WHOLE, GroupLife, PartitionCounts
+from coordinator_core.inference.facts.life import GroupLife, PartitionCounts
+from coordinator_core.inference.facts.log_facts import WHOLE
 from coordinator_core.inference.facts.rows import OwnerRow
 from schemas.group_types import GroupType
 
@@ -68,7 +69,7 @@ def unread_places(life: GroupLife, to_log_offset: int = WHOLE) -> list[int]:
     assignment, and in missing parts of the log after the first generation."""
     first = life.generations[0].from_log_offset if life.generations else WHOLE
     places = [row.from_log_offset for row in life.generations if row.unread_members]
-    places += [gap for gap in life.gaps if gap > first]
+    places += [gap for gap in life.log.gaps if gap > first]
     return sorted(place for place in places if place < to_log_offset)
 
 
@@ -100,7 +101,7 @@ def _with_handovers(rows: Sequence[OwnerRow], life: GroupLife) -> list[OwnerRow]
             continue
         previous = rows[before]
         if previous.to_log_offset is None or row.from_log_offset < previous.to_log_offset:
-            if not life.has_hole(previous.from_log_offset, row.from_log_offset):
+            if not life.log.has_hole(previous.from_log_offset, row.from_log_offset):
                 marked[before] = marked[before]._replace(is_double=True)
                 marked[index] = marked[index]._replace(is_double=True)
             elif _ends_later(row, previous):

@@ -13,7 +13,8 @@ from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, REPLACED_STATIC, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.commits.last_commit_times import Membership
 from coordinator_core.inference.facts.configs import NO_CONFIGS, Configs
-from coordinator_core.inference.facts.life import NONE_MS, GroupLife
+from coordinator_core.inference.facts.life import GroupLife
+from coordinator_core.inference.facts.log_facts import NONE_MS
 from coordinator_core.inference.facts.rows import OwnerRow, RebalanceRow
 from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.inference.groups.causes import (
@@ -178,10 +179,10 @@ def _steps(
                 had_members=had_members,
                 is_timeless=is_timeless,
                 has_unread=present.unread_count > 0,
-                has_gap=previous is not None and life.may_have_gap(previous.from_log_offset, row.from_log_offset),
-                has_gap_before=life.may_have_gap(-1, row.from_log_offset),
-                has_hole=before is not None and life.has_hole(before.from_log_offset, row.from_log_offset),
-                may_have_others=row.from_log_offset >= life.unread_from,
+                has_gap=previous is not None and life.log.may_have_gap(previous.from_log_offset, row.from_log_offset),
+                has_gap_before=life.log.may_have_gap(-1, row.from_log_offset),
+                has_hole=before is not None and life.log.has_hole(before.from_log_offset, row.from_log_offset),
+                may_have_others=row.from_log_offset >= life.log.unread_from,
                 has_grown=_has_grown(life, reassignment.grown_topics, previous, row),
                 is_soon=has_times and _is_soon(life, previous, row),
                 has_vanished=any(reason.method == REBALANCE_TIMEOUT for reason in reasons)
@@ -214,7 +215,7 @@ def _of_operation(events: Iterable[EventRow], row: GenerationRow, *, is_timeless
 
 def _has_grown(life: GroupLife, topics: Iterable[str], previous: GenerationRow | None, row: GenerationRow) -> bool:
     """Whether one of these topics got more partitions after a generation was written and before the next one."""
-    if previous is None or life.has_clock_step(previous.from_log_offset, row.from_log_offset):
+    if previous is None or life.log.has_clock_step(previous.from_log_offset, row.from_log_offset):
         return False
     if not life.timeless.isdisjoint((previous.from_log_offset, row.from_log_offset)):
         return False
@@ -239,7 +240,7 @@ def _is_soon(life: GroupLife, previous: GenerationRow | None, row: GenerationRow
     """Whether the join phase of a classic generation ended just after the previous generation."""
     if previous is None or {row.group_type, previous.group_type} != {GroupType.CLASSIC}:
         return False
-    if life.has_clock_step(previous.from_log_offset, row.from_log_offset):
+    if life.log.has_clock_step(previous.from_log_offset, row.from_log_offset):
         return False
     began_ms = row.valid_from if row.current_state_at is None else row.current_state_at
     return began_ms - previous.valid_from <= LATE_METADATA_MS
@@ -252,7 +253,7 @@ def _is_late(life: GroupLife, previous: GenerationRow | None, row: GenerationRow
     if previous is None or {row.group_type, previous.group_type} != {GroupType.CLASSIC}:
         return False
     at, began_ms = previous.from_log_offset, row.valid_from if row.current_state_at is None else row.current_state_at
-    if life.has_clock_step(at, row.from_log_offset) or life.has_leader_change(at, row.from_log_offset):
+    if life.log.has_clock_step(at, row.from_log_offset) or life.log.has_leader_change(at, row.from_log_offset):
         return False
     timeouts = [member.rebalance_timeout_ms or 0 for member in life.members if _is_there(member, at)]
     return bool(timeouts) and began_ms - previous.valid_from > max(timeouts) > 0

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from coordinator_core.bytes.log_partitions import LogPartition
+from coordinator_core.inference.facts.log_facts import LogFacts
 from coordinator_core.inference.facts.settings import InferenceSettings
 from jobs.bronze.copies import Rewrites
 from jobs.delta.audit_runs import WholeAudit
@@ -25,7 +26,6 @@ from jobs.gold.snapshot import (
     SESSION_CONFIGS,
     SOURCES,
     Basis,
-    LogsSeen,
     Snapshot,
     sum_of,
 )
@@ -44,7 +44,7 @@ SETTINGS: Mapping[str, Any] = {
     **dict.fromkeys(SOURCES, ""),
 }
 IDLE, BUSY, SHARE, NEW = (OFFSETS_TOPIC, 0), (OFFSETS_TOPIC, 1), (SHARE_TOPIC, 0), (SHARE_TOPIC, 1)
-SEEN = LogsSeen({BUSY: 7}, {SHARE: (3,)}, {IDLE: (0, 5)})
+LOGS = {BUSY: LogFacts(whole_to=7), SHARE: LogFacts(gaps=(3,)), IDLE: LogFacts(leader_changes=(0, 5))}
 
 
 def snapshot(before: Mapping[str, Any] | None = SETTINGS, **changes: Any) -> Snapshot:
@@ -59,7 +59,7 @@ def snapshot(before: Mapping[str, Any] | None = SETTINGS, **changes: Any) -> Sna
         {log: (TableFile(f"{log}", 1000 * end, None, {}),) for log, end in ends.items()},
         {log: mark(end) for log, end in ends.items()},
         {log: mark(100) for log in ends if log != NEW} if basis.may_go_on else {},
-        SEEN,
+        LOGS,
         {},
     )
     return replace(found, **changes)
@@ -140,7 +140,7 @@ def test_tasks_know_their_log_partitions() -> None:
     assert [task.number for task in tasks] == [10, 11]
     assert sorted(number for task in tasks for number in task.log_partitions) == [0, 1]
     for task in tasks:
-        assert (task.topic, task.whole_to, task.gaps, task.leader_changes) == (OFFSETS_TOPIC, {1: 7}, {}, {0: (0, 5)})
+        assert (task.topic, task.logs) == (OFFSETS_TOPIC, {1: LOGS[BUSY], 0: LOGS[IDLE]})
         assert (set(task.going_on), set(task.resting)) == ({0, 1}, {0})
         assert task.next_offsets == {0: 100, 1: 100}
 

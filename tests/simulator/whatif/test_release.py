@@ -8,6 +8,7 @@ from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KNOWN_VERSION
 from coordinator_core.bytes.kafka_versions import production_level as level_of
 from coordinator_core.inference.facts.configs import ConfigRow, Configs
 from coordinator_core.inference.facts.life import GroupLife
+from coordinator_core.inference.facts.log_facts import LogFacts
 from simulator.whatif.answer import answer_group
 from simulator.whatif.release import PlayedRelease, ReleaseSource, played_release
 from simulator.whatif.settings import Question, Recorded, question_of
@@ -118,7 +119,7 @@ def test_classic_groups_show_nothing_of_their_own(configs: Configs | None, expec
 def test_a_group_that_was_not_seen_from_its_beginning_shows_nothing_by_its_first_epoch() -> None:
     """Behind a hole the first epoch that is seen may be any."""
     of = life(V43)
-    cut = of._replace(generations=of.generations[:1], assignments=(), whole_to=0)
+    cut = of._replace(generations=of.generations[:1], assignments=(), log=LogFacts(whole_to=0))
     (row,) = cut.generations
     cut = cut._replace(generations=(row._replace(metadata_hash=None),))
     assert played(cut) == (DEFAULT_VERSION, DEFAULT)

@@ -20,6 +20,7 @@ from coordinator_core.inference.audit.log_anomalies import (
     group_anomalies,
     share_breaks,
 )
+from coordinator_core.inference.facts.log_facts import LogFacts
 from coordinator_core.replay.anomalies import DOUBLE_OWNER
 from coordinator_core.replay.columnar.share_state_rows import RECORD_KINDS
 from tests.coordinator_core.inference.commits.test_commit_anomalies import commit, event, life_of
@@ -45,7 +46,7 @@ def test_breaks_that_replay_met() -> None:
     assert (rows[0].meaning, rows[0].remedy, rows[0].known_defects, rows[0].category) == RULES[DOUBLE_OWNER]
     assert [row.category for row in rows] == ["COORDINATOR", "CLIENT", "COORDINATOR"]
     assert [row.confidence for row in rows] == ["CERTAIN"] * 3
-    behind_hole = group_anomalies(life_of(events=events[1:], holes=(0,)))
+    behind_hole = group_anomalies(life_of(events=events[1:], log=LogFacts(holes=(0,))))
     assert [row.confidence for row in behind_hole] == ["CERTAIN", "LIKELY"], "one record shows the first by itself"
 
 

@@ -10,6 +10,7 @@ import pytest
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.commits.commit_anomalies import RESETS_MAX, find_anomalies
 from coordinator_core.inference.facts.life import NO_EXPIRY, GroupCommits, GroupLife
+from coordinator_core.inference.facts.log_facts import LogFacts
 from coordinator_core.inference.facts.rows import AnomalyRow, OwnerRow
 from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.replay.columnar.offsets_columnar import CHANGES, OUTCOMES
@@ -164,7 +165,7 @@ def test_a_commit_to_an_emptied_group_is_a_reset(offset: int) -> None:
 def test_a_hole_since_a_group_was_emptied_is_doubted(hole: int, confidence: str, are_gaps_known: bool) -> None:
     """By compaction, too: an earlier capture may have read what was replaced there. What rows show is shown."""
     life = life_of(commit(1, 10), commit(150, 20, 10))
-    (row,) = found(life._replace(holes=(hole,), whole_to=hole, are_gaps_known=are_gaps_known))
+    (row,) = found(life._replace(log=LogFacts(holes=(hole,), whole_to=hole, are_gaps_known=are_gaps_known)))
     assert (row.kind, row.confidence, row.was_group_empty) == ("EMPTY_GROUP_RESET", confidence, True)
 
 
@@ -338,7 +339,7 @@ def test_members_of_a_newer_group_behind_a_gap(
         members=tuple(members),
         events=tuple(event(70, "MEMBER_RECONCILED")._replace(member_id=name) for name in shown),
     )
-    (row,) = find_anomalies(life._replace(gaps=(20,), holes=(20,)), (owner(0, None),), SETTINGS)
+    (row,) = find_anomalies(life._replace(log=LogFacts(gaps=(20,), holes=(20,))), (owner(0, None),), SETTINGS)
     assert (row.owner_member_id, row.was_group_empty, row.method) == (member_id, was_empty, "OFFSET_WENT_BACK")
     (row,) = find_anomalies(life, (owner(0, None),), SETTINGS)
     assert (row.owner_member_id, row.was_group_empty) == ("m", False)

@@ -4,7 +4,8 @@ from typing import Any
 
 import pytest
 
-from coordinator_core.inference.facts.life import OPEN_MS_MAX, GroupLife
+from coordinator_core.inference.facts.life import OPEN_MS_MAX
+from coordinator_core.inference.facts.log_facts import LogFacts
 from tests.coordinator_core.inference.commits.test_commit_anomalies import commit, life_of
 
 
@@ -27,8 +28,8 @@ from tests.coordinator_core.inference.commits.test_commit_anomalies import commi
 )
 def test_records_that_may_be_missing_between_two_places(missing: dict[str, Any], is_hole: bool, is_gap: bool) -> None:
     """After the first place and up to the second, 10 and 20."""
-    life = GroupLife("g", 0, **missing)
-    assert (life.has_hole(10, 20), life.may_have_gap(10, 20)) == (is_hole, is_gap)
+    log = LogFacts(**missing)
+    assert (log.has_hole(10, 20), log.may_have_gap(10, 20)) == (is_hole, is_gap)
 
 
 @pytest.mark.parametrize(
@@ -44,4 +45,4 @@ def test_records_that_may_be_missing_between_two_places(missing: dict[str, Any],
 def test_a_commit_that_may_be_missing(is_transactional: bool, hole: int, end_ms: int, expected: bool) -> None:
     """A hole after it, or, where it took effect with its transaction, one in which another one may have begun."""
     one = commit(10, 7, at=10**12, is_transactional=is_transactional)
-    assert life_of(one, holes=(hole,), hole_ends=(end_ms,)).may_lack_commit(0, 20) is expected
+    assert life_of(one, log=LogFacts(holes=(hole,), hole_ends=(end_ms,))).may_lack_commit(0, 20) is expected

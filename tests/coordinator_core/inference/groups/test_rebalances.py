@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from coordinator_core.inference.audit.groups import audit_group
+from coordinator_core.inference.facts.log_facts import LogFacts
 from coordinator_core.inference.facts.rows import RebalanceRow
 from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.inference.groups.causes import LATE_METADATA_MS, METADATA_FOLLOW_UP
@@ -183,7 +184,7 @@ def test_a_group_that_may_have_been_created_again(holes: tuple[int, ...], member
     captures. A member in both generations proves that it did not."""
     life = life_of([(0, classic(1, {"m": (0,)})), (60_000, classic(2, dict.fromkeys(members, (0,))))])
     row = audit_group(
-        life._replace(holes=holes, whole_to=life.generations[-1].from_log_offset), InferenceSettings()
+        life._replace(log=LogFacts(holes=holes, whole_to=life.generations[-1].from_log_offset)), InferenceSettings()
     ).rebalances[-1]
     assert (row.cause, row.confidence) == ("MEMBER_JOINED", confidence)
 
@@ -345,7 +346,7 @@ def test_a_conversion_behind_a_hole(holes: tuple[int, ...], number: int, expecte
     came = [*joins("n"), *epoch(number), *target(number, {"n": (0,)}), *reconciled("n", number, (0,))]
     life = life_of([(0, classic(1, {"m": (0,)})), (1_000, classic(2, {})), (60_000, came)])
     place = life.generations[-1].from_log_offset
-    row = audit_group(life._replace(holes=holes, whole_to=place), SETTINGS).rebalances[-1]
+    row = audit_group(life._replace(log=LogFacts(holes=holes, whole_to=place)), SETTINGS).rebalances[-1]
     assert sorted(zip(row.causes, row.cause_confidences, strict=True)) == sorted(expected)
 
 
