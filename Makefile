@@ -56,7 +56,7 @@ fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, 300
 	$(PYTEST) --long --hypothesis-profile exhaustive tests/coordinator_core/stateful
 
 methods: test-env ## How often each method of gold's claims is right, in a table: over the recordings, and 300 random clusters (CLUSTERS) with their damaged logs.
-	$(PYTEST) --count $(or $(CLUSTERS),300) -p no:randomly tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py tests/conformance/test_gold_groups.py tests/conformance/test_gold_shares.py tests/conformance/test_client_libraries.py
+	$(PYTEST) -n 2 --dist loadfile --no-loadscope-reorder -p no:randomly --count $(or $(CLUSTERS),300) tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py tests/conformance/test_gold_groups.py tests/conformance/test_gold_shares.py tests/conformance/test_client_libraries.py
 
 faults: test-env ## kill -9 of drivers, Python workers and executors, a run each, and 36 runs with other seeds and orders: about 45 minutes.
 	$(PYTEST) --long tests/faults

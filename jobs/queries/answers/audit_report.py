@@ -6,8 +6,10 @@ the list.
 
 import json
 import sys
+from bisect import bisect_left, bisect_right
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from itertools import accumulate
 from typing import Any, Final, NamedTuple, TextIO
 
 import pyarrow.compute as pc
@@ -270,29 +272,47 @@ def _remarks(ends: LogEnds, span: Span) -> Iterator[str]:
 def holes_of(topic: str, partition: int, ranges: Sequence[CoverageRange]) -> Iterator[Hole]:
     """Yield what was not read of a log partition, in offset order, including what the cleaner removed."""
     ordered = sorted(ranges, key=lambda covered: covered.from_offset)
-    captured = [covered for covered in ordered if covered.kind is CoverageKind.CAPTURED]
+    times = _CapturedTimes([covered for covered in ordered if covered.kind is CoverageKind.CAPTURED])
     name = f"{topic}-{partition}"
     next_offset = 0
     for covered in ordered:
-        after = [it.last_timestamp_ms for it in captured if it.to_offset < covered.from_offset]
+        after_ms = times.latest_before(covered.from_offset)
         if covered.from_offset > next_offset:
             # for an unknown reason: mostly before the first capture
-            until, before_ms = covered.from_offset - 1, _first_after(captured, next_offset)
-            yield Hole(name, next_offset, until, "MISSING", None, _latest(after), before_ms)
+            until, before_ms = covered.from_offset - 1, times.earliest_after(next_offset)
+            yield Hole(name, next_offset, until, "MISSING", None, after_ms, before_ms)
         if covered.kind is not CoverageKind.CAPTURED:
-            kind, before_ms = covered.kind.name, _first_after(captured, covered.to_offset)
-            yield Hole(name, covered.from_offset, covered.to_offset, kind, covered.reason, _latest(after), before_ms)
+            kind, before_ms = covered.kind.name, times.earliest_after(covered.to_offset)
+            yield Hole(name, covered.from_offset, covered.to_offset, kind, covered.reason, after_ms, before_ms)
         next_offset = max(next_offset, covered.to_offset + 1)
 
 
-def _latest(times_ms: Sequence[int | None]) -> int | None:
-    known = [time_ms for time_ms in times_ms if time_ms is not None]
-    return max(known, default=None)
+class _CapturedTimes:
+    """Times (ms) of captured ranges around an offset."""
+
+    def __init__(self, captured: Sequence[CoverageRange]) -> None:
+        """`captured`: by their first offset."""
+        by_end = sorted(captured, key=lambda it: it.to_offset)
+        last_ms = (_NO_TIME if it.last_timestamp_ms is None else it.last_timestamp_ms for it in by_end)
+        first_ms = (_NEVER if it.first_timestamp_ms is None else it.first_timestamp_ms for it in reversed(captured))
+        self._ends = [it.to_offset for it in by_end]
+        self._begins = [it.from_offset for it in captured]
+        self._latest = [_NO_TIME, *accumulate(last_ms, max)]
+        self._earliest = [_NEVER, *accumulate(first_ms, min)][::-1]
+
+    def latest_before(self, offset: int) -> int | None:
+        """The latest time of any range that ends before an offset."""
+        time_ms = self._latest[bisect_left(self._ends, offset)]
+        return None if time_ms == _NO_TIME else time_ms
+
+    def earliest_after(self, offset: int) -> int | None:
+        """The earliest time of any range that begins behind an offset."""
+        time_ms = self._earliest[bisect_right(self._begins, offset)]
+        return None if time_ms == _NEVER else time_ms
 
 
-def _first_after(captured: Sequence[CoverageRange], offset: int) -> int | None:
-    times_ms = [it.first_timestamp_ms for it in captured if it.from_offset > offset]
-    return min((time_ms for time_ms in times_ms if time_ms is not None), default=None)
+_NO_TIME: Final = -(2**63)
+_NEVER: Final = 2**63
 
 
 def _unread(tables: ClusterTables, log: str) -> Iterator[str]:
