@@ -12,10 +12,10 @@ from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.audit.audit_watermark import AuditWatermark
 from coordinator_core.inference.audit.group_past import Gone, GroupedCommits, GroupFacts, MemberCommitTimes
 from coordinator_core.inference.commits.last_commit_times import TIMES_MAX
+from coordinator_core.inference.facts.claims import Claim
 from coordinator_core.inference.facts.life import COMMIT_COLUMNS, GroupCommits
 from coordinator_core.inference.facts.rows import ShareGroupDayRow
 from coordinator_core.inference.groups.handovers import Handover
-from coordinator_core.inference.groups.leave_reasons import LeaveReason
 from coordinator_core.replay.key_buckets import KeyBucket
 
 OWNER_COLUMNS: Final = ("member", "topic", "partition")
@@ -65,9 +65,9 @@ class SavedGroups:
         )
 
     def packed(self) -> bytes:
-        kinds: dict[LeaveReason, int] = {}
+        kinds: dict[Claim, int] = {}
 
-        def number(leave_reason: LeaveReason) -> int:
+        def number(leave_reason: Claim) -> int:
             return kinds.setdefault(leave_reason, len(kinds))
 
         pasts = {
@@ -108,7 +108,7 @@ class SavedGroups:
         """Deserialize the bytes of `packed`. Raises StateUnreadable for any others."""
         try:
             decoded: dict[str, Any] = msgspec.msgpack.decode(packed)
-            kinds = [LeaveReason(*leave_reason) for leave_reason in decoded["departures"]]
+            kinds = [Claim(*leave_reason) for leave_reason in decoded["departures"]]
             types = {name: getattr(GroupCommits(), name).dtype for name in COMMIT_COLUMNS}
             columns = {name: _numbers(decoded["commits"][name]).astype(types[name]) for name in COMMIT_COLUMNS}
             group_ids, group = decoded["commit_groups"]
@@ -149,7 +149,7 @@ def unpacked_watermark(packed: bytes) -> AuditWatermark:
         raise StateUnreadable(f"what an audit kept of a group's settled past cannot be read: {error}") from error
 
 
-def _past(facts: list[Any], gone: list[Any], kinds: list[LeaveReason]) -> GroupFacts:
+def _past(facts: list[Any], gone: list[Any], kinds: list[Claim]) -> GroupFacts:
     by_end = {
         place: Gone(count, kinds[code], {(member_id, begin): kinds[other] for member_id, begin, other in others})
         for place, count, code, others in gone

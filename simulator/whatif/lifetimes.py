@@ -20,12 +20,12 @@ from typing import Final
 import numpy as np
 
 from coordinator_core.history.rows import GenerationRow, MemberRow
+from coordinator_core.inference.facts.claims import Claim
 from coordinator_core.inference.facts.life import GroupCommits, GroupLife
 from coordinator_core.inference.groups.leave_reasons import (
     EXPIRED,
     LEFT,
     SILENT_FOR_POLL_INTERVAL,
-    LeaveReason,
     LeaveReasons,
     membership_of,
 )
@@ -151,7 +151,7 @@ def _commits_by_member(life: GroupLife) -> dict[tuple[str, int], tuple[int, ...]
     return {key: tuple(sorted(found)) for key, found in times.items()}
 
 
-def _end_by_gold(leave_reason: LeaveReason) -> End:
+def _end_by_gold(leave_reason: Claim) -> End:
     if leave_reason.method == SILENT_FOR_POLL_INTERVAL:
         return End.POLL_EXPIRED
     return {LEFT: End.LEFT, EXPIRED: End.EXPIRED}.get(leave_reason.cause, End.UNKNOWN)

@@ -52,6 +52,7 @@ from coordinator_core.inference.commits.last_commit_times import (
     latest_of,
     times_of,
 )
+from coordinator_core.inference.facts.claims import Claim
 from coordinator_core.inference.facts.columns import numbered_pairs
 from coordinator_core.inference.facts.life import COMMIT_COLUMNS, GroupCommits, GroupLife
 from coordinator_core.inference.facts.log_facts import WHOLE
@@ -59,7 +60,7 @@ from coordinator_core.inference.facts.partitions import ByPartition
 from coordinator_core.inference.facts.rows import OwnerRow, RebalanceRow
 from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.inference.groups.handovers import Handover
-from coordinator_core.inference.groups.leave_reasons import LeaveReason, LeaveReasons, membership_of
+from coordinator_core.inference.groups.leave_reasons import LeaveReasons, membership_of
 from coordinator_core.replay.columnar.offsets_columnar import OUTCOMES
 from schemas.group_types import GroupType
 
@@ -78,13 +79,13 @@ class Gone(NamedTuple):
     """
 
     member_count: int
-    why: LeaveReason
+    why: Claim
     """The reason of most of them."""
-    others: Mapping[Membership, LeaveReason]
+    others: Mapping[Membership, Claim]
     """The reasons of the others."""
 
     @classmethod
-    def of(cls, leave_reasons: Mapping[Membership, LeaveReason]) -> Self:
+    def of(cls, leave_reasons: Mapping[Membership, Claim]) -> Self:
         """From the reasons of at least one member."""
         why, _ = min(Counter(leave_reasons.values()).items(), key=lambda item: (-item[1], item[0]))
         return cls(

@@ -121,9 +121,9 @@ def _set_once(plain: GroupedCommits, pasts: Mapping[str, GroupFacts], whole_to: 
             owner_member_id=None,
             owner_client_host=None,
             was_group_empty=True,
-            likely_cause=SET_ONCE.likely_cause,
-            method=SET_ONCE.method,
-            confidence=SET_ONCE.confidence,
+            likely_cause=None,
+            method=SET_ONCE.claim.method,
+            confidence=SET_ONCE.claim.confidence,
         )
         for code, topic, partition, log_offset, at_ms, committed_offset in zip(
             found.group.tolist(), *(column.tolist() for column in columns), strict=True

@@ -32,6 +32,7 @@ from coordinator_core.bytes.log.kernels import compiled
 from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
 from coordinator_core.history.rows import FORGOTTEN, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.commits.deletions import NOTHING_REMOVED, Deletions, Removed
+from coordinator_core.inference.facts.claims import Claim
 from coordinator_core.inference.facts.life import GroupCommits, GroupLife
 from coordinator_core.inference.facts.log_facts import NONE_MS, WHOLE
 from coordinator_core.inference.facts.partitions import ByPartition, by_partition
@@ -59,12 +60,10 @@ USUAL_ADVANCES_MIN: Final = 3
 
 
 class Verdict(NamedTuple):
-    """What a commit is, and how that is known."""
+    """What a commit is, and what the log says of its reason."""
 
     kind: str
-    method: str
-    confidence: str
-    likely_cause: str | None = None
+    claim: Claim
 
 
 LOG_START_OFFSET: Final = "LOG_START_OFFSET"
@@ -73,7 +72,10 @@ NOT_APPLIED: Final = "ABORTED"
 """Kind of a commit that never took effect."""
 TOPIC_RECREATED: Final = "TOPIC_RECREATED"
 """`likely_cause` where an offset went back because its topic was made again: offsets begin again there."""
-SET_ONCE: Final = Verdict("EMPTY_GROUP_RESET", "SET_ONCE_WITHOUT_MEMBERS", GUESS)
+STALLED: Final = Verdict("STALLED", Claim("", "REPEATED_COMMITS", GUESS))
+SKIP: Final = Verdict("SKIP", Claim("", "BEYOND_USUAL_RATE", LIKELY))
+NEVER_APPLIED: Final = Verdict(NOT_APPLIED, Claim("", "ABORT_MARKER", CERTAIN))
+SET_ONCE: Final = Verdict("EMPTY_GROUP_RESET", Claim("", "SET_ONCE_WITHOUT_MEMBERS", GUESS))
 
 
 def find_anomalies(
@@ -97,13 +99,17 @@ def find_anomalies(
     verdicts: dict[int, Verdict] = {}
     applied = applied_by_partition(commits) if applied is None else applied
     # later updates override earlier ones, so the more significant kinds come last
-    verdicts |= dict.fromkeys(stalled(commits, applied, settings), Verdict("STALLED", "REPEATED_COMMITS", GUESS))
+    verdicts |= dict.fromkeys(
+        stalled(commits, applied, settings), Verdict("STALLED", Claim("", "REPEATED_COMMITS", GUESS))
+    )
     verdicts |= _skips(commits, settings)
     verdicts |= _rewinds(life, applied)
     verdicts |= _resets(life, groups)
     if is_new is None:
         verdicts |= _set_once(commits, groups, life.log.whole_to)
-    verdicts |= dict.fromkeys(_rows(commits.outcome == ABORTED), Verdict(NOT_APPLIED, "ABORT_MARKER", CERTAIN))
+    verdicts |= dict.fromkeys(
+        _rows(commits.outcome == ABORTED), Verdict(NOT_APPLIED, Claim("", "ABORT_MARKER", CERTAIN))
+    )
     verdicts |= _deleted(life, groups, settings, removed, applied) | _forgotten(life)
     if is_new is not None:
         verdicts = {row: verdict for row, verdict in verdicts.items() if is_new[row]}
@@ -360,7 +366,7 @@ class _Anomalies:
             owner = None if owner is not None and owner.member_id in doubtful else owner
             is_owner_known = is_owner_known and owner is not None
         before, after = _offsets_of(commit, self._in_force)
-        method = verdict.method
+        method = verdict.claim.method
         may_be_renamed = owner is None and is_empty is False and is_owner_known
         if may_be_renamed and method in _NON_OWNER_METHODS and not commit.is_transactional:
             # it was accepted, so it came from a member; the partition had no owner, so not from its owner
@@ -380,9 +386,9 @@ class _Anomalies:
             owner.member_id if owner else None,
             owner.client_host if owner else None,
             is_empty,
-            verdict.likely_cause,
+            verdict.claim.cause or None,
             method,
-            verdict.confidence,
+            verdict.claim.confidence,
         )
 
     def _may_lack_members(self, moment: Moment, log_offset: int) -> bool:
@@ -439,7 +445,8 @@ def _rewinds(life: GroupLife, applied: ByPartition) -> dict[int, Verdict]:
     """
     commits = life.commits
     rows = _rows(commits.change == REWIND)
-    found = dict.fromkeys(rows, Verdict("REWIND", "OFFSET_WENT_BACK", CERTAIN))
+    went_back = Claim("", "OFFSET_WENT_BACK", CERTAIN)
+    found = dict.fromkeys(rows, Verdict("REWIND", went_back))
     may_be_aborted = commits.may_be_transactional
     if not rows or not (life.log.holes or life.log.whole_to < WHOLE or may_be_aborted.any()):
         return found
@@ -447,8 +454,8 @@ def _rewinds(life: GroupLife, applied: ByPartition) -> dict[int, Verdict]:
     for row in rows:
         last, place = int(before[row]), int(commits.applied_log_offset[row])
         is_doubtful = may_be_aborted[row] or (last >= 0 and may_be_aborted[last])
-        if is_doubtful or (life.log.has_hole(-1, place) if last < 0 else life.may_lack_commit(last, place)):
-            found[row] = found[row]._replace(confidence=LIKELY)
+        is_doubtful |= life.log.has_hole(-1, place) if last < 0 else life.may_lack_commit(last, place)
+        found[row] = Verdict("REWIND", went_back.weighed(bool(is_doubtful)))
     return found
 
 
@@ -482,11 +489,11 @@ def _resets(life: GroupLife, groups: GenerationsAt) -> dict[int, Verdict]:
                         or life.log.may_have_gap(moment.members_since, place)
                         or life.log.has_hole(moment.begin, place)
                     )
-                    confidence = LIKELY if is_doubtful else CERTAIN
-                    verdicts[row] = Verdict("EMPTY_GROUP_RESET", "COMMIT_TO_EMPTY_GROUP", confidence)
+                    claim = Claim("", "COMMIT_TO_EMPTY_GROUP", CERTAIN).weighed(bool(is_doubtful))
+                    verdicts[row] = Verdict("EMPTY_GROUP_RESET", claim)
             else:
                 row = first + int(mine[begin])
-                verdicts[row] = Verdict("EMPTY_GROUP_RESET", "COMMITS_WITHOUT_MEMBERSHIP", GUESS)
+                verdicts[row] = Verdict("EMPTY_GROUP_RESET", Claim("", "COMMITS_WITHOUT_MEMBERSHIP", GUESS))
     return verdicts
 
 
@@ -534,7 +541,7 @@ def _deleted(
         return {}
     causes = Deletions(life, settings, applied, removed)
     return {
-        row: Verdict("DELETED", why.method, why.confidence, why.likely_cause)
+        row: Verdict("DELETED", why)
         for row, why in causes.of(rows, lambda log_offset: groups.at(log_offset).generation).items()
     }
 
@@ -544,7 +551,8 @@ def _forgotten(life: GroupLife) -> dict[int, Verdict]:
     rows = _rows(life.commits.change == CHANGES.index(FORGOTTEN))
     sure = {event.log_offset: event.details["confidence"] for event in life.events if event.event_type == FORGOTTEN}
     return {
-        row: Verdict(FORGOTTEN, LOG_START_OFFSET, sure.get(int(life.commits.log_offset[row]), GUESS)) for row in rows
+        row: Verdict(FORGOTTEN, Claim("", LOG_START_OFFSET, sure.get(int(life.commits.log_offset[row]), GUESS)))
+        for row in rows
     }
 
 
@@ -564,7 +572,9 @@ def _skips(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Verd
         rate = _rates(commits, mine, moved)
         is_far = moved[places] > USUAL_FACTOR * float(np.median(moved))
         is_fast = rate[places] > USUAL_FACTOR * float(np.median(rate))
-        found |= dict.fromkeys(mine[places[is_far & is_fast]].tolist(), Verdict("SKIP", "BEYOND_USUAL_RATE", LIKELY))
+        found |= dict.fromkeys(
+            mine[places[is_far & is_fast]].tolist(), Verdict("SKIP", Claim("", "BEYOND_USUAL_RATE", LIKELY))
+        )
     return found
 
 

@@ -1,4 +1,4 @@
-"""Why committed offsets were deleted.
+"""Claim committed offsets were deleted.
 
 The coordinator deletes them in four cases, and writes the same tombstone in each:
 
@@ -35,6 +35,7 @@ from coordinator_core.bytes.log.kernels import compiled
 from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
 from coordinator_core.history.views import TOPICS_BEFORE
+from coordinator_core.inference.facts.claims import Claim
 from coordinator_core.inference.facts.life import NO_EXPIRY, GroupCommits, GroupLife
 from coordinator_core.inference.facts.log_facts import NONE_MS
 from coordinator_core.inference.facts.partitions import ByPartition
@@ -68,15 +69,7 @@ NO_AGE_MS: Final = 2**62
 _DELETE: Final = CHANGES.index("DELETE")
 
 
-class Why(NamedTuple):
-    """The cause, where the log shows it, and how."""
-
-    likely_cause: str | None
-    method: str
-    confidence: str
-
-
-UNKNOWN: Final = Why(None, "TOMBSTONE", CERTAIN)
+UNKNOWN: Final = Claim("", "TOMBSTONE", CERTAIN)
 """The deletion is certain, its cause unknown."""
 
 
@@ -112,7 +105,7 @@ class Deletions:
         }
         self._applied = _Applied.of(life.commits, applied)
 
-    def of(self, rows: Sequence[int], generation_at: Callable[[int], GenerationRow | None]) -> Mapping[int, Why]:
+    def of(self, rows: Sequence[int], generation_at: Callable[[int], GenerationRow | None]) -> Mapping[int, Claim]:
         """The cause of each tombstone. `rows`: the commits with a DELETE, in log order."""
         tombstones = np.array(rows)
         firsts, steps = self._steps(tombstones)
@@ -129,8 +122,8 @@ class Deletions:
         kinds = zip(
             pair_of_row.tolist(), deleted.expire_at_ms.tolist(), deleted.is_behind_hole.tolist(), removals, strict=True
         )
-        alike: dict[tuple[int, int, bool, str | None], Why] = {}
-        causes: dict[int, Why] = {}
+        alike: dict[tuple[int, int, bool, str | None], Claim] = {}
+        causes: dict[int, Claim] = {}
         for row, number, kind in zip(rows, step_numbers, kinds, strict=True):
             why = alike.get(kind)
             if why is None:
@@ -146,56 +139,56 @@ class Deletions:
         self,
         row: int,
         step: _RemovedTogether,
-        expired: Why | None,
+        expired: Claim | None,
         may_have_expired: bool,
         generation: GenerationRow | None,
         removal: str | None,
         others: "_Others",
-    ) -> Why:
+    ) -> Claim:
         went_with_group = self._group_deleted.get(step.at_ms, -1) > step.last_log_offset
         if removal == CERTAIN and not others.are_kept and not self._life.log.has_clock_step(-1, step.last_log_offset):
             # an admin or a check may have been quicker than the removal, which takes all partitions at once
             is_proven = expired is None and not went_with_group and not others.went_apart
-            return Why(TOPIC_DELETED, "METADATA_LOG", CERTAIN if is_proven else LIKELY)
+            return Claim(TOPIC_DELETED, "METADATA_LOG", CERTAIN).weighed(not is_proven)
         if expired is not None and expired.method == EXPIRE_TIME:
             # a check deletes all offsets that have expired, and a group without others; so does who deletes the group
             is_proven = not others.outlived_expiry and removal is None and not went_with_group
-            return expired if is_proven else expired._replace(confidence=LIKELY)
+            return expired.weighed(not is_proven)
         if self._subscriptions.holds(row, step.at_ms):
             if others.are_kept:
                 return self._of_some_subscribed(expired, may_have_expired)
             is_spared = generation is not None and generation.group_type != GroupType.CLASSIC
             if expired is not None and not is_spared:
                 return expired
-            return Why(TOPIC_DELETED, SUBSCRIBED_TOPIC, GUESS)
+            return Claim(TOPIC_DELETED, SUBSCRIBED_TOPIC, GUESS)
         if removal is not None and not others.are_kept:
-            return Why(TOPIC_DELETED, "METADATA_LOG", LIKELY)
+            return Claim(TOPIC_DELETED, "METADATA_LOG", LIKELY)
         if not may_have_expired:
             if went_with_group:
-                return Why(GROUP_DELETED, "WITH_ITS_GROUP", LIKELY)
+                return Claim(GROUP_DELETED, "WITH_ITS_GROUP", LIKELY)
             if others.are_kept:
-                return Why(OFFSETS_DELETED, "SOME_PARTITIONS_OF_A_TOPIC", LIKELY)
-            return Why(None, "YOUNGER_THAN_RETENTION", CERTAIN)
+                return Claim(OFFSETS_DELETED, "SOME_PARTITIONS_OF_A_TOPIC", LIKELY)
+            return Claim("", "YOUNGER_THAN_RETENTION", CERTAIN)
         return UNKNOWN if expired is None else expired
 
-    def _of_some_subscribed(self, expired: Why | None, may_have_expired: bool) -> Why:
+    def _of_some_subscribed(self, expired: Claim | None, may_have_expired: bool) -> Claim:
         """The topic exists, and a member is subscribed to it: an admin client cannot delete its offsets."""
         if expired is not None:
             return expired
         if may_have_expired:
-            return Why(EXPIRED, "EXPIRED_IN_REBALANCE", GUESS)
+            return Claim(EXPIRED, "EXPIRED_IN_REBALANCE", GUESS)
         # from the end of the join phase until the generation's record, its subscriptions are not in the log yet
-        return Why(OFFSETS_DELETED, "SOME_PARTITIONS_OF_A_TOPIC", GUESS)
+        return Claim(OFFSETS_DELETED, "SOME_PARTITIONS_OF_A_TOPIC", GUESS)
 
-    def _expired(self, expire_at_ms: int, is_behind_hole: bool, age_ms: int, at_ms: int) -> Why | None:
+    def _expired(self, expire_at_ms: int, is_behind_hole: bool, age_ms: int, at_ms: int) -> Claim | None:
         """The verdict that an offset expired, where its expiry or its age at the operation shows it."""
         settings = self._settings
         check_ms = 2 * settings.offsets_retention_check_interval_ms
         if expire_at_ms != NO_EXPIRY:
             is_at_check = at_ms <= expire_at_ms + check_ms
-            return Why(EXPIRED, EXPIRE_TIME, CERTAIN if is_at_check and not is_behind_hole else LIKELY)
+            return Claim(EXPIRED, EXPIRE_TIME, CERTAIN).weighed(is_behind_hole or not is_at_check)
         is_at_check = settings.offsets_retention_ms <= age_ms <= settings.offsets_retention_ms + check_ms
-        return Why(EXPIRED, "AGE_AT_RETENTION", LIKELY) if is_at_check else None
+        return Claim(EXPIRED, "AGE_AT_RETENTION", LIKELY) if is_at_check else None
 
     def _removals(
         self, steps: Sequence[_RemovedTogether], step_of_row: Sequence[int], tombstones: I64, deleted: "_Deleted"

@@ -34,7 +34,8 @@ from coordinator_core.history.rows import (
     GenerationRow,
 )
 from coordinator_core.history.views import COMMITTED_BEFORE, TOPICS_AFTER, TOPICS_BEFORE
-from coordinator_core.inference.groups.leave_reasons import ALIVE, REBALANCE_TIMEOUT, SILENT, UNSEEN, LeaveReason
+from coordinator_core.inference.facts.claims import Claim
+from coordinator_core.inference.groups.leave_reasons import ALIVE, REBALANCE_TIMEOUT, SILENT, UNSEEN
 from coordinator_core.inference.groups.reassignment import EAGER_PROTOCOLS, Reassignment
 from schemas.group_types import GroupType
 
@@ -62,14 +63,6 @@ LATE_METADATA_MS: Final = 10_000
 
 FIRST_EPOCH: Final = 2
 """The first group epoch in a log of Kafka 4.3 and later (ModernGroup); it is 1 before."""
-
-
-class Cause(NamedTuple):
-    """A cause, the rule that found it, and its confidence."""
-
-    cause: str
-    method: str
-    confidence: str
 
 
 PROBING_REBALANCE: Final = "PROBING_REBALANCE"
@@ -108,7 +101,7 @@ class GenerationStart(NamedTuple):
     """Events of the operation itself."""
     since_previous: tuple[EventRow, ...]
     """Events since the previous generation, including that of the previous and of this one."""
-    leave_reasons: tuple[LeaveReason, ...]
+    leave_reasons: tuple[Claim, ...]
     """Why each member departed."""
     member_count: int
     """Number of members after it."""
@@ -142,7 +135,7 @@ class GenerationStart(NamedTuple):
     """Whether its join phase ended after each member of the previous generation had its full rebalance timeout to join
     again.
     """
-    before_return: frozenset[LeaveReason] = frozenset()
+    before_return: frozenset[Claim] = frozenset()
     """What is known of static members before they came back (`find_replaced`). In a classic group a session may
     have expired before, which makes the others join again."""
     least_release: KafkaVersion | None = None
@@ -185,28 +178,29 @@ class GenerationStart(NamedTuple):
         return self.value_of(self.since_previous, self.previous, name), self.value_of(self.events, self.row, name)
 
 
-def find_causes(step: GenerationStart, before: Sequence[Cause]) -> list[Cause]:
+def find_causes(step: GenerationStart, before: Sequence[Claim]) -> list[Claim]:
     """All causes of a rebalance, the main one first. `before`: the causes of the previous rebalance."""
     if is_first_seen(step):
-        return [Cause("UNKNOWN", "FIRST_SEEN", GUESS)]
-    causes = [*_by_events(step), *(Cause(*leave_reason) for leave_reason in step.leave_reasons)]
+        return [Claim("UNKNOWN", "FIRST_SEEN", GUESS)]
+    causes = [*_by_events(step), *step.leave_reasons]
     if step.is_timeless and step.has("MEMBER_LEFT") and not step.leave_reasons:
-        causes.append(Cause("UNKNOWN", "LEFT_OR_EXPIRED", GUESS))  # its records need not end with the operation's last
+        causes.append(Claim("UNKNOWN", "LEFT_OR_EXPIRED", GUESS))  # its records need not end with the operation's last
     if step.row.group_type != GroupType.CLASSIC:
         for rule in (_by_metadata, _by_assignor):
             # these rest on what the operation does not have, and compaction may have removed a record of it
-            causes.extend(map(weaker, rule(step, causes)) if step.has_hole else rule(step, causes))
+            causes.extend(claim.weighed(step.has_hole) for claim in rule(step, causes))
         if not causes and step.has("STATIC_MEMBER_REPLACED"):
-            causes.append(Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS))
+            causes.append(Claim("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS))
     elif not causes and _follows_conversion(step, before):
-        causes.append(Cause(CONVERTED, CONVERSION_FOLLOW_UP, LIKELY))
+        causes.append(Claim(CONVERTED, CONVERSION_FOLLOW_UP, LIKELY))
     else:
-        causes.extend(_weaker_by_replacement(step, cause) for cause in _by_assignment(step))
+        causes.extend(_weighed_by_replacement(step, cause) for cause in _by_assignment(step))
     if not causes:
         causes.append(_by_default(step, before))
-    if not step.row.is_contiguous or step.is_timeless or step.has_gap or step.may_be_recreated:
-        causes = [weaker(cause) for cause in causes]
-    surest: dict[str, Cause] = {}
+    # generations are missing before this one, or the events may belong to another operation or another group
+    is_doubtful = not step.row.is_contiguous or step.is_timeless or step.has_gap or step.may_be_recreated
+    causes = [claim.weighed(is_doubtful) for claim in causes]
+    surest: dict[str, Claim] = {}
     for cause in sorted(set(causes), key=_order):
         surest.setdefault(cause.cause, cause)
     return list(surest.values())
@@ -253,53 +247,47 @@ def is_unread(step: GenerationStart) -> bool:
     return bool(step.row.unread_members) or (step.previous is not None and bool(step.previous.unread_members))
 
 
-def _order(cause: Cause) -> tuple[int, int, str]:
+def _order(cause: Claim) -> tuple[int, int, str]:
     return ORDER.index(cause.cause), CONFIDENCES.index(cause.confidence), cause.method
 
 
-def weaker(cause: Cause) -> Cause:
-    """Lower CERTAIN to LIKELY, because not everything that led here is known: generations are missing before this one,
-    the events may belong to another operation, or assignments cannot be read."""
-    return cause._replace(confidence=LIKELY) if cause.confidence == CERTAIN else cause
-
-
-def _by_events(step: GenerationStart) -> Iterable[Cause]:
+def _by_events(step: GenerationStart) -> Iterable[Claim]:
     """Causes that the operation's own records prove."""
     is_converted = step.has("GROUP_CONVERTED")
     # the former group may have been deleted in records that are missing, by compaction, too, if it was read before
-    of_conversion = LIKELY if is_converted and step.has_hole else CERTAIN
+    may_be_new = is_converted and step.has_hole
     if is_converted:
-        yield Cause("GROUP_CONVERTED", "CONVERTED", of_conversion)
+        yield Claim("GROUP_CONVERTED", "CONVERTED", CERTAIN).weighed(may_be_new)
     if not step.member_count and not step.may_have_others:
         # a group without known members may have had some that are in no record; behind a missing part of the log it may
         # have others still, unless one record names all members
         is_sure = step.had_members and not (step.has_gap_before and step.row.group_type != GroupType.CLASSIC)
-        yield Cause("GROUP_EMPTIED", "NO_MEMBERS_LEFT", CERTAIN if is_sure else LIKELY)
+        yield Claim("GROUP_EMPTIED", "NO_MEMBERS_LEFT", CERTAIN).weighed(not is_sure)
     elif step.member_count and _is_first(step):
-        yield Cause("FIRST", "FIRST_GENERATION", of_conversion)
+        yield Claim("FIRST", "FIRST_GENERATION", CERTAIN).weighed(may_be_new)
     for event_type in ("MEMBER_JOINED", "SUBSCRIPTION_CHANGED"):
         if step.has(event_type):
             is_doubtful = _may_wait_for_topics(step, event_type)
             is_doubtful |= event_type == "MEMBER_JOINED" and _may_have_joined_before(step)
-            yield Cause(event_type, "IN_LOG", LIKELY if is_doubtful else CERTAIN)
+            yield Claim(event_type, "IN_LOG", CERTAIN).weighed(is_doubtful)
     if step.has("STATIC_MEMBER_REPLACED") and step.row.group_type in REPLACEMENT_COUNTS:
         if SILENT in step.before_return:
-            yield Cause(*SILENT)
+            yield SILENT
         else:
             is_guess = bool(step.leave_reasons) or UNSEEN in step.before_return
-            yield Cause("STATIC_MEMBER_REPLACED", "IN_LOG", GUESS if is_guess else LIKELY)
+            yield Claim("STATIC_MEMBER_REPLACED", "IN_LOG", LIKELY).weighed(is_guess, at_most=GUESS)
     for event in step.events:
         if event.event_type == ASSIGNMENT_CONFIGS_CHANGED:
             # releases before 4.3 wrote no configs: the first ones after an upgrade differ, even if nothing changed
             may_be_unwritten = not Since.STREAMS_ASSIGNMENT_CONFIGS.is_proven_by(step.previous_least_release)
             is_first = event.details["from"] == NO_CONFIGS and may_be_unwritten
-            yield Cause("CONFIG_CHANGED", "ASSIGNMENT_CONFIGS", GUESS if is_first else CERTAIN)
+            yield Claim("CONFIG_CHANGED", "ASSIGNMENT_CONFIGS", CERTAIN).weighed(is_first, at_most=GUESS)
     if any(event.event_type == "TARGET_COMPUTED" and event.details.get("kept") for event in step.events):
-        yield Cause("ASSIGNMENT_REFINED", "TARGET_KEPT", CERTAIN)
+        yield Claim("ASSIGNMENT_REFINED", "TARGET_KEPT", CERTAIN)
     if step.has("TOPOLOGY_CHANGED") and not step.has("MEMBER_JOINED"):
-        yield Cause("SUBSCRIPTION_CHANGED", "TOPOLOGY_IN_LOG", CERTAIN)
+        yield Claim("SUBSCRIPTION_CHANGED", "TOPOLOGY_IN_LOG", CERTAIN)
     if step.has("PROTOCOL_CHANGED") and step.row.group_type == GroupType.CLASSIC:
-        yield Cause("PROTOCOL_CHANGED", "IN_LOG", LIKELY)
+        yield Claim("PROTOCOL_CHANGED", "IN_LOG", LIKELY)
 
 
 def _may_have_joined_before(step: GenerationStart) -> bool:
@@ -338,14 +326,14 @@ def _is_first(step: GenerationStart) -> bool:
     )
 
 
-def _by_metadata(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cause]:
+def _by_metadata(step: GenerationStart, causes: Sequence[Claim]) -> Iterable[Claim]:
     """Groups other than classic: the coordinator itself notices changed topics, and records a new metadata hash."""
     if causes or step.previous is None:
         return
     if step.row.group_type == GroupType.SHARE and any(
         e.event_type == "SHARE_PARTITIONS_INITIALIZED" for e in step.since_previous
     ):
-        yield Cause("PARTITIONS_CHANGED", "SHARE_PARTITIONS_INITIALIZED", CERTAIN)
+        yield Claim("PARTITIONS_CHANGED", "SHARE_PARTITIONS_INITIALIZED", CERTAIN)
     elif step.has_pattern and (by_pattern := _by_pattern(step)):
         yield from by_pattern
     elif step.row.metadata_hash != step.previous.metadata_hash:
@@ -357,12 +345,12 @@ def _by_metadata(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cau
         has_owned = step.reassignment.total > step.reassignment.came
         # a returning static member may subscribe to other topics, which also changes the hash
         is_guess = (is_unwritten and has_owned) or step.has("STATIC_MEMBER_REPLACED") or step.may_have_others
-        yield Cause("PARTITIONS_CHANGED", "METADATA_HASH", GUESS if is_guess else CERTAIN)
+        yield Claim("PARTITIONS_CHANGED", "METADATA_HASH", CERTAIN).weighed(is_guess, at_most=GUESS)
     elif step.row.group_type == GroupType.CONSUMER and not step.row.metadata_hash and not step.may_have_others:
-        yield Cause("PARTITIONS_CHANGED", "NOTHING_ELSE_LEFT", LIKELY)
+        yield Claim("PARTITIONS_CHANGED", "NOTHING_ELSE_LEFT", LIKELY)
 
 
-def _by_assignor(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cause]:
+def _by_assignor(step: GenerationStart, causes: Sequence[Claim]) -> Iterable[Claim]:
     """Consumer groups: members prefer another server assignor. Kafka 4.4 bumps the epoch for that; earlier releases
     apply the change with the next bump.
 
@@ -374,18 +362,18 @@ def _by_assignor(step: GenerationStart, causes: Sequence[Cause]) -> Iterable[Cau
     is_proven = Since.PREFERRED_ASSIGNOR_BUMPS_EPOCH.is_proven_by(step.least_release)
     has_tie = any(event.details.get("tie") for event in changes)
     if is_proven and not has_tie:
-        yield Cause("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, CERTAIN)
+        yield Claim("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, CERTAIN)
         return
     if causes:
         # a release before 4.4 would have bumped the epoch without it
-        yield Cause("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, GUESS)
+        yield Claim("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, GUESS)
         return
     is_sure = not step.has_pattern and not has_tie and not step.may_have_others
     has_hash = step.previous is not None and bool(step.previous.metadata_hash)
-    yield Cause("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, CERTAIN if is_sure and has_hash else LIKELY)
+    yield Claim("PROTOCOL_CHANGED", PREFERRED_ASSIGNOR, CERTAIN).weighed(not (is_sure and has_hash))
 
 
-def _by_pattern(step: GenerationStart) -> Sequence[Cause]:
+def _by_pattern(step: GenerationStart) -> Sequence[Claim]:
     """Patterns are resolved to topics after the operation that brought them, and again from time to time. Two values
     of one pattern's record that have other topics show that these came or went, whoever has joined since."""
     new, changed = (step.value_of(step.events, step.row, name) for name in (PATTERNS_NEW, PATTERNS_CHANGED))
@@ -395,13 +383,13 @@ def _by_pattern(step: GenerationStart) -> Sequence[Cause]:
         new, changed = int(is_asked_for), 0 if is_asked_for else None
     causes = []
     if new:
-        causes.append(Cause("SUBSCRIPTION_CHANGED", PATTERN_RESOLVED, LIKELY))
+        causes.append(Claim("SUBSCRIPTION_CHANGED", PATTERN_RESOLVED, LIKELY))
     if changed or changed is None:
-        causes.append(Cause("PARTITIONS_CHANGED", "PATTERN_RESOLVED_AGAIN", CERTAIN if changed else LIKELY))
+        causes.append(Claim("PARTITIONS_CHANGED", "PATTERN_RESOLVED_AGAIN", CERTAIN if changed else LIKELY))
     return causes
 
 
-def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
+def _by_assignment(step: GenerationStart) -> Iterable[Claim]:
     """Classic groups: no member joined, departed or changed its topics, and yet other partitions are assigned."""
     previous = step.previous
     if previous is None or previous.group_type != GroupType.CLASSIC or not step.had_members or not step.member_count:
@@ -423,23 +411,22 @@ def _by_assignment(step: GenerationStart) -> Iterable[Cause]:
     if protocols <= EAGER_PROTOCOLS and reassignment.came + reassignment.went > reassignment.left_out:
         # a leader that had known less of the topics would have assigned the same
         is_sure = bool(reassignment.grown_topics) and step.has_grown and not step.has_unread
-        yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN if is_sure else LIKELY)
+        yield Claim("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", CERTAIN).weighed(not is_sure)
     elif protocols <= COOPERATIVE_PROTOCOLS and (has_new or (step.is_late and reassignment.came)):
-        yield Cause("PARTITIONS_CHANGED", "NEW_PARTITIONS", LIKELY)
+        yield Claim("PARTITIONS_CHANGED", "NEW_PARTITIONS", LIKELY)
     elif protocols == {COOPERATIVE_STICKY} and reassignment.went and not reassignment.came and not step.has_revoked:
         # this assignor moves nothing between unchanged members; Kafka Streams does, when a task has caught up
-        yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", LIKELY)
+        yield Claim("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", LIKELY)
 
 
-def _weaker_by_replacement(step: GenerationStart, cause: Cause) -> Cause:
+def _weighed_by_replacement(step: GenerationStart, claim: Claim) -> Claim:
     """A static member that came back may have made the others join again, and does so where its session had expired.
     Then it was only then that the leader assigned what had changed before."""
-    if not step.has("STATIC_MEMBER_REPLACED"):
-        return cause
-    return weaker(cause) if step.before_return <= {ALIVE} else cause._replace(confidence=GUESS)
+    at_most = LIKELY if step.before_return <= {ALIVE} else GUESS
+    return claim.weighed(step.has("STATIC_MEMBER_REPLACED"), at_most=at_most)
 
 
-def _while_waited(step: GenerationStart) -> Iterable[Cause]:
+def _while_waited(step: GenerationStart) -> Iterable[Claim]:
     """What triggered a rebalance in which members did not join again.
 
     The partitions of those members go to others. If no member has such a partition, though others subscribe to its
@@ -449,7 +436,7 @@ def _while_waited(step: GenerationStart) -> Iterable[Cause]:
     if not step.is_waited_out or is_unread(step):
         return
     if step.has_vanished or step.reassignment.came > step.reassignment.came_back:
-        yield Cause("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", LIKELY)
+        yield Claim("PARTITIONS_CHANGED", "ASSIGNED_PARTITIONS", LIKELY)
 
 
 def _is_metadata_late(step: GenerationStart) -> bool:
@@ -476,7 +463,7 @@ def _is_metadata_late(step: GenerationStart) -> bool:
     return is_asked_for or reassignment.came == reassignment.came_back
 
 
-def _follows_conversion(step: GenerationStart, before: Sequence[Cause]) -> bool:
+def _follows_conversion(step: GenerationStart, before: Sequence[Claim]) -> bool:
     """Whether the previous generation is the one written by a conversion to the classic protocol."""
     previous = step.previous
     return (
@@ -488,7 +475,7 @@ def _follows_conversion(step: GenerationStart, before: Sequence[Cause]) -> bool:
     )
 
 
-def _by_configs(step: GenerationStart) -> Iterable[Cause]:
+def _by_configs(step: GenerationStart) -> Iterable[Claim]:
     """Connect: the leader assigned by a newer config offset. That alone proves nothing: session keys are in that topic
     too.
     """
@@ -497,11 +484,11 @@ def _by_configs(step: GenerationStart) -> Iterable[Cause]:
         return
     reassignment = Reassignment(0, 0, 0) if is_unread(step) else step.reassignment
     if reassignment.came > reassignment.came_back:
-        yield Cause("PARTITIONS_CHANGED", "CONNECTORS_CHANGED", LIKELY)
+        yield Claim("PARTITIONS_CHANGED", "CONNECTORS_CHANGED", LIKELY)
     elif not _is_follow_up(step) and not _is_delay_over(step):
         is_seen = bool(reassignment.went)
         method = "CONNECTORS_CHANGED" if is_seen else "CONFIGS_CHANGED"
-        yield Cause("PARTITIONS_CHANGED", method, LIKELY if is_seen else GUESS)
+        yield Claim("PARTITIONS_CHANGED", method, LIKELY if is_seen else GUESS)
 
 
 def _is_follow_up(step: GenerationStart) -> bool:
@@ -535,17 +522,17 @@ def _is_announced(step: GenerationStart) -> bool:
     return -DELAY_SLACK_MS <= began_ms - at_ms <= DELAY_REJOIN_MS
 
 
-def _by_default(step: GenerationStart, before: Sequence[Cause]) -> Cause:
+def _by_default(step: GenerationStart, before: Sequence[Claim]) -> Claim:
     if _is_announced(step):
-        return Cause(PROBING_REBALANCE, "NEXT_REBALANCE_ANNOUNCED", LIKELY)
+        return Claim(PROBING_REBALANCE, "NEXT_REBALANCE_ANNOUNCED", LIKELY)
     method = _method_of_follow_up(step)
     if method is None or not before:
-        return Cause("UNKNOWN", "NO_EVIDENCE", GUESS)
+        return Claim("UNKNOWN", "NO_EVIDENCE", GUESS)
     main, row = before[0], step.row
     is_sure = row.protocol_type == CONNECT or row.protocol_name in COOPERATIVE_PROTOCOLS | EAGER_PROTOCOLS
     if method == METADATA_FOLLOW_UP:
         is_sure &= not step.reassignment.total == step.reassignment.came > step.reassignment.came_back
-    return Cause(main.cause, method, LIKELY if is_sure and main.confidence != GUESS else GUESS)
+    return Claim(main.cause, method, LIKELY if is_sure and main.confidence != GUESS else GUESS)
 
 
 def _method_of_follow_up(step: GenerationStart) -> str | None:

@@ -28,6 +28,7 @@ from typing import Final, NamedTuple
 from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, REPLACED_STATIC, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.commits.last_commit_times import Membership, Times
+from coordinator_core.inference.facts.claims import Claim
 from coordinator_core.inference.facts.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.facts.life import HEARTBEAT_MS, GroupLife
 from coordinator_core.inference.facts.settings import InferenceSettings
@@ -59,16 +60,8 @@ COMMIT_INTERVAL_MS: Final = 5_000
 """How often clients commit by default (auto.commit.interval.ms), if there are too few commits to measure it."""
 
 
-class LeaveReason(NamedTuple):
-    """Why a member departed: MEMBER_LEFT, MEMBER_EXPIRED or UNKNOWN, by which rule, with which confidence."""
-
-    cause: str
-    method: str
-    confidence: str
-
-
-LeaveReasons = Mapping[Membership, LeaveReason]
-"""Why members departed, by membership interval."""
+LeaveReasons = Mapping[Membership, Claim]
+"""Why members departed, by membership interval: MEMBER_LEFT, MEMBER_EXPIRED or UNKNOWN."""
 
 
 class LastSeen(NamedTuple):
@@ -93,7 +86,7 @@ def find_leave_reasons(
     settings: InferenceSettings,
     configs: Configs = NO_CONFIGS,
     known_reasons: LeaveReasons | None = None,
-) -> dict[Membership, LeaveReason]:
+) -> dict[Membership, Claim]:
     """Why each member of one group departed that left or expired with a generation.
 
     `last_seen`: commit times (`last_commit_times.last_commit_times`); `known_reasons`: the reasons that are already
@@ -115,17 +108,17 @@ def find_leave_reasons(
     return found
 
 
-ALIVE: Final = LeaveReason("STATIC_MEMBER_REPLACED", "SEEN_WITHIN_SESSION", LIKELY)
+ALIVE: Final = Claim("STATIC_MEMBER_REPLACED", "SEEN_WITHIN_SESSION", LIKELY)
 """A static member whose session cannot have expired before it came back."""
-UNSEEN: Final = LeaveReason("STATIC_MEMBER_REPLACED", "NOT_SEEN_WITHIN_SESSION", GUESS)
+UNSEEN: Final = Claim("STATIC_MEMBER_REPLACED", "NOT_SEEN_WITHIN_SESSION", GUESS)
 """A static member whose session may have expired before it came back."""
-SILENT: Final = LeaveReason(EXPIRED, "SILENT_FOR_SESSION", GUESS)
+SILENT: Final = Claim(EXPIRED, "SILENT_FOR_SESSION", GUESS)
 """One that had committed regularly, and then not for its session timeout."""
 
 
 def find_replaced(
     life: GroupLife, last_seen: Mapping[Membership, Times], known_reasons: LeaveReasons
-) -> dict[Membership, LeaveReason]:
+) -> dict[Membership, Claim]:
     """For each static member that came back under another id as a generation began: ALIVE, UNSEEN or SILENT.
     Arguments as of `find_leave_reasons`.
     """
@@ -133,7 +126,7 @@ def find_replaced(
     for member in life.members:
         if member.ended_by == REPLACED_STATIC and member.to_log_offset is not None:
             replaced.setdefault(member.to_log_offset, []).append(member)
-    found: dict[Membership, LeaveReason] = {}
+    found: dict[Membership, Claim] = {}
     before: GenerationRow | None = None
     for row in life.generations if replaced else ():
         previous = before if before is not None and before.incarnation == row.incarnation else None
@@ -149,7 +142,7 @@ def find_replaced(
 
 def _before_return(
     life: GroupLife, member: MemberRow, previous: GenerationRow | None, row: GenerationRow, commit_times: Times
-) -> LeaveReason:
+) -> Claim:
     """Whether less than a member's session timeout passed between its last sign of life and the join phase of a
     classic generation: a join phase that it took part in, or a commit to a partition of its."""
     if row.group_type != GroupType.CLASSIC:
@@ -201,7 +194,7 @@ class _LeaveReasons:
             if event.event_type == "TARGET_COMPUTED" and event.log_offset not in life.timeless
         ]
 
-    def why(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> LeaveReason:
+    def why(self, member: MemberRow, previous: GenerationRow | None, now: GenerationRow) -> Claim:
         """Why a member departed that was in generation `previous` (None if the log has none) and is not in `now`."""
         ended_at_ms = self._ended_at_ms(now)
         if ended_at_ms is None:
@@ -250,7 +243,7 @@ class _LeaveReasons:
         last_seen: LastSeen,
         ended_at_ms: int,
         session_ms: int,
-    ) -> LeaveReason:
+    ) -> Claim:
         timeouts = [session_ms]
         if member.rebalance_timeout_ms is not None and member.rebalance_timeout_ms > 0:
             timeouts.append(member.rebalance_timeout_ms)
@@ -261,7 +254,7 @@ class _LeaveReasons:
             and last_seen.by_record_ms is not None
             and 0 <= ended_at_ms - last_seen.by_record_ms < min(timeouts)
         ):
-            return LeaveReason(LEFT, "WITHIN_TIMEOUTS", CERTAIN if self._has_one_clock(previous, now) else LIKELY)
+            return Claim(LEFT, "WITHIN_TIMEOUTS", CERTAIN).weighed(not self._has_one_clock(previous, now))
         if last_seen.at_ms is None:
             return _unknown_reason(member)
         silent_ms = ended_at_ms - last_seen.at_ms
@@ -270,38 +263,39 @@ class _LeaveReasons:
         if previous is not None and has_one_clock and last_seen.is_by_commit:
             ran_out = self._join_phases.ran_out(member, previous, now, last_seen.at_ms, ended_at_ms)
         if ran_out is not None:
-            return LeaveReason(EXPIRED, REBALANCE_TIMEOUT, ran_out)
+            return Claim(EXPIRED, REBALANCE_TIMEOUT, ran_out)
         # a classic member's session restarts with each commit and each join phase, so it cannot expire sooner; one that
         # was silent for its rebalance timeout may have been dropped because it did not join again
         may_be_dropped = is_classic and silent_ms >= min(timeouts)
         if not may_be_dropped and (has_one_clock or _is_seen_within(session_ms, silent_ms)):
-            return LeaveReason(LEFT, "HEARD_WITHIN_SESSION", LIKELY)
+            return Claim(LEFT, "HEARD_WITHIN_SESSION", LIKELY)
         return _by_silence(member, last_seen, silent_ms, session_ms, "SILENT_FOR_SESSION")
 
-    def _by_group_session(self, member: MemberRow, last_seen: LastSeen, ended_at_ms: int) -> LeaveReason:
+    def _by_group_session(self, member: MemberRow, last_seen: LastSeen, ended_at_ms: int) -> Claim:
         """The reason where the session timeout is a config of the group or the brokers: from the metadata log, else
         from the settings.
         """
         if self._is_away(member, ended_at_ms):
-            return LeaveReason(EXPIRED, "STATIC_MEMBER_AWAY", LIKELY)
+            return Claim(EXPIRED, "STATIC_MEMBER_AWAY", LIKELY)
         if self._is_overdue(member, ended_at_ms):
-            return LeaveReason(EXPIRED, REBALANCE_TIMEOUT, LIKELY)
+            return Claim(EXPIRED, REBALANCE_TIMEOUT, LIKELY)
         session_ms = self._configs.session_timeout_ms(member.group_type, member.group_id, ended_at_ms)
         usual_ms = self._settings.modern_session_timeout_ms
         if self._has_missed_epoch(member, ended_at_ms, usual_ms if session_ms is None else session_ms):
-            return LeaveReason(EXPIRED, "EPOCH_NOT_TAKEN", GUESS)
+            return Claim(EXPIRED, "EPOCH_NOT_TAKEN", GUESS)
         if last_seen.at_ms is None:
             return _unknown_reason(member)
         silent_ms = ended_at_ms - last_seen.at_ms
         if session_ms is not None:
             if _is_seen_within(session_ms, silent_ms):
-                return LeaveReason(LEFT, "HEARD_WITHIN_CONFIGURED_SESSION", GUESS)
+                return Claim(LEFT, "HEARD_WITHIN_CONFIGURED_SESSION", GUESS)
             by_silence = _by_silence(member, last_seen, silent_ms, session_ms, "SILENT_FOR_CONFIGURED_SESSION")
             # a guess that it expired was seldom right: such a member's heartbeats are in no log
-            return _unknown_reason(member) if by_silence[::2] == (EXPIRED, GUESS) else by_silence
+            is_seldom_right = by_silence.cause == EXPIRED and by_silence.confidence == GUESS
+            return _unknown_reason(member) if is_seldom_right else by_silence
         settings = self._settings
         if silent_ms < settings.session_timeout_ms_min // 2:
-            return LeaveReason(LEFT, "JUST_HEARD", LIKELY)
+            return Claim(LEFT, "JUST_HEARD", LIKELY)
         if _is_seen_within(usual_ms, silent_ms):
             # brokers with shorter sessions than the setting are common
             return _unknown_reason(member)
@@ -373,7 +367,7 @@ def _is_seen_within(session_ms: int, silent_ms: int) -> bool:
     return silent_ms < session_ms - session_ms // HEARTBEATS_PER_SESSION
 
 
-def _by_silence(member: MemberRow, last_seen: LastSeen, silent_ms: int, session_ms: int, method: str) -> LeaveReason:
+def _by_silence(member: MemberRow, last_seen: LastSeen, silent_ms: int, session_ms: int, method: str) -> Claim:
     """A regular committer that is silent for just a session timeout has most likely expired. A member that has not
     committed since the last join phase is not a regular committer: clients without partitions to read do not commit.
 
@@ -393,22 +387,23 @@ def _by_silence(member: MemberRow, last_seen: LastSeen, silent_ms: int, session_
     is_just_poll = is_apart and poll_ms <= silent_ms <= poll_ms + slack_ms + RHYTHMS_MISSED_MAX * rhythm_ms
     if is_just_poll:
         # as many were killed in recordings, or did not join again in time
-        return LeaveReason(UNKNOWN, SILENT_FOR_POLL_INTERVAL, GUESS)
+        return Claim(UNKNOWN, SILENT_FOR_POLL_INTERVAL, GUESS)
     if is_just_session:
         # one heartbeat until the others know, and one before a commit within a transaction
         is_silent = silent_ms > 2 * HEARTBEAT_MS + SILENT_FACTOR * rhythm_ms
         is_regular = last_seen.is_by_commit and last_seen.rhythm_ms is not None
         may_poll_late = 0 < poll_ms <= silent_ms <= poll_ms + max(slack_ms, HEARTBEAT_MS) + missed_ms
-        return LeaveReason(EXPIRED, method, LIKELY if is_regular and is_silent and not may_poll_late else GUESS)
+        is_sure = is_regular and is_silent and not may_poll_late
+        return Claim(EXPIRED, method, LIKELY).weighed(not is_sure, at_most=GUESS)
     return _unknown_reason(member)
 
 
-def _unknown_reason(member: MemberRow) -> LeaveReason:
+def _unknown_reason(member: MemberRow) -> Claim:
     """The reason without evidence. Only static members of classic groups are known to stay when they stop: those of
     other groups announce it."""
     if member.instance_id is not None and member.group_type == GroupType.CLASSIC:
-        return LeaveReason(EXPIRED, "STATIC_MEMBER", GUESS)
-    return LeaveReason(UNKNOWN, "LEFT_OR_EXPIRED", GUESS)
+        return Claim(EXPIRED, "STATIC_MEMBER", GUESS)
+    return Claim(UNKNOWN, "LEFT_OR_EXPIRED", GUESS)
 
 
 def _events_by_member(events: Iterable[EventRow]) -> dict[str, list[EventRow]]:

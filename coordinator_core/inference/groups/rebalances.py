@@ -12,6 +12,7 @@ from typing import Final, NamedTuple
 from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, REPLACED_STATIC, EventRow, GenerationRow, MemberRow
 from coordinator_core.inference.commits.last_commit_times import Membership
+from coordinator_core.inference.facts.claims import Claim
 from coordinator_core.inference.facts.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.facts.life import GroupLife
 from coordinator_core.inference.facts.log_facts import NONE_MS
@@ -19,12 +20,10 @@ from coordinator_core.inference.facts.rows import OwnerRow, RebalanceRow
 from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.inference.groups.causes import (
     LATE_METADATA_MS,
-    Cause,
     GenerationStart,
     find_causes,
     is_first_seen,
     is_unread,
-    weaker,
 )
 from coordinator_core.inference.groups.handovers import Handover
 from coordinator_core.inference.groups.leave_reasons import REBALANCE_TIMEOUT, UNSEEN, LeaveReasons, membership_of
@@ -109,13 +108,12 @@ def find_rebalances(
     rows: list[RebalanceRow] = []
     log_offsets: list[int] = []
     windows: list[Window] = []
-    causes: list[Cause] = []
+    causes: list[Claim] = []
     for step, left in _steps(life, leave_reasons, configs, replaced):
         if is_unwritten(step.row):
             continue
         causes = find_causes(step, causes)
-        if step.row.unread_members:
-            causes = [weaker(cause) for cause in causes]
+        causes = [claim.weighed(bool(step.row.unread_members)) for claim in causes]
         row = _row(step, left, causes, _completed_at(step, completed))
         rows.append(_with_known_times(row, step, life.timeless, filled_ms))
         log_offsets.append(step.row.from_log_offset)
@@ -317,7 +315,7 @@ def _completed_at(step: GenerationStart, completed: Mapping[int, int]) -> int | 
 
 
 def _row(
-    step: GenerationStart, left: Sequence[MemberRow], causes: Sequence[Cause], completed_at: int | None
+    step: GenerationStart, left: Sequence[MemberRow], causes: Sequence[Claim], completed_at: int | None
 ) -> RebalanceRow:
     row, reassignment = step.row, step.reassignment
     started_at = row.valid_from

@@ -29,6 +29,7 @@ from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.history.client_families import client_family
 from coordinator_core.history.rows import CONVERTED, MemberRow
 from coordinator_core.inference.commits.last_commit_times import Membership
+from coordinator_core.inference.facts.claims import Claim
 from coordinator_core.inference.facts.rows import RebalanceRow
 from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.inference.groups.causes import (
@@ -42,7 +43,6 @@ from coordinator_core.inference.groups.leave_reasons import (
     EXPIRED,
     SILENT_FOR_POLL_INTERVAL,
     UNKNOWN,
-    LeaveReason,
     LeaveReasons,
     membership_of,
 )
@@ -95,16 +95,16 @@ def find_rollouts(
     return sorted(found, key=lambda rollout: rollout.log_offsets)
 
 
-def by_others(rollouts: Iterable[Rollout], leave_reasons: LeaveReasons) -> dict[Membership, LeaveReason]:
+def by_others(rollouts: Iterable[Rollout], leave_reasons: LeaveReasons) -> dict[Membership, Claim]:
     """Reasons for unexplained departures, taken from the other members of their deployment: never more than a guess."""
-    reasons: dict[Membership, LeaveReason] = {}
+    reasons: dict[Membership, Claim] = {}
     for rollout in rollouts:
         of_rollout = {
             membership: leave_reasons[membership] for membership in rollout.old if membership in leave_reasons
         }
         causes = {reason.cause for reason in of_rollout.values() if reason.confidence != GUESS}
         if len(causes) == 1:
-            reason = LeaveReason(causes.pop(), ROLLING_DEPLOYMENT, GUESS)
+            reason = Claim(causes.pop(), ROLLING_DEPLOYMENT, GUESS)
             reasons |= {membership: reason for membership, own in of_rollout.items() if own.cause == UNKNOWN}
     return reasons
 

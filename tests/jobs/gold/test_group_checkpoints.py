@@ -6,15 +6,15 @@ import pytest
 from coordinator_core.errors import StateUnreadable
 from coordinator_core.inference.audit.group_past import CommitTimesBuilder, Gone, GroupedCommits, MemberCommitTimes
 from coordinator_core.inference.audit.groups import judge_group
+from coordinator_core.inference.facts.claims import Claim
 from coordinator_core.inference.facts.rows import ShareGroupDayRow
 from coordinator_core.inference.facts.settings import InferenceSettings
-from coordinator_core.inference.groups.leave_reasons import LeaveReason
 from jobs.gold.group_checkpoints import SavedGroups, packed_watermark, unpacked_watermark
 from tests.coordinator_core.inference.group_lives import GROUP, TOPIC, classic, life_of
 
 DAY_MS = 86_400_000
-LEFT = LeaveReason("MEMBER_LEFT", "WITHIN_TIMEOUTS", "CERTAIN")
-EXPIRED = LeaveReason("MEMBER_EXPIRED", "STATIC_MEMBER", "GUESS")
+LEFT = Claim("MEMBER_LEFT", "WITHIN_TIMEOUTS", "CERTAIN")
+EXPIRED = Claim("MEMBER_EXPIRED", "STATIC_MEMBER", "GUESS")
 
 
 def saved() -> SavedGroups:

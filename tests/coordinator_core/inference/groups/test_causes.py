@@ -6,8 +6,9 @@ from typing import Any, Final
 import pytest
 
 from coordinator_core.history.rows import NEXT_REBALANCE, PATTERNS_CHANGED, PATTERNS_NEW, EventRow, GenerationRow
-from coordinator_core.inference.groups.causes import Cause, GenerationStart, find_causes
-from coordinator_core.inference.groups.leave_reasons import EXPIRED, REBALANCE_TIMEOUT, LeaveReason
+from coordinator_core.inference.facts.claims import Claim
+from coordinator_core.inference.groups.causes import GenerationStart, find_causes
+from coordinator_core.inference.groups.leave_reasons import EXPIRED, REBALANCE_TIMEOUT
 from coordinator_core.inference.groups.reassignment import Lost, Reassignment
 from schemas.group_types import GroupType
 
@@ -47,7 +48,7 @@ def causes(
         **{"leave_reasons": (), "member_count": 2, "has_pattern": False, "had_members": True, **known},
         reassignment=reassignment,
     )
-    found = find_causes(step, [Cause("MEMBER_JOINED", "IN_LOG", "CERTAIN")])
+    found = find_causes(step, [Claim("MEMBER_JOINED", "IN_LOG", "CERTAIN")])
     return [(cause.cause, cause.method, cause.confidence) for cause in found]
 
 
@@ -121,7 +122,7 @@ def test_metadata_of_topics_changed(
 SHARE: Final = {"group_type": GroupType.SHARE}
 JOINED: Final = [event("MEMBER_JOINED")]
 RECONCILED: Final = [*JOINED, event("MEMBER_RECONCILED", {"previous_member_epoch": "0"})]
-WAITED: Final = (LeaveReason(EXPIRED, REBALANCE_TIMEOUT, "LIKELY"),)
+WAITED: Final = (Claim(EXPIRED, REBALANCE_TIMEOUT, "LIKELY"),)
 
 
 @pytest.mark.parametrize(

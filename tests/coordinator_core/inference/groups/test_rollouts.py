@@ -12,8 +12,9 @@ from coordinator_core.history.client_families import client_family
 from coordinator_core.history.rows import CONVERTED, LEFT_OR_EXPIRED, REPLACED_STATIC, MemberRow
 from coordinator_core.inference.audit.groups import audit_group
 from coordinator_core.inference.commits.last_commit_times import Membership
+from coordinator_core.inference.facts.claims import Claim
 from coordinator_core.inference.facts.settings import InferenceSettings
-from coordinator_core.inference.groups.leave_reasons import LeaveReason, membership_of
+from coordinator_core.inference.groups.leave_reasons import membership_of
 from coordinator_core.inference.groups.rollouts import ROLLING_DEPLOYMENT, by_others, find_rollouts
 from tests.coordinator_core.inference.group_lives import classic, epoch, goes, joins, life_of, reconciled, target
 
@@ -88,7 +89,7 @@ def members_of(steps: Steps, place: Callable[[str], Place] = machines) -> list[M
     return [*rows, *open_rows.values()]
 
 
-def leave_reasons(members: Sequence[MemberRow], leave_reason: LeaveReason) -> dict[Membership, LeaveReason]:
+def leave_reasons(members: Sequence[MemberRow], leave_reason: Claim) -> dict[Membership, Claim]:
     """Everybody who left, for the same reason."""
     return {
         (member.member_id, member.from_log_offset): leave_reason
@@ -97,10 +98,10 @@ def leave_reasons(members: Sequence[MemberRow], leave_reason: LeaveReason) -> di
     }
 
 
-LEFT = LeaveReason("MEMBER_LEFT", "HEARD_WITHIN_SESSION", "LIKELY")
-EXPIRED = LeaveReason("MEMBER_EXPIRED", "SILENT_FOR_SESSION", "LIKELY")
-UNKNOWN_REASON = LeaveReason("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")
-STOPPED = LeaveReason("MEMBER_LEFT", "SILENT_FOR_POLL_INTERVAL", "GUESS")
+LEFT = Claim("MEMBER_LEFT", "HEARD_WITHIN_SESSION", "LIKELY")
+EXPIRED = Claim("MEMBER_EXPIRED", "SILENT_FOR_SESSION", "LIKELY")
+UNKNOWN_REASON = Claim("UNKNOWN", "LEFT_OR_EXPIRED", "GUESS")
+STOPPED = Claim("MEMBER_LEFT", "SILENT_FOR_POLL_INTERVAL", "GUESS")
 
 
 @dataclass(frozen=True)
@@ -112,7 +113,7 @@ class Case:
     expected: tuple[int, int] | None
     """First and last step, from 1."""
     place: Callable[[str], Place] = machines
-    leave_reason: LeaveReason = LEFT
+    leave_reason: Claim = LEFT
     confidence: str = "LIKELY"
     first: str = "+a1 +b1 +c1"
 
@@ -239,7 +240,7 @@ def test_families_of_client_ids(client_ids: tuple[str, str], expected: bool) -> 
         ([UNKNOWN_REASON, UNKNOWN_REASON, UNKNOWN_REASON], [UNKNOWN_REASON[:2]] * 3),
     ],
 )
-def test_departures_by_the_others_of_the_deployment(known: list[LeaveReason], expected: list[tuple[str, str]]) -> None:
+def test_departures_by_the_others_of_the_deployment(known: list[Claim], expected: list[tuple[str, str]]) -> None:
     """Where all that are known stopped one way, so did those of which nothing is known; else nothing is said."""
     members = members_of(("+a1 +b1 +c1", *ONE_BY_ONE))
     why = {(f"{letter}1", 0): leave_reason for letter, leave_reason in zip("abc", known, strict=True)}
