@@ -23,7 +23,7 @@ Inputs are sorted here before they are used, so that the answer is a function of
   `archived`.
 * `share_past`, `group_past`: what an audit keeps of share partitions and of groups, so that the next one continues.
   `audit_watermark`: the past of a group that need not be judged again. `commits_only`: groups with only ordinary new
-  commits; `unchanged_groups`: groups without new records, for which nothing has to be judged again.
+  commits.
 * `lag.lag_history`: lag at each commit, where end offsets were sampled. `log_anomalies`: where a log breaks the
   coordinators' rules, and what that means.
 * `rows`: gold rows, as declared, without `cluster_id`.

@@ -17,7 +17,7 @@ import numpy as np
 from coordinator_core.bytes.log.chunk import BoolArray
 from coordinator_core.inference.audit.audit_watermark import AuditWatermark
 from coordinator_core.inference.audit.commits_only import commit_counts, day_of_commits_only, is_noted
-from coordinator_core.inference.audit.days import NO_COUNTS, NO_DAY, DayCounts, day_counts, recreated_days
+from coordinator_core.inference.audit.days import NO_COUNTS, NO_DAY, DayCounts, recreated_days
 from coordinator_core.inference.audit.group_past import (
     CommitTimesBuilder,
     GroupBefore,
@@ -30,7 +30,6 @@ from coordinator_core.inference.audit.groups import GroupGold, Judged, judge_gro
 from coordinator_core.inference.audit.hosts import HostsNow
 from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, group_anomalies, log_not_judged, not_judged
 from coordinator_core.inference.audit.simple_groups import SimpleGroups, judge_simple_groups
-from coordinator_core.inference.audit.unchanged_groups import Unchanged, decided_late, judge_unchanged, may_be_unchanged
 from coordinator_core.inference.commits.deletions import CLOCKS_MS, NOTHING_REMOVED, Removed
 from coordinator_core.inference.facts.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.facts.life import GroupLife
@@ -51,7 +50,6 @@ from jobs.gold.topic_ids import TopicIds
 from jobs.silver.bundles import GROUP_WEIGHTS, GroupBundle, bundles, bundles_with, group_bundles, group_ids
 from jobs.silver.checkpoints import changed_versions
 from jobs.silver.commits import new_commits
-from jobs.silver.needed import OPEN_ROWS
 from schemas.tables.declare import Table
 from schemas.tables.gold import GROUP_SUMMARY
 from schemas.tables.silver import OFFSET_COMMITS
@@ -220,8 +218,6 @@ class _Made:
         self._log_partition = log_partition
         self._gold = GroupGold()
         self._pasts: dict[str, GroupFacts] = {}
-        self._unchanged: dict[str, GroupFacts] = {}
-        """Facts of groups for which all other kept state stays."""
         self._days: dict[str, list[ShareGroupDayRow]] = {}
         self._watermarks: dict[str, AuditWatermark] = {}
         self._commit_times = CommitTimesBuilder()
@@ -297,12 +293,6 @@ class _Made:
         self._gold.days += plain.days
         self._write_many()
 
-    def add_unchanged(self, group_id: str, unchanged: Unchanged) -> None:
-        """Add the results of new commits of a group with unchanged membership."""
-        self._unchanged[group_id] = unchanged.past
-        self._gold.anomalies += unchanged.anomalies
-        self._write_many()
-
     def left(self, commits: GroupedCommits, commit_times: MemberCommitTimes, others: SavedGroups) -> SavedGroups:
         """The state for the next audit, after all groups are added.
 
@@ -315,7 +305,7 @@ class _Made:
         pasts = {group_id: found for group_id, found in others.pasts.items() if group_id not in self._not_judged}
         watermarks |= {group_id: packed_watermark(found) for group_id, found in self._watermarks.items()}
         return SavedGroups(
-            pasts | self._unchanged | self._pasts,
+            pasts | self._pasts,
             days | self._days,
             commits,
             self._commit_times.built(commit_times),
@@ -474,9 +464,7 @@ class _NewAudit:
             commits, is_new = commits.taken(is_judged), is_new[is_judged]
         new = commits.taken(is_new)
         is_odd = is_noted(commits, is_new, saved.pasts, self._work.inference)
-        odd = {commits.group_ids[code] for code in np.unique(commits.group[is_odd]).tolist()}
-        noted = {*changed, *(decided_late(new, self._place) & odd)}
-        noted |= {group_id for group_id in odd if not may_be_unchanged(saved.pasts.get(group_id))}
+        noted = changed | {commits.group_ids[code] for code in np.unique(commits.group[is_odd]).tolist()}
         noted -= saved.not_judged
         for (group_id, day), count in commit_counts(new.commits, new.group, new.group_ids).items():
             if group_id not in noted and not self._add_counts(group_id, day, DayCounts(count)):
@@ -486,19 +474,14 @@ class _NewAudit:
         watermarks = {
             group_id: unpacked_watermark(saved.watermarks[group_id]) for group_id in noted & saved.watermarks.keys()
         }
-        unchanged_ids = odd - noted
-        needed = watermarks | dict.fromkeys(unchanged_ids, OPEN_ROWS)
-        slices = commits.slices() if noted or unchanged_ids else {}
-        for some, bundle in bundles_with(self._work.files, self._log_partition, noted | unchanged_ids, commits, needed):
+        slices = commits.slices() if noted else {}
+        for some, bundle in bundles_with(self._work.files, self._log_partition, noted, commits, watermarks):
             # all commits of a new group are new
             first = bundle.commits.of_some(some - saved.pasts.keys())
             plain = _judge_plain(bundle, self._work, self._made, first)
             for life in bundle.lives(plain.pasts.keys(), also=some):
                 rows = slices.get(life.group_id, slice(0, 0))
-                if life.group_id in unchanged_ids:
-                    self._judge_unchanged(life, is_new[rows])
-                else:
-                    self._judge(life, is_new[rows], watermarks.get(life.group_id))
+                self._judge(life, is_new[rows], watermarks.get(life.group_id))
 
     def _add_counts(self, group_id: str, day: int, counts: DayCounts) -> bool:
         """Add to the counts of a day, whether gold has a row of it or not. False: the new row's other columns are
@@ -513,23 +496,6 @@ class _NewAudit:
         if made is not None:
             self._quiet_days[place] = made
         return made is not None
-
-    def _judge_unchanged(self, life: GroupLife, is_new: BoolArray) -> None:
-        """Audit the new commits of a group with unchanged membership, if its open rows suffice."""
-        group_id = life.group_id
-        before = GroupBefore(self._saved.pasts[group_id], self._place, is_new, {}, {})
-        try:
-            unchanged = judge_unchanged(self._made.of_log(life), self._work.inference, before, self._removed)
-        except MemoryError:
-            raise
-        except Exception:
-            self._judge_whole(group_id)
-            return
-        for day, counts in day_counts(Counter(), unchanged.anomalies).items():
-            if not self._add_counts(group_id, day, counts):
-                self._judge_whole(group_id)
-                return
-        self._made.add_unchanged(group_id, unchanged)
 
     def _judge_whole(self, group_id: str) -> None:
         self._noted.add(group_id)

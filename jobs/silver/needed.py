@@ -1,7 +1,7 @@
 """Which rows of a group an audit needs: open rows, and rows that can still change a result."""
 
 from collections.abc import Mapping, Set
-from typing import Final, NamedTuple
+from typing import Final
 
 import numpy as np
 import pyarrow as pa
@@ -50,23 +50,12 @@ class SharedGroups:
         return is_needed
 
 
-class NeededFrom(NamedTuple):
-    """Log offsets that decide which rows of a group are needed; a subset of `AuditWatermark`."""
-
-    generation_at: int
-    """Rows that ended there, or before, are not needed."""
-    events_from: int
-    """Events from here on are needed."""
-
-
-OPEN_ROWS: Final = NeededFrom(END_OF_LOG - 1, END_OF_LOG)
-"""Only the current state of a group, and nothing of its history."""
-AuditWatermarks = Mapping[str, AuditWatermark | NeededFrom]
+AuditWatermarks = Mapping[str, AuditWatermark]
 """By group id, which of its rows are needed; of other groups, all are."""
 NO_WATERMARKS: Final[AuditWatermarks] = {}
 
 
-def _needed_after(table: Table, watermarks: AuditWatermark | NeededFrom | None) -> int:
+def _needed_after(table: Table, watermarks: AuditWatermark | None) -> int:
     """Rows of a group after this log offset are needed; -1: all are."""
     if watermarks is None:
         return -1

@@ -67,9 +67,7 @@ def fails_of(function: Callable[..., Any], name: Callable[..., str]) -> Callable
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Let each way in which a group is judged fail for some groups."""
-    for function in ("judge_group", "judge_unchanged"):
-        of_life = fails_of(getattr(audit_groups, function), lambda life, *_: life.group_id)
-        patch.setattr(audit_groups, function, of_life)
+    patch.setattr(audit_groups, "judge_group", fails_of(audit_groups.judge_group, lambda life, *_: life.group_id))
     of_some = fails_of(judge_simple_groups, lambda grouped, *_: min(grouped.group_ids, default=""))
     patch.setattr(audit_groups, "judge_simple_groups", of_some)
 

@@ -57,12 +57,11 @@ from coordinator_core.inference.facts.columns import numbered_pairs
 from coordinator_core.inference.facts.life import COMMIT_COLUMNS, GroupCommits, GroupLife
 from coordinator_core.inference.facts.log_facts import WHOLE
 from coordinator_core.inference.facts.partitions import ByPartition
-from coordinator_core.inference.facts.rows import OwnerRow, RebalanceRow
+from coordinator_core.inference.facts.rows import OwnerRow
 from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.inference.groups.handovers import Handover
 from coordinator_core.inference.groups.leave_reasons import LeaveReasons, membership_of
 from coordinator_core.replay.columnar.offsets_columnar import OUTCOMES
-from schemas.group_types import GroupType
 
 PENDING: Final = OUTCOMES.index("PENDING")
 NO_TOMBSTONE: Final = -2
@@ -128,8 +127,6 @@ class GroupFacts(NamedTuple):
     """When its newest generation began; -1: it has none."""
     group_type: str = UNKNOWN_TYPE
     """Its type since."""
-    is_over: bool = True
-    """All of its rebalances are over, except those of a share group, which have no duration."""
     handovers: Mapping[int, Handover] = _NO_HANDOVERS
     """By log offset of the rebalance."""
     gone: Mapping[int, Gone] = _NONE_GONE
@@ -238,7 +235,6 @@ def _is_emptied_otherwise(generations: Sequence[GenerationRow], past: GroupFacts
 def group_facts(
     life: GroupLife,
     leave_reasons: LeaveReasons,
-    rebalances: Iterable[RebalanceRow],
     settings: InferenceSettings,
     before: GroupBefore | None = None,
     watermark: AuditWatermark | None = None,
@@ -277,7 +273,6 @@ def group_facts(
         member_count=sum(row.valid_to is None for row in life.members),
         typed_ms=max((row.valid_from for row in life.generations), default=-1),
         group_type=UNKNOWN_TYPE if newest is None else newest.group_type,
-        is_over=all(row.completed_at is not None or row.group_type == GroupType.SHARE for row in rebalances),
         handovers={
             place: handover
             for place, handover in handovers.items()

@@ -1,7 +1,7 @@
 """Audits of the groups of one log, night after night, and what one audit of all of it says."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -20,26 +20,10 @@ from coordinator_core.inference.audit.group_past import (
 from coordinator_core.inference.audit.groups import GroupGold, Judged, audit_group, in_order, judge_group
 from coordinator_core.inference.audit.hosts import HostsNow
 from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, group_anomalies
-from coordinator_core.inference.audit.unchanged_groups import (
-    Unchanged,
-    decided_late,
-    judge_unchanged,
-    may_be_unchanged,
-)
 from coordinator_core.inference.facts.life import GroupLife
 from coordinator_core.inference.facts.rows import AnomalyRow, GroupDayRow, OwnerRow
 from coordinator_core.inference.facts.settings import InferenceSettings
 from tests.coordinator_core.inference.group_lives import Replayed
-
-
-def open_rows(life: GroupLife) -> GroupLife:
-    """The current state of a group: its open rows."""
-    return life._replace(
-        generations=tuple(row for row in life.generations if row.to_log_offset is None),
-        members=tuple(row for row in life.members if row.to_log_offset is None),
-        assignments=tuple(row for row in life.assignments if row.to_log_offset is None),
-        events=(),
-    )
 
 
 def end_of(batches: list[bytes], before: int) -> int:
@@ -67,22 +51,11 @@ class Nights:
         both, is_new = self.kept.and_new(now.pieces(begin), self.place)
         noted = now.group_ids - now.serialized | now.group_ids - self.pasts.keys()
         is_odd = is_noted(both, is_new, self.pasts, self.settings)
-        odd = {both.group_ids[code] for code in np.unique(both.group[is_odd]).tolist()}
+        noted |= {both.group_ids[code] for code in np.unique(both.group[is_odd]).tolist()}
         new = both.taken(is_new)
-        noted |= odd & decided_late(new, self.place)
-        noted |= {group_id for group_id in odd if not may_be_unchanged(self.pasts.get(group_id))}
         counts = commit_counts(new.commits, new.group, new.group_ids)
-        unchanged = self.unchanged(now, both, is_new, odd - noted)
-        noted |= odd - unchanged.keys()
-        days = {
-            group_id: self.days_of(group_id, counts, unchanged[group_id].anomalies if group_id in unchanged else ())
-            for group_id in self.pasts.keys() - noted
-        }
+        days = {group_id: self.days_of(group_id, counts) for group_id in self.pasts.keys() - noted}
         noted |= {group_id for group_id, found in days.items() if found is None}
-        for group_id in unchanged.keys() - noted:
-            self.ways["unchanged"] += 1
-            self.pasts[group_id] = unchanged[group_id].past
-            self.gold[group_id].anomalies += unchanged[group_id].anomalies
         commit_times = self.commit_times.by_group()
         builder = CommitTimesBuilder()
         for group_id in sorted(now.group_ids):
@@ -101,27 +74,10 @@ class Nights:
         self.commit_times = builder.built(self.commit_times.and_new(new, self.place).without(noted))
         self.kept, self.place = both.kept(), next_offset
 
-    def unchanged(
-        self, now: Replayed, commits: GroupedCommits, is_new: np.ndarray, group_ids: Set[str]
-    ) -> dict[str, Unchanged]:
-        """Those of some groups of which how they stand decides what their new commits are."""
-        found = {}
-        for group_id in group_ids:
-            rows = commits.slices()[group_id]
-            life = open_rows(in_order(now.life(group_id)))._replace(commits=commits.commits.taken(rows))
-            before = GroupBefore(self.pasts[group_id], self.place, is_new[rows], {}, {})
-            try:
-                found[group_id] = judge_unchanged(life, self.settings, before)
-            except PastTooShort as why:
-                self.ways[f"does not stand: {why}"] += 1
-        return found
-
-    def days_of(
-        self, group_id: str, counts: Mapping[tuple[str, int], int], anomalies: Iterable[AnomalyRow]
-    ) -> list[GroupDayRow] | None:
+    def days_of(self, group_id: str, counts: Mapping[tuple[str, int], int]) -> list[GroupDayRow] | None:
         days = {row.day: row for row in self.gold[group_id].days}
         committed = Counter({day: count for (other, day), count in counts.items() if other == group_id})
-        for day, came in day_counts(committed, anomalies).items():
+        for day, came in day_counts(committed, ()).items():
             made = day_of_commits_only(self.pasts[group_id], group_id, day, came)
             if day in days:
                 days[day] = days[day]._replace(**DayCounts.of(days[day]).plus(came)._asdict())
