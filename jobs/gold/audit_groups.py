@@ -27,7 +27,6 @@ from coordinator_core.inference.audit.group_past import (
     Piece,
 )
 from coordinator_core.inference.audit.groups import GroupGold, Judged, judge_group
-from coordinator_core.inference.audit.hosts import HostsNow
 from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, group_anomalies, log_not_judged, not_judged
 from coordinator_core.inference.audit.simple_groups import SimpleGroups, judge_simple_groups
 from coordinator_core.inference.commits.deletions import CLOCKS_MS, NOTHING_REMOVED, Removed
@@ -69,7 +68,6 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     lags = LagWriter(samples, work.inference, parts)
     carried: dict[Table, dict[int, Mapping[str, int]]] = {table: {} for table in GROUP_TABLES}
     """By table and log partition: the groups whose rows after a position are rebuilt; all other rows stay."""
-    hosts: dict[int, Mapping[str, HostsNow]] = {}
     for log_partition in work.log_partitions:
         packed = work.all_saved(log_partition)
         saved = None if packed is None else SavedGroups.together([SavedGroups.unpacked(state) for state in packed])
@@ -85,7 +83,6 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
             left = audited.run()
             for table, rebuilt in audited.rebuilt.items():
                 carried[table][log_partition] = rebuilt
-            hosts[log_partition] = audited.hosts
         else:
             own, only = _own_groups(work, log_partition)
             if log_partition in work.not_replayed:
@@ -94,7 +91,7 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.keep(log_partition, left.packed())
     for table, of_logs in carried.items():
-        parts.carry(table, of_logs, hosts)
+        parts.carry(table, of_logs)
 
 
 def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, Removed, Samples]:
@@ -399,8 +396,6 @@ class _NewAudit:
         """Groups with new records other than commits that leave their state unchanged."""
         self._whole: set[str] = set()
         """The `_noted` groups that are audited from their beginning."""
-        self.hosts: dict[str, HostsNow] = {}
-        """For the other `_noted` groups: their hosts, where members changed."""
         self._watermarks: dict[str, AuditWatermark] = {}
         """For the other `_noted` groups: the watermark of their settled past, which stays."""
         self._counts: dict[tuple[str, int], DayCounts] = {}
@@ -526,8 +521,6 @@ class _NewAudit:
             if watermark is not None:
                 self._watermarks[group_id] = watermark
                 self._counts |= {(group_id, day): counts for day, counts in judged.late.items()}
-            if judged.hosts is not None:
-                self.hosts[group_id] = judged.hosts
 
     @property
     def rebuilt(self) -> Mapping[Table, Mapping[str, int]]:

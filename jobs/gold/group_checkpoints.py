@@ -135,7 +135,6 @@ def packed_watermark(watermark: AuditWatermark) -> bytes:
     return msgspec.msgpack.encode(
         watermark._replace(
             group_types=sorted(watermark.group_types),  # type: ignore[arg-type]
-            bound=sorted(watermark.bound),  # type: ignore[arg-type]
             unplanned=sorted(watermark.unplanned),  # type: ignore[arg-type]
         )
     )

@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 
 from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.errors import StateUnreadable
-from coordinator_core.inference.audit.hosts import HostsNow
 from coordinator_core.inference.audit.log_anomalies import NOT_JUDGED, NOT_REPLAYED
 from coordinator_core.inference.commits.deletions import Removed
 from coordinator_core.inference.facts.life import PartitionCounts
@@ -29,7 +28,6 @@ from jobs.delta.core_tables import rows_table
 from jobs.delta.part_files import LOG_PARTITION, PartTarget, PartWriter, WrittenFile
 from jobs.delta.table_files import TableFile
 from jobs.gold.group_tables import EVERY_PLACE, GROUP_TABLES
-from jobs.gold.hosts import with_hosts
 from jobs.gold.isolation import Lack
 from jobs.silver.checkpoints import Watermark, watermark_row
 from jobs.silver.reader import SilverFiles
@@ -226,10 +224,8 @@ class AuditParts:
         row |= {"state": state}
         self.write(AUDITED_LOGS, pa.Table.from_pylist([row], schema=arrow_schema(AUDITED_LOGS)))
 
-    def carry(
-        self, table: Table, rebuilt: Mapping[int, Mapping[str, int]], hosts: Mapping[int, Mapping[str, HostsNow]]
-    ) -> None:
-        """Write the last audit's rows of some log partitions, with the current `hosts` of members.
+    def carry(self, table: Table, rebuilt: Mapping[int, Mapping[str, int]]) -> None:
+        """Write the last audit's rows of some log partitions.
 
         `rebuilt`: by log partition, groups whose rows were rebuilt, with the position after which they were; only rows
         up to that position (`GroupTable.places`) are written. NO_PLACE: none.
@@ -242,7 +238,7 @@ class AuditParts:
             if any(rebuilt.values()):
                 is_kept = GROUP_TABLES[table].places(rows) <= numbers_by_group(rows, rebuilt, EVERY_PLACE)
                 kept = rows if is_kept.all() else rows.filter(pa.array(is_kept))
-            self.write(table, with_hosts(table, kept, hosts))
+            self.write(table, kept)
 
     def carry_log_anomalies(
         self, log_partition: int, to_log_offset: int = END_OF_LOG, left_out: Set[str] = frozenset()

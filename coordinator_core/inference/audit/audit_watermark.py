@@ -11,12 +11,11 @@ one and everything before it are final, provided that nothing was open between t
 The next audit reads the rows of silver that were open at the watermark or came after it. In addition it needs what
 those rows do not contain: the last events of the members at that time (`words`), and the ownership before it (`owned`,
 `lost`). New records may still show that the watermark was wrong; then PastTooShort is raised, and the group is judged
-from its beginning. One thing in this past can still change: if a member returns from another host, earlier rows get
-that host, too (`moved_members`).
+from its beginning.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Final, NamedTuple
 
@@ -25,13 +24,11 @@ import numpy as np
 from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.errors import PastTooShort
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
-from coordinator_core.inference.audit.hosts import Moved
-from coordinator_core.inference.commits.last_commit_times import Membership
 from coordinator_core.inference.facts.calendar import DAY_MS
 from coordinator_core.inference.facts.life import GroupLife
 from coordinator_core.inference.facts.rows import OwnerRow
 from coordinator_core.inference.facts.settings import InferenceSettings
-from coordinator_core.inference.groups.leave_reasons import JOINED, NO_SIGNS_OF_LIFE, SIGNS_OF_LIFE, membership_of
+from coordinator_core.inference.groups.leave_reasons import JOINED, NO_SIGNS_OF_LIFE, SIGNS_OF_LIFE
 from coordinator_core.inference.groups.owners import (
     NOT_ASSIGNED,
     OWNED,
@@ -95,11 +92,8 @@ class AuditWatermark(NamedTuple):
     is_empty: bool
     """The group had no members there."""
     group_types: frozenset[str]
-    members: Mapping[Membership, Client]
-    bound: frozenset[Membership]
-    """Those members whose host affected results in a way that a new host cannot simply be put in."""
     words: tuple[EventRow, ...]
-    """The last events of these members, and of the group, before `events_from`, in log order."""
+    """The last events of the members there, and of the group, before `events_from`, in log order."""
     owned: Mapping[OwnerPlace, OwnedBefore]
     """Ownership intervals that began before it."""
     lost: Mapping[PlanKey, int]
@@ -165,23 +159,6 @@ def unowned_before(watermark: AuditWatermark | None) -> tuple[Mapping[OwnerPlace
     return {place: before.unowned_partition_ms for place, before in watermark.owned.items()}, watermark.next_at
 
 
-def moved_members(life: GroupLife, watermark: AuditWatermark) -> Mapping[str, Moved]:
-    """Members of the settled past that returned from another host, by member id. `life`: the result of `since`.
-
-    Raises PastTooShort if other attributes of a member changed, or if earlier results depend on its host.
-    """
-    moved: dict[str, Moved] = {}
-    for row in life.members:
-        membership = membership_of(row)
-        before, now = watermark.members.get(membership, _client_of(row)), _client_of(row)
-        if before == now:
-            continue
-        if before[:-1] != now[:-1] or membership in watermark.bound or row.member_id in moved:
-            raise PastTooShort("earlier results depend on attributes of members that have changed")
-        moved[row.member_id] = Moved(row.from_log_offset, row.client_host)
-    return moved
-
-
 def with_past(owners: Sequence[OwnerRow], watermark: AuditWatermark, unread: Sequence[int] = ()) -> list[OwnerRow]:
     """Ownership intervals, completed with what is kept of the time before the watermark. `unread`: the `unread_places`
     since.
@@ -224,16 +201,11 @@ def newest_watermark(
     settings: InferenceSettings,
     before: AuditWatermark | None = None,
 ) -> AuditWatermark | None:
-    """The newest watermark; if there is none after `before`, `before` itself with the current members.
+    """The newest watermark; `before` if there is none after it.
 
     `life`: all of it, or the result of `since`, its rows in log order; `owners` and `rebalances`: of `life`, without
     the rebalances before.
     """
-    if before is not None:
-        now = {membership_of(row): _client_of(row) for row in life.members}
-        before = before._replace(
-            members={membership: now.get(membership, earlier) for membership, earlier in before.members.items()}
-        )
     numbers = [number for number in range(len(rebalances.rows) - 1, 0, -1) if _may_part(rebalances, number, settings)]
     if not numbers:
         return before
@@ -323,7 +295,6 @@ class _Seeker:
     ) -> None:
         self._life = life
         self._owners = owners
-        self._placed = rebalances.placed if before is None else rebalances.placed | before.bound
         self._windows = rebalances.windows
         self._before = before
         self._offsets = [event.log_offset for event in life.events]
@@ -335,8 +306,7 @@ class _Seeker:
         last, following = life.generations[index - 1 : index + 1]
         place, next_at, next_ms = last.from_log_offset, following.from_log_offset, following.valid_from
         members = tuple(row for row in life.members if _holds_after(row.to_log_offset, place))
-        present = {membership_of(row): _client_of(row) for row in members if row.from_log_offset < next_at}
-        member_ids = frozenset(member_id for member_id, _ in present)
+        member_ids = frozenset(row.member_id for row in members if row.from_log_offset < next_at)
         begin, next_begin = (begin_of(life.events, self._offsets, row) for row in (last, following))
         if not self._is_over(next_begin):
             return None
@@ -366,32 +336,10 @@ class _Seeker:
             begin_ms=begin_ms,
             is_empty=is_empty,
             group_types=frozenset(types if before is None else types | before.group_types),
-            members=present,
-            bound=self._bound(present.keys()),
             words=words,
             owned=owned,
             lost=lost,
             unplanned=unplanned,
-        )
-
-    def _bound(self, present: Set[Membership]) -> frozenset[Membership]:
-        """Those members whose host decided a result, and those that their membership row does not identify: a member
-        that joined twice, or owned a partition earlier."""
-        newest: dict[str, int] = {}
-        for row in self._life.members:
-            newest[row.member_id] = max(newest.get(row.member_id, 0), row.from_log_offset)
-        begins = dict(present)
-        sooner = {
-            row.member_id
-            for row in self._owners
-            if (begin := begins.get(row.member_id)) is not None
-            and row.from_log_offset < begin
-            and _holds_after(row.to_log_offset, begin)
-        }
-        return frozenset(
-            membership
-            for membership in present
-            if membership in self._placed or membership[0] in sooner or newest[membership[0]] > membership[1]
         )
 
     def _is_over(self, log_offset: int) -> bool:

@@ -12,10 +12,8 @@ beginning (`PastTooShort`):
 * an offset that outlived the group is committed for the first time again: then it did not outlive it;
 * offsets were deleted, and new records show more about the reason: a classic generation whose join phase had ended by
   then, a commit to another partition of a topic considered deleted, further tombstones within seconds;
-* an operation is partly before and partly after the place.
-
-A member's host is the last one it had: where a host changed, the anomalies of commits to its partitions get the new
-host (`hosts.HostsNow`), which needs no commits.
+* an operation is partly before and partly after the place;
+* a member comes back from another host: all rows about it name its last one.
 """
 
 from collections import Counter
@@ -166,8 +164,8 @@ class GroupBefore:
     def require_enough(self, life: GroupLife, settings: InferenceSettings) -> None:
         """Raises PastTooShort if earlier results may change, or if more of the past is needed."""
         past, commits = self.past, life.commits
-        if self.from_log_offset <= life.log.unread_from < WHOLE or _is_forgotten(life, self.from_log_offset):
-            raise PastTooShort("from a new record on nobody knows its members")
+        if self.from_log_offset <= life.log.unread_from < WHOLE or _are_others(life, self.from_log_offset):
+            raise PastTooShort("from a new record on its members are others, or unknown")
         if self.watermark is not None:
             require_watermark(life, self.watermark, settings, commits.log_offset[self.is_new])
         if past.first_log_offset < 0:
@@ -214,9 +212,11 @@ class GroupBefore:
         )
 
 
-def _is_forgotten(life: GroupLife, from_log_offset: int) -> bool:
-    """Whether a new leader, from an offset on, did not load all of the group."""
-    return any(event.event_type == FORGOTTEN and event.log_offset >= from_log_offset for event in life.events)
+def _are_others(life: GroupLife, from_log_offset: int) -> bool:
+    """Whether, from an offset on, a new leader did not load all of the group, or a member came back from another host:
+    all rows about a member name its last one."""
+    types = {FORGOTTEN, "MEMBER_UPDATED"}
+    return any(event.event_type in types and event.log_offset >= from_log_offset for event in life.events)
 
 
 def _is_emptied_otherwise(generations: Sequence[GenerationRow], past: GroupFacts) -> bool:

@@ -9,7 +9,6 @@ from coordinator_core.errors import PastTooShort
 from coordinator_core.history.rows import AssignmentRow
 from coordinator_core.inference.audit.audit_watermark import (
     AuditWatermark,
-    moved_members,
     newest_watermark,
     since,
     unowned_before,
@@ -25,7 +24,6 @@ from coordinator_core.inference.audit.days import (
     share_group_days,
 )
 from coordinator_core.inference.audit.group_past import GroupBefore, GroupFacts, group_facts, kept_commits
-from coordinator_core.inference.audit.hosts import HostsNow, Moved
 from coordinator_core.inference.commits.commit_anomalies import applied_by_partition, find_anomalies
 from coordinator_core.inference.commits.deletions import NOTHING_REMOVED, Removed
 from coordinator_core.inference.commits.last_commit_times import Membership, Times, last_commit_times
@@ -74,8 +72,6 @@ class Judged:
     commit_times: Mapping[Membership, Times]
     kept: I64
     """Which of its commits to keep."""
-    hosts: HostsNow | None = None
-    """New hosts for earlier results on its commits and its settled past, where members changed since."""
     went_on_from: AuditWatermark | None = None
     """Gold rows from before this place stay; here are the later ones."""
     late: Mapping[int, DayCounts] = field(default_factory=dict)
@@ -108,7 +104,6 @@ def judge_group(
     came_from = None if before is None else before.watermark
     is_new, place, commit_times_before, days = None, 0, NO_TIMES, NOTHING_BEFORE
     departed_before: LeaveReasons = {}
-    moved: Mapping[str, Moved] = {}
     if before is not None:
         life = life if came_from is None else since(life, came_from)
         before.require_enough(life, settings)
@@ -123,7 +118,7 @@ def judge_group(
         is_new = before.is_new if before.past.first_log_offset >= 0 else None
     owners = partition_owners(life)
     if came_from is not None:
-        owners, moved = with_past(owners, came_from, unread_places(life)), moved_members(life, came_from)
+        owners = with_past(owners, came_from, unread_places(life))
     applied = applied_by_partition(life.commits)
     commit_times = last_commit_times(life.commits, owners, life.members, commit_times_before, place, applied)
     join_phases = JoinPhases(life, owners, commit_times_before)
@@ -166,10 +161,7 @@ def judge_group(
         else [],
         share_days=share_group_days(life, settled_day) if GroupType.SHARE in types else [],
     )
-    changed = set() if before is None else _changed_members(life, place)
-    settled_at = -1 if came_from is None else came_from.generation_at
-    hosts = HostsNow(owners, changed, moved, settled_at) if changed or moved else None
-    return Judged(life, gold, past, commit_times, kept, hosts, came_from, late, watermark)
+    return Judged(life, gold, past, commit_times, kept, came_from, late, watermark)
 
 
 def _as_shown(owners: list[OwnerRow], life: GroupLife) -> list[OwnerRow]:
@@ -185,15 +177,6 @@ def _as_shown(owners: list[OwnerRow], life: GroupLife) -> list[OwnerRow]:
 
 
 NO_TIMES: Final[Mapping[Membership, Times]] = {}
-
-
-def _changed_members(life: GroupLife, from_log_offset: int) -> set[str]:
-    """Members with new information in the log from an offset on."""
-    return {
-        event.member_id
-        for event in life.events
-        if event.event_type == "MEMBER_UPDATED" and event.member_id and event.log_offset >= from_log_offset
-    }
 
 
 def in_order(life: GroupLife) -> GroupLife:

@@ -11,7 +11,6 @@ from typing import Final, NamedTuple
 
 from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.history.rows import LEFT_OR_EXPIRED, REPLACED_STATIC, EventRow, GenerationRow, MemberRow
-from coordinator_core.inference.commits.last_commit_times import Membership
 from coordinator_core.inference.facts.claims import Claim
 from coordinator_core.inference.facts.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.facts.life import GroupLife
@@ -58,8 +57,6 @@ class Rebalances(NamedTuple):
     """The time that each one covers."""
     unowned: UnownedTime
     """How long partitions had no owner, during and between all of them."""
-    placed: Set[Membership] = frozenset()
-    """Members whose host decided whether there was a deployment."""
 
     def with_handovers(self, handovers: Mapping[int, Handover]) -> "Rebalances":
         """With the estimates of the time without an owner. `handovers`: by log offset; those without one have nothing
@@ -96,10 +93,9 @@ def find_rebalances(
 ) -> Rebalances:
     """All rebalances of one group. `leave_reasons`: the result of `find_leave_reasons`; `replaced`: of `find_replaced`.
     `unowned_before` and `settled_to`: `past` and `past_end` of `unowned_time`."""
-    placed = set[Membership]()
     rollouts = [
         rollout
-        for rollout in find_rollouts(life.members, leave_reasons, settings, placed)
+        for rollout in find_rollouts(life.members, leave_reasons, settings)
         if life.timeless.isdisjoint(rollout.log_offsets)
     ]
     leave_reasons = {**leave_reasons, **by_others(rollouts, leave_reasons)}
@@ -129,7 +125,7 @@ def find_rebalances(
     explained = {place: rollout.member_ids for rollout in rollouts for place in rollout.log_offsets}
     known = [explained.get(place, frozenset()) for place in log_offsets]
     rows = with_storms(rows, log_offsets, known, life.members, settings)
-    return Rebalances(rows, log_offsets, windows, unowned, placed)
+    return Rebalances(rows, log_offsets, windows, unowned)
 
 
 def _steps(

@@ -74,15 +74,9 @@ class Rollout(NamedTuple):
 
 
 def find_rollouts(
-    members: Iterable[MemberRow],
-    leave_reasons: LeaveReasons,
-    settings: InferenceSettings,
-    placed: set[Membership] | None = None,
+    members: Iterable[MemberRow], leave_reasons: LeaveReasons, settings: InferenceSettings
 ) -> list[Rollout]:
-    """All rolling deployments of one group, in log order.
-
-    `placed` collects the members of replacements in which the hosts decided whether it was a deployment.
-    """
+    """All rolling deployments of one group, in log order."""
     families: dict[tuple[str, ...], list[MemberRow]] = {}
     for member in members:
         families.setdefault(client_family(member.client_id), []).append(member)
@@ -90,7 +84,7 @@ def find_rollouts(
         rollout
         for family in families.values()
         if len(family) >= 2 * MEMBERS_MIN
-        for rollout in _rollouts_of(_family_steps(family), leave_reasons, settings, set() if placed is None else placed)
+        for rollout in _rollouts_of(_family_steps(family), leave_reasons, settings)
     ]
     return sorted(found, key=lambda rollout: rollout.log_offsets)
 
@@ -155,18 +149,18 @@ def _family_steps(members: Iterable[MemberRow]) -> list[_FamilyChange]:
 
 
 def _rollouts_of(
-    steps: Sequence[_FamilyChange], leave_reasons: LeaveReasons, settings: InferenceSettings, placed: set[Membership]
+    steps: Sequence[_FamilyChange], leave_reasons: LeaveReasons, settings: InferenceSettings
 ) -> Iterator[Rollout]:
     present: set[str] = set()
     index = 0
     while index < len(steps):
-        exchange = _Exchange(present, placed)
+        exchange = _Exchange(present)
         end = exchange.end(steps, index, settings.rollout_pause_ms)
         if end > index:
             # members that joined before any departed may belong to it, or may be additions: then it begins later
             later = next(place for place in range(index, end) if steps[place].went)
             came = {member.member_id for step in steps[index:later] for member in step.came}
-            if later > index and _Exchange(present | came, placed).end(steps, later, settings.rollout_pause_ms) > later:
+            if later > index and _Exchange(present | came).end(steps, later, settings.rollout_pause_ms) > later:
                 end = later
             elif not _stopped_polling(exchange.old, leave_reasons):
                 yield exchange.rollout(tuple(step.log_offset for step in steps[index:end]), leave_reasons)
@@ -180,10 +174,9 @@ def _rollouts_of(
 class _Exchange:
     """The replacement of all members, followed step by step."""
 
-    def __init__(self, present: Iterable[str], placed: set[Membership]) -> None:
+    def __init__(self, present: Iterable[str]) -> None:
         self._waiting = set(present)
         """The old members that have not departed yet."""
-        self._placed = placed
         self._size = len(self._waiting)
         self._half = self._size // 2
         self.old: list[MemberRow] = []
@@ -227,10 +220,7 @@ class _Exchange:
     def _is_mixed(self) -> bool:
         if self._came[0] >= self._went[-1] or any(map(self._have_some_same, NAMES)):
             return False
-        if self._went[0] < self._came[-1] or any(map(self._have_same, NAMES)):
-            return True
-        self._placed.update(map(membership_of, (*self.old, *self.new)))
-        return any(map(self._have_same, PLACES))
+        return self._went[0] < self._came[-1] or any(map(self._have_same, (*NAMES, *PLACES)))
 
     def _have_same(self, place: Callable[[MemberRow], Hashable]) -> bool:
         """Whether the new members take the exact places of the old ones, one each."""

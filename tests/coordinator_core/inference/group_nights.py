@@ -18,7 +18,6 @@ from coordinator_core.inference.audit.group_past import (
     MemberCommitTimes,
 )
 from coordinator_core.inference.audit.groups import GroupGold, Judged, audit_group, in_order, judge_group
-from coordinator_core.inference.audit.hosts import HostsNow
 from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, group_anomalies
 from coordinator_core.inference.facts.life import GroupLife
 from coordinator_core.inference.facts.rows import AnomalyRow, GroupDayRow, OwnerRow
@@ -106,7 +105,7 @@ class Nights:
             if judged.went_on_from is not None:
                 self.ways["from a settled place"] += 1
                 add_settled(gold, judged)
-            anomalies = [row if judged.hosts is None else with_host(row, judged.hosts) for row in gold.anomalies]
+            anomalies = gold.anomalies
             self.broken[group_id] += group_anomalies(judged.life, self.place)
         self.gold[group_id] = judged.gold
         self.gold[group_id].anomalies = [*anomalies, *judged.gold.anomalies]
@@ -118,9 +117,7 @@ def add_settled(before: GroupGold, judged: Judged) -> None:
     place, gold = judged.went_on_from, judged.gold
     assert place is not None
     owners = [
-        owner_with_host(row, judged.hosts)
-        for row in before.owners
-        if row.to_log_offset is not None and row.to_log_offset <= place.generation_at
+        row for row in before.owners if row.to_log_offset is not None and row.to_log_offset <= place.generation_at
     ]
     gold.owners = sorted([*owners, *gold.owners], key=owner_order)
     gold.rebalances = [*(row for row in before.rebalances if row.started_at <= place.at_ms), *gold.rebalances]
@@ -134,17 +131,6 @@ def add_settled(before: GroupGold, judged: Judged) -> None:
 
 def owner_order(row: OwnerRow) -> tuple[str, str, int, int, str]:
     return row.topic or "", row.topic_id or "", row.partition, row.from_log_offset, row.member_id
-
-
-def owner_with_host(row: OwnerRow, hosts: HostsNow | None) -> OwnerRow:
-    if hosts is None:
-        return row
-    return row._replace(client_host=hosts.of_settled(row.member_id, row.from_log_offset, row.client_host))
-
-
-def with_host(row: AnomalyRow, hosts: HostsNow) -> AnomalyRow:
-    owner = row.owner_member_id, row.owner_client_host
-    return row._replace(owner_client_host=hosts.of(row.topic, row.partition, row.log_offset, *owner))
 
 
 def assert_same(nights: Nights, now: Replayed, hint: object) -> None:
