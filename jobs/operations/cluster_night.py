@@ -6,7 +6,6 @@ from io import StringIO
 from time import perf_counter
 from typing import Final
 
-from deltalake.exceptions import DeltaError
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -14,7 +13,6 @@ from jobs.console.output import printable
 from jobs.console.progress import Steps
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import WarehouseError
 from jobs.exit_codes import FAILED
 from jobs.operations.clusters import ClusterNight
 from jobs.operations.damage import error_text
@@ -23,7 +21,6 @@ from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import Settings
 from jobs.spark.executors import InProcess
-from schemas.tables import TABLES
 
 LINE_WIDTH: Final = 160
 
@@ -58,16 +55,3 @@ def night_of(settings: Settings, run_id: str, started_at: datetime) -> ClusterNi
         error = printable(error_text(raised))
     lines = tuple(out.getvalue().splitlines())
     return ClusterNight(settings.cluster_id, code, perf_counter() - began, lines, steps.facts, error)
-
-
-def checkpoint(root: str) -> list[str]:
-    """Write checkpoints of the tables' Delta logs. Returns failures as lines."""
-    warehouse = Warehouse(root, takes_turns=True)
-    lines = []
-    for table in TABLES.values():
-        if warehouse.exists(table):
-            try:
-                warehouse.checkpoint(table)
-            except (DeltaError, OSError, WarehouseError) as error:
-                lines.append(f"no checkpoint of {table.full_name}, all else goes on: {printable(str(error))}")
-    return lines

@@ -14,7 +14,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor, as_completed
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from datetime import datetime
@@ -35,9 +35,6 @@ WORST_LAST: Final = (DONE, INCOMPLETE, FAILED)
 CLUSTERS_A_PROCESS: Final = 100
 """Number of clusters after which a process is replaced, which frees whatever libraries keep."""
 NIGHT: Final = ".operations.cluster_night"
-CHECKPOINT_EVERY: Final = 32
-"""Number of completed clusters between checkpoints. Each cluster commits to some forty tables, and opening a table
-means reading its log from the last checkpoint on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,12 +80,8 @@ def run_clusters(
     nights: dict[str, ClusterNight] = {}
     core_count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for done in _nights(clusters, run_id, started_at, process_count or core_count):
-        if isinstance(done, ClusterNight):
-            nights[done.cluster_id] = done
-            say(done.summary)
-        else:
-            for line in done:
-                say(line)
+        nights[done.cluster_id] = done
+        say(done.summary)
     return [nights[settings.cluster_id] for settings in clusters]
 
 
@@ -102,23 +95,13 @@ def night_of(settings: Settings, run_id: str, started_at: datetime) -> ClusterNi
     return night
 
 
-def checkpoint(root: str) -> list[str]:
-    """Write checkpoints of the tables' Delta logs, so that later readers open the tables faster.
-
-    Returns failures as lines.
-    """
-    lines: list[str] = import_module(NIGHT, PACKAGE).checkpoint(root)
-    return lines
-
-
 def _nights(
     clusters: Sequence[Settings], run_id: str, started_at: datetime, process_count: int
-) -> Iterator[ClusterNight | list[str]]:
-    """Yield results as clusters complete, and lines to be printed in between."""
+) -> Iterator[ClusterNight]:
+    """Yield results as clusters complete."""
     ended = set()
     for done in _at_once(clusters, run_id, started_at, process_count):
-        if isinstance(done, ClusterNight):
-            ended.add(done.cluster_id)
+        ended.add(done.cluster_id)
         yield done
     # a killed process breaks the whole pool: run each remaining cluster alone, to find out which one was the cause
     for settings in clusters:
@@ -128,7 +111,7 @@ def _nights(
 
 def _at_once(
     clusters: Sequence[Settings], run_id: str, started_at: datetime, process_count: int
-) -> Iterator[ClusterNight | list[str]]:
+) -> Iterator[ClusterNight]:
     """Yield the results of clusters whose process survived; a single cluster always gets a result."""
     pool = ProcessPoolExecutor(
         min(process_count, len(clusters)) or 1,
@@ -137,15 +120,10 @@ def _at_once(
         max_tasks_per_child=CLUSTERS_A_PROCESS,
     )
     try:
-        futures: list[Future[Any]] = []
-        for count, settings in enumerate(clusters, 1):
-            futures.append(pool.submit(night_of, settings, run_id, started_at))
-            if count % CHECKPOINT_EVERY == 0:
-                futures.append(pool.submit(checkpoint, settings.warehouse))
+        futures = [pool.submit(night_of, settings, run_id, started_at) for settings in clusters]
         for future in as_completed(futures):
             try:
-                done: ClusterNight | list[str] = future.result()
-                yield done
+                yield future.result()
             except BrokenProcessPool:
                 if len(clusters) > 1:
                     continue

@@ -66,10 +66,9 @@ def rows(tmp_path: Path, table: str, cluster_id: str) -> list[dict[str, Any]]:
     )
 
 
-def test_clusters_share_a_warehouse_and_no_fate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_clusters_share_a_warehouse_and_no_fate(tmp_path: Path) -> None:
     """Each has the tables that it has alone; one whose source is not there fails, one that is damaged lacks something:
     the others are whole, each is reported in a line, and the exit code is the worst."""
-    monkeypatch.setattr(clusters, "CHECKPOINT_EVERY", 5)
     good = CASES / "D2a" / "logs"
     names = {"one": good, "two": good, "three": good, "hurt": damaged(tmp_path), "gone": tmp_path / "none"}
     said: list[str] = []
@@ -83,7 +82,6 @@ def test_clusters_share_a_warehouse_and_no_fate(tmp_path: Path, monkeypatch: pyt
     assert any(line.startswith("gone: failed: ") and "none" in line for line in said)
     for table in ("silver.group_generations", "gold.rebalances", "bronze.record_batches"):
         assert rows(tmp_path, table, "one") == rows(tmp_path, table, "two") == rows(tmp_path, table, "three") != []
-    assert (tmp_path / "warehouse" / "gold" / "rebalances" / "_delta_log" / "_last_checkpoint").is_file()
 
 
 @takes_minutes
