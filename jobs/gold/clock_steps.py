@@ -85,6 +85,6 @@ def split_files(files: Sequence[TableFile], from_log_offset: int) -> tuple[list[
 
 
 def steps_before(parts: AuditParts, log_partition: int, topic: str, to_log_offset: int) -> list[int]:
-    """Log offsets of the steps that the last audit found before a log offset."""
+    """Log offsets of the steps that the last audit found before a log offset, ascending."""
     offsets = (row["log_offset"] for row in _former_steps(parts, log_partition, topic))
-    return [offset for offset in offsets if offset < to_log_offset]
+    return sorted(offset for offset in offsets if offset < to_log_offset)
