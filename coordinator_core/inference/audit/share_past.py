@@ -7,7 +7,7 @@ audit needs
 * for each share partition the state before, where that state began, and the newest load by another leader;
 * the AVAILABLE ranges, with the records that made them so, and whether requests had returned them;
 * for each group the highest delivery count at which it returned a range, what happened to such ranges, and the lowest
-  count at which it archived a range that no limit explains (`GroupPast`);
+  count at which it archived a range that no limit explains, and since when members return ranges alone (`GroupPast`);
 * how many offsets were acknowledged, redelivered and archived, by share partition and day.
 
 A log that is too large to be judged at once is judged in slices in the same way, one after another. What the whole log
@@ -42,6 +42,7 @@ from coordinator_core.inference.shares.share_log import (
     AVAILABLE,
     NO_COUNT,
     NO_PAST,
+    NO_PLACE,
     GroupPast,
     ShareLog,
     ShareMembers,
@@ -149,11 +150,17 @@ def kept_of(log: ShareLog, evidence: Evidence, place: int, configs: Configs, mem
     topics = [log.keys.topics[key] or "" for key in keys.tolist()]
     pasts = dict(zip(log.keys.group_ids, group_pasts(log, place), strict=True))
     lowest = dict(zip(log.keys.group_ids, _lowest_assumed(log, evidence, changes_before), strict=True))
+    alone = dict(zip(log.keys.group_ids, evidence.alone_since.tolist(), strict=True))
     kept = taken(changes, pieces[:, 2])
     return Kept(
         settled_to=place,
         observed_ms=int(states.at_ms.max(initial=log.past.observed_ms)),
-        groups={group_id: pasts[group_id]._replace(lowest_assumed=int(lowest[group_id])) for group_id in group_ids},
+        groups={
+            group_id: pasts[group_id]._replace(
+                lowest_assumed=int(lowest[group_id]), alone_since=_before(alone[group_id], place)
+            )
+            for group_id in group_ids
+        },
         known=Known.of(group_ids, topics, until_ms, configs, members),
         states=replace(taken(states, rows), last_persisted=last_persisted_with(log)[rows]),
         state_rows=rows,
@@ -164,6 +171,11 @@ def kept_of(log: ShareLog, evidence: Evidence, place: int, configs: Configs, mem
             released=evidence.is_released[pieces[:, 2]].astype(np.int8),
         ),
     )
+
+
+def _before(alone_since: int, place: int) -> int:
+    """`GroupPast.alone_since`, as far as it is settled."""
+    return alone_since if alone_since < place else NO_PLACE
 
 
 def _lowest_assumed(log: ShareLog, evidence: Evidence, rows: I64) -> I64:

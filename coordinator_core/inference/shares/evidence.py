@@ -123,6 +123,11 @@ class Evidence:
     """There were members, and none left before a session that closed then would have expired."""
     is_session_known: BoolArray
     """The session timeout used for that is in the log; else it is the setting."""
+    are_alone: BoolArray
+    """A member of the group had returned a range alone before, sooner than its lock could end: what is returned alone
+    need not have timed out."""
+    alone_since: I64
+    """`GroupPast.alone_since` of each group, with these transitions."""
     until_ms: I64
     """The latest time on which the result for this transition may depend."""
 
@@ -161,10 +166,16 @@ class Evidence:
         changed_row = reloads(log)
         leader_changed, lost_to = _reloaded(log, previous, changed_row)
         is_group_empty, is_settled = _membership(log, group, members, session.values)
+        is_too_soon = _is_too_soon(log, previous, lock)
+        is_first_shown = (changes.kind == FIRST_SEEN) | (log.unlisted()[row] & ~records.is_update)
+        is_alone = (changes.to_state == AVAILABLE) & ~records.is_request & ~is_first_shown & (changes.released < 0)
+        alone_since = np.array([past.alone_since for past in pasts], np.int64)
+        early = np.flatnonzero(is_alone & is_too_soon & is_settled[row])
+        np.minimum.at(alone_since, group[row[early]], changes.log_offset[early])
         return cls(
             limit=limit,
             is_behind_hole=is_behind_hole,
-            is_first_shown=(changes.kind == FIRST_SEEN) | (log.unlisted()[row] & ~records.is_update),
+            is_first_shown=is_first_shown,
             is_below_limit=is_below_limit,
             is_limit_shown=limit.is_known | (changes.to_delivery_count <= np.maximum(highest, 1)[group][row]),
             records=records,
@@ -174,10 +185,12 @@ class Evidence:
             leader_changed=leader_changed,
             lost_to=lost_to,
             is_lock_timeout=_is_lock_timeout(log, previous, lock.values),
-            is_too_soon_for_lock=_is_too_soon(log, previous, lock),
+            is_too_soon_for_lock=is_too_soon,
             is_group_empty=is_group_empty[row],
             is_settled=is_settled[row],
             is_session_known=session.is_known[row],
+            are_alone=changes.log_offset > alone_since[group[row]],
+            alone_since=alone_since,
             until_ms=(states.at_ms + session.values + CLOSE_MS)[row],
         )
 
@@ -200,7 +213,9 @@ def group_pasts(log: ShareLog, to_log_offset: int | None = None) -> list[GroupPa
     is_last &= changes.to_delivery_count[tried] == highest[group_of] + 1
     is_any = np.ones(len(tried), np.bool_)
     is_counted = is_any if to_log_offset is None else changes.log_offset[tried] < to_log_offset
-    highest_before, _, tries_before, last_tries_before, lowest_assumed = np.array(befores, np.int64).reshape(-1, 5).T
+    highest_before, _, tries_before, last_tries_before, lowest_assumed, alone_since = (
+        np.array(befores, np.int64).reshape(-1, len(GroupPast._fields)).T
+    )
     is_as_before = highest_before == highest
 
     def counted(before: I64, chosen: BoolArray) -> I64:
@@ -213,7 +228,7 @@ def group_pasts(log: ShareLog, to_log_offset: int | None = None) -> list[GroupPa
         ends_there &= highest >= DELIVERY_COUNT_LIMIT_MIN
     else:
         ends_there = np.array([it.ends_there for it in shown], np.bool_)
-    columns = (highest, ends_there, tries, last_tries, lowest_assumed)
+    columns = (highest, ends_there, tries, last_tries, lowest_assumed, alone_since)
     return list(map(GroupPast._make, zip(*(column.tolist() for column in columns), strict=True)))
 
 

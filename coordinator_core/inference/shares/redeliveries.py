@@ -25,6 +25,9 @@ first rule that holds gives the `method`:
 | LEADER_RELOAD | rule L | COUNT_LOST, LIKELY |
 | SAME_COUNT | RETURNED; no request made it. A write that is sent twice looks the same | SESSION_CLOSED, LIKELY |
 | SAME_COUNT_TOGETHER | RETURNED in a member's request | RETURNED, LIKELY |
+
+LOCK_DURATION says nothing of a group whose members were seen to return ranges alone, sooner than a lock ends: polls in
+a rhythm may do so just when a lock would end.
 """
 
 from collections.abc import Sequence
@@ -146,7 +149,7 @@ def _how(changes: ShareTransitions, evidence: Evidence, is_lost: BoolArray) -> t
         (is_first_shown, "FIRST_SNAPSHOT", None, CERTAIN),
         (is_returned & records.is_request & records.is_update, "ACKNOWLEDGED_TOGETHER", "RELEASED", CERTAIN),
         (is_returned & records.is_request, "ACKNOWLEDGED_TOGETHER", "RELEASED", LIKELY),
-        (has_timed_out & evidence.is_lock_timeout, "LOCK_DURATION", "LOCK_TIMEOUT", LIKELY),
+        (has_timed_out & evidence.is_lock_timeout & ~evidence.are_alone, "LOCK_DURATION", "LOCK_TIMEOUT", LIKELY),
         (is_early & evidence.is_group_empty, "GROUP_EMPTY", "SESSION_CLOSED", LIKELY),
         (is_in_session & evidence.is_session_known, "NOBODY_LEFT_FOR_CONFIGURED_SESSION", "RELEASED", LIKELY),
         (is_in_session, "NOBODY_LEFT", "RELEASED", LIKELY),

@@ -109,6 +109,8 @@ class ShareTransitions(Columns):
 
 NO_COUNT: Final = 2**31 - 1
 """Higher than any delivery count."""
+NO_PLACE: Final = 2**62
+"""Behind all log offsets."""
 
 
 class GroupPast(NamedTuple):
@@ -125,6 +127,8 @@ class GroupPast(NamedTuple):
     lowest_assumed: int = NO_COUNT
     """The lowest delivery count at which a range was archived below a limit that was only assumed; before
     `SharePast.from_log_offset`."""
+    alone_since: int = NO_PLACE
+    """The log offset at which a member first returned a range with nothing else, sooner than its lock could end."""
 
     def assumed_limit(self, default: int) -> int:
         """The delivery limit, where no log has it.

@@ -260,6 +260,18 @@ def test_nobody_left_so_it_was_released() -> None:
     assert unseen == [None, None], "the log ends before a session that closed would have expired"
 
 
+def test_members_that_return_ranges_alone_may_do_so_when_a_lock_would_end() -> None:
+    """Polls in a rhythm: from the first range that was returned alone before its lock could end, nothing tells a
+    release from a lock's end. Before it, and in other groups, a lock's end is likely."""
+    early, at_the_end = returned(10_000, AV1, AV2), returned(14_010, AV2, AV3)
+    later = Record(90_000, (Change(10, 19, None, ACK1),))
+    rows = reported(audit((SNAPSHOT, returned(9_000), early, at_the_end, later), stays=members((0, None))))
+    assert [row[6:8] for row in rows[1:]] == [("RELEASED", "NOBODY_LEFT"), (None, "DELIVERY_COUNT")]
+    before = returned(13_010, AV1, AV2), returned(14_000, AV2, AV3)
+    rows = reported(audit((SNAPSHOT, returned(9_000), *before, later), stays=members((0, None))))
+    assert [row[6:8] for row in rows[1:]] == [("LOCK_TIMEOUT", "LOCK_DURATION"), ("RELEASED", "NOBODY_LEFT")]
+
+
 @pytest.mark.parametrize(
     ("session_ms", "expected"),
     [
