@@ -150,15 +150,13 @@ def kept_of(log: ShareLog, evidence: Evidence, place: int, configs: Configs, mem
     topics = [log.keys.topics[key] or "" for key in keys.tolist()]
     pasts = dict(zip(log.keys.group_ids, group_pasts(log, place), strict=True))
     lowest = dict(zip(log.keys.group_ids, _lowest_assumed(log, evidence, changes_before), strict=True))
-    alone = dict(zip(log.keys.group_ids, evidence.alone_since.tolist(), strict=True))
+    alone = dict(zip(log.keys.group_ids, _alone_since(log, evidence, place), strict=True))
     kept = taken(changes, pieces[:, 2])
     return Kept(
         settled_to=place,
         observed_ms=int(states.at_ms.max(initial=log.past.observed_ms)),
         groups={
-            group_id: pasts[group_id]._replace(
-                lowest_assumed=int(lowest[group_id]), alone_since=_before(alone[group_id], place)
-            )
+            group_id: pasts[group_id]._replace(lowest_assumed=int(lowest[group_id]), alone_since=int(alone[group_id]))
             for group_id in group_ids
         },
         known=Known.of(group_ids, topics, until_ms, configs, members),
@@ -173,9 +171,13 @@ def kept_of(log: ShareLog, evidence: Evidence, place: int, configs: Configs, mem
     )
 
 
-def _before(alone_since: int, place: int) -> int:
-    """`GroupPast.alone_since`, as far as it is settled."""
-    return alone_since if alone_since < place else NO_PLACE
+def _alone_since(log: ShareLog, evidence: Evidence, place: int) -> I64:
+    """`GroupPast.alone_since` of each group, as far as it is before a place."""
+    before = (log.past.groups.get(group_id) for group_id in log.keys.group_ids)
+    since = np.array([NO_PLACE if past is None else past.alone_since for past in before], np.int64)
+    found = np.where(evidence.alone_since < place, evidence.alone_since, NO_PLACE)
+    np.minimum.at(since, log.keys.group[log.states.key[log.state_of_transition]], found)
+    return since
 
 
 def _lowest_assumed(log: ShareLog, evidence: Evidence, rows: I64) -> I64:

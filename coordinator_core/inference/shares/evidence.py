@@ -123,11 +123,8 @@ class Evidence:
     """There were members, and none left before a session that closed then would have expired."""
     is_session_known: BoolArray
     """The session timeout used for that is in the log; else it is the setting."""
-    are_alone: BoolArray
-    """A member of the group had returned a range alone before, sooner than its lock could end: what is returned alone
-    need not have timed out."""
     alone_since: I64
-    """`GroupPast.alone_since` of each group, with these transitions."""
+    """`GroupPast.alone_since` of the group: from there on what is returned alone need not have timed out."""
     until_ms: I64
     """The latest time on which the result for this transition may depend."""
 
@@ -189,8 +186,7 @@ class Evidence:
             is_group_empty=is_group_empty[row],
             is_settled=is_settled[row],
             is_session_known=session.is_known[row],
-            are_alone=changes.log_offset > alone_since[group[row]],
-            alone_since=alone_since,
+            alone_since=alone_since[group[row]],
             until_ms=(states.at_ms + session.values + CLOSE_MS)[row],
         )
 

@@ -141,6 +141,7 @@ def _how(changes: ShareTransitions, evidence: Evidence, is_lost: BoolArray) -> t
     has_timed_out &= ~records.has_acknowledged & ~records.may_have_rejected
     has_timed_out |= is_alone
     is_early = is_alone & evidence.is_too_soon_for_lock
+    are_alone = changes.log_offset > evidence.alone_since
     is_in_session = is_early & evidence.is_settled
     rules = (
         (is_lost, "LEADER_RELOAD", None, LIKELY),
@@ -149,7 +150,7 @@ def _how(changes: ShareTransitions, evidence: Evidence, is_lost: BoolArray) -> t
         (is_first_shown, "FIRST_SNAPSHOT", None, CERTAIN),
         (is_returned & records.is_request & records.is_update, "ACKNOWLEDGED_TOGETHER", "RELEASED", CERTAIN),
         (is_returned & records.is_request, "ACKNOWLEDGED_TOGETHER", "RELEASED", LIKELY),
-        (has_timed_out & evidence.is_lock_timeout & ~evidence.are_alone, "LOCK_DURATION", "LOCK_TIMEOUT", LIKELY),
+        (has_timed_out & evidence.is_lock_timeout & ~are_alone, "LOCK_DURATION", "LOCK_TIMEOUT", LIKELY),
         (is_early & evidence.is_group_empty, "GROUP_EMPTY", "SESSION_CLOSED", LIKELY),
         (is_in_session & evidence.is_session_known, "NOBODY_LEFT_FOR_CONFIGURED_SESSION", "RELEASED", LIKELY),
         (is_in_session, "NOBODY_LEFT", "RELEASED", LIKELY),

@@ -31,6 +31,7 @@ from tests.coordinator_core.inference.share_logs import (
     AR5,
     AV1,
     AV2,
+    AV3,
     AV4,
     LOCK_4_S,
     START_MS,
