@@ -18,19 +18,12 @@ from coordinator_core.history.rows import TopicName
 from coordinator_core.limits import PARTITION_COUNT_MAX
 from schemas import transaction_state
 from schemas.cluster_metadata import NOT_USED, ConfigResourceType, MetadataRecordType
-from schemas.transaction_state import TransactionStatus
 
 CLUSTER_METADATA: Final = "CLUSTER_METADATA"
 TRANSACTION: Final = "TRANSACTION"
 """Where the name of a topic without an id comes from: transactions write to it. The resource type for that, too."""
 IS_TRANSACTIONAL: Final = "isTransactional"
 """What silver.configs has of such a topic: "true"."""
-ABORTED: Final = "ABORTED_TRANSACTION"
-"""Where the name of a topic comes from if a transaction that wrote to it was aborted."""
-HAS_ABORTED: Final = "hasAborted"
-"""What silver.configs has of such a topic, too: "true"."""
-OF_TRANSACTIONS: Final = {TRANSACTION: IS_TRANSACTIONAL, ABORTED: HAS_ABORTED}
-"""What silver.configs has of a topic, by where its name comes from."""
 FEATURE: Final = "FEATURE"
 """Resource type for the level of a cluster feature, such as metadata.version."""
 
@@ -167,7 +160,7 @@ class TransactionStateReplay:
 
     def feed(self, chunk: RecordChunk) -> SimpleLogOutput:
         unknown_field_count = 0
-        since: dict[tuple[str, str], int] = {}
+        since: dict[str, int] = {}
 
         def read(key: bytes | None, value: bytes | None, timestamp_ms: int, offset: int) -> bool:
             nonlocal unknown_field_count
@@ -175,21 +168,14 @@ class TransactionStateReplay:
             if value is not None:
                 state = codec.decode_value(transaction_state.TOPIC, decoded.record_type, value)
                 unknown_field_count += codec.has_unknown_tags(state)
-                is_aborted = state.fields.transaction_status in _ABORTS
                 for written in state.fields.transaction_partitions or ():
-                    for learned_from in (TRANSACTION, ABORTED) if is_aborted else (TRANSACTION,):
-                        place = written.topic, learned_from
-                        since[place] = min(since.get(place, timestamp_ms), timestamp_ms)
+                    since[written.topic] = min(since.get(written.topic, timestamp_ms), timestamp_ms)
             return True
 
         findings, counts = _read_records(chunk, read, quarantines_unknown=True)
         counts = replace(counts, unknown_field_count=unknown_field_count)
-        topics = tuple(TopicName("", topic, at, learned) for (topic, learned), at in sorted(since.items()))
+        topics = tuple(TopicName("", topic, at, TRANSACTION) for topic, at in sorted(since.items()))
         return SimpleLogOutput(topics, (), (), (), findings, counts)
-
-
-_ABORTS: Final = frozenset({TransactionStatus.PREPARE_ABORT, TransactionStatus.PREPARE_EPOCH_FENCE})
-"""States that name the topics of a transaction that is aborted; once it is, its state has none."""
 
 
 def _config_changed(fields: Any, timestamp_ms: int, offset: int) -> ConfigChanged | None:

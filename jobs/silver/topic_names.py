@@ -8,7 +8,7 @@ from itertools import chain
 from typing import Any, Final
 
 from coordinator_core.history.rows import TopicName
-from coordinator_core.history.simple_log import OF_TRANSACTIONS, TRANSACTION
+from coordinator_core.history.simple_log import IS_TRANSACTIONAL, TRANSACTION
 from jobs.bronze.admin_snapshots import ADMIN, ObservedConfig
 from jobs.bronze.partition_counts import merged
 from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
@@ -46,7 +46,7 @@ def read_names(whole: WholeRun) -> Names:
         tuple(
             TopicName(row["topic_id"], row["topic"], at_ms(row["at"]), row["learned_from"])
             for row in rows
-            if row["learned_from"] in (*LEARNED_FROM, *OF_TRANSACTIONS)
+            if row["learned_from"] in (*LEARNED_FROM, TRANSACTION)
         ),
         {row["topic_id"]: at_ms(row["at"]) for row in rows if row["learned_from"] == DELETED},
         {row["topic_id"]: row["topic"] for row in rows if row["learned_from"] == IN_USE},
@@ -96,7 +96,7 @@ def topic_rows(
     names: dict[str, TopicName] = {}
     earliest: dict[tuple[str, str], int] = {}
     deleted = {**deleted_by_admin, **known.deleted}
-    for name in chain(observed, (it for it in known.learned if it.learned_from not in OF_TRANSACTIONS)):
+    for name in chain(observed, (it for it in known.learned if it.learned_from != TRANSACTION)):
         best = names.get(name.topic_id)
         if best is None or _sureness(name) < _sureness(best):
             names[name.topic_id] = name
@@ -116,9 +116,9 @@ def topic_rows(
 
 
 def transactional_topics(known: Names) -> list[ObservedConfig]:
-    """The topics that transactions write to, and those of aborted ones, as rows of silver.configs have them."""
-    names = (it for it in known.learned if it.learned_from in OF_TRANSACTIONS)
-    return [ObservedConfig(TRANSACTION, it.topic, OF_TRANSACTIONS[it.learned_from], "true", it.at) for it in names]
+    """The topics that transactions write to, as rows of silver.configs have them."""
+    names = (it for it in known.learned if it.learned_from == TRANSACTION)
+    return [ObservedConfig(TRANSACTION, it.topic, IS_TRANSACTIONAL, "true", it.at) for it in names]
 
 
 def name_by_id(topics: Iterable[Mapping[str, Any]]) -> dict[str, str]:

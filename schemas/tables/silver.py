@@ -407,7 +407,7 @@ CONFIGS = silver_table(
             "resource_type",
             STRING,
             "GROUP TOPIC BROKER; FEATURE: a level of a feature, such as metadata.version; TRANSACTION: a topic that "
-            "transactions write to, as __transaction_state shows (isTransactional), also aborted ones (hasAborted).",
+            "transactions write to, as __transaction_state shows (isTransactional).",
         ),
         key(
             "resource_name",

@@ -15,7 +15,7 @@ import numpy as np
 
 from coordinator_core.bytes.kafka_versions import METADATA_VERSION, KafkaVersion, least_release
 from coordinator_core.bytes.log.chunk import I64, BoolArray
-from coordinator_core.history.simple_log import FEATURE, HAS_ABORTED, IS_TRANSACTIONAL, TRANSACTION
+from coordinator_core.history.simple_log import FEATURE, IS_TRANSACTIONAL, TRANSACTION
 from schemas.group_types import GroupType
 
 GROUP: Final = "GROUP"
@@ -245,10 +245,6 @@ class Configs:
         """Whether transactions are known to have written to a topic at any time."""
         return np.array([(TRANSACTION, topic, IS_TRANSACTIONAL) in self._timelines for topic in topics], np.bool_)
 
-    def had_aborts(self, topics: Sequence[str | None]) -> BoolArray:
-        """Whether a transaction that wrote to a topic is known to have been aborted."""
-        return np.array([(TRANSACTION, topic, HAS_ABORTED) in self._timelines for topic in topics], np.bool_)
-
     @cached_property
     def _compacted(self) -> frozenset[str]:
         """The topics that were ever configured as compacted."""
@@ -275,8 +271,7 @@ class Configs:
         single = sorted(self._of_single_brokers & {f"group.{name}" for name in names})
         levels = (self._timelines.get((GROUP, group_id, ISOLATION_LEVEL)) for group_id in group_ids)
         were_committed = [level is not None and READ_COMMITTED in level.values for level in levels]
-        kinds = (self.was_compacted, self.was_transactional, self.had_aborts)
-        kinds_of_topics = [kind(topics).tolist() for kind in kinds]
+        kinds_of_topics = self.was_compacted(topics).tolist(), self.was_transactional(topics).tolist()
         return [intervals, single, kinds_of_topics, were_committed, bool(self._logged)]
 
     def _of_groups(self, name: str, groups: Sequence[str], group: I64) -> Iterable[tuple[_Timeline, I64]]:

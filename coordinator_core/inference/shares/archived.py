@@ -32,7 +32,7 @@ row has that time (Kafka 4.4, KIP-1191); becoming ARCHIVED later adds no row.
 | DELIVERY_COUNT | count against L alone | CERTAIN if the log tells L, else LIKELY |
 | COMPLETE_COUNT | at least as many unseen offsets were complete as were passed | UNSEEN, LIKELY |
 | START_OFFSET_JUMP | the start offset moved further than the complete count | START_OFFSET_MOVED, LIKELY or GUESS |
-| START_OFFSET_PASSED | neither is clear | GUESS; ABORTED_TRANSACTION where one was aborted |
+| START_OFFSET_PASSED | neither is clear | GUESS; ABORTED_TRANSACTION where transactions write |
 
 The marker that ends a transaction takes an offset of its topic. No client sees it: a share consumer acknowledges it as
 a gap, and the coordinator stores it as archived at count 1, like a record that was rejected at once. Under
@@ -83,6 +83,8 @@ METHODS: Final = (
     "START_OFFSET_PASSED",
 )
 
+RECORD_LOCKS: Final = 2_000
+"""share.partition.max.record.locks, Kafka's default: no more offsets are in flight."""
 DEAD_LETTER_STATES: Final = ("TRIED", "REFUSED", "NOT_TRIED")
 """What the log says about the copy on a dead letter topic. TRIED: the broker tried to write one, and then archived the
 record whether or not it succeeded. REFUSED: it tried, and the topic is not enabled for groups, or lacks the brokers'
@@ -250,8 +252,10 @@ def _rules_of_passed(log: ShareLog, configs: Configs, is_passed: BoolArray, with
     had_none = changes.from_state == NONE
     keys = log.keys
     is_compacted = configs.was_compacted(keys.topics)[states.key[row]]
-    had_aborts = configs.had_aborts(keys.topics)[states.key[row]]
+    is_transactional = configs.was_transactional(keys.topics)[states.key[row]]
     may_be_aborted = is_passed & had_none & _is_read_committed(log, configs) & ~is_compacted
+    # only the data log's own start passes more at once
+    is_in_flight = offset_counts(changes) <= RECORD_LOCKS
     # holes from compaction are normal; where there was a batch, there was a record
     is_record = ~(is_compacted & had_none)
     is_hidden = is_passed & within & (passed <= hidden)
@@ -266,7 +270,7 @@ def _rules_of_passed(log: ShareLog, configs: Configs, is_passed: BoolArray, with
         (is_hidden, "COMPLETE_COUNT", None, LIKELY),
         (is_moved & is_record, "START_OFFSET_JUMP", "AGED_OUT", moved),
         (is_moved, "START_OFFSET_JUMP", None, moved),
-        (may_be_aborted & had_aborts, "START_OFFSET_PASSED", "ABORTED_TRANSACTION", GUESS),
+        (may_be_aborted & is_transactional & is_in_flight, "START_OFFSET_PASSED", "ABORTED_TRANSACTION", GUESS),
         (is_passed, "START_OFFSET_PASSED", None, GUESS),
     )
 

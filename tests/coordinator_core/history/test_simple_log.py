@@ -4,6 +4,7 @@ import numpy as np
 
 from coordinator_core.bytes import codec
 from coordinator_core.bytes.log.records import decode_chunk
+from coordinator_core.history.rows import TopicName
 from coordinator_core.history.simple_log import (
     ClusterMetadataReplay,
     ConfigChanged,
@@ -19,7 +20,7 @@ from simulator.simulation.other_logs import TransactionLogs
 from simulator.simulation.scenario import ClusterSpec
 from tests.jobs.builders import batch
 
-EMPTY, ONGOING, PREPARE_ABORT = TransactionStatus.EMPTY, TransactionStatus.ONGOING, TransactionStatus.PREPARE_ABORT
+EMPTY, ONGOING = TransactionStatus.EMPTY, TransactionStatus.ONGOING
 
 GROUP = ConfigResourceType.GROUP
 AT = 1_700_000_000_000
@@ -124,21 +125,11 @@ def test_levels_of_features_are_reported_as_configs_are() -> None:
 
 
 def test_topics_of_transactions_are_reported_once() -> None:
-    """Each with its earliest time, by name, since a transaction has no topic ids; a closed one has no topics. Those of
-    a transaction that is aborted are reported as that, too."""
+    """Each with its earliest time, by name, since a transaction has no topic ids; a closed one has no topics."""
     logs = TransactionLogs(ClusterSpec(transaction_state_partitions=1), EventLoop(AT))
-    for status, topics in (
-        (EMPTY, ()),
-        (ONGOING, ("out", "__consumer_offsets")),
-        (PREPARE_ABORT, ("out",)),
-        (EMPTY, ()),
-    ):
+    for status, topics in ((EMPTY, ()), (ONGOING, ("out", "__consumer_offsets")), (ONGOING, ("out",)), (EMPTY, ())):
         logs.write("producer", status, 1, 0, [(topic, 0) for topic in topics])
     data = b"".join(stored.data for stored in logs.logs[0].stored_batches())
     output = TransactionStateReplay().feed(decode_chunk(np.frombuffer(data, np.uint8), bytes_max=1 << 20))
-    assert [(name.topic, name.at, name.learned_from) for name in output.topics] == [
-        ("__consumer_offsets", AT, "TRANSACTION"),
-        ("out", AT, "ABORTED_TRANSACTION"),
-        ("out", AT, "TRANSACTION"),
-    ]
+    assert output.topics == tuple(TopicName("", topic, AT, "TRANSACTION") for topic in ("__consumer_offsets", "out"))
     assert output.counts.decoded_count == 4
