@@ -269,6 +269,8 @@ class _LeaveReasons:
         may_be_dropped = is_classic and silent_ms >= min(timeouts)
         if not may_be_dropped and (has_one_clock or _is_seen_within(session_ms, silent_ms)):
             return Claim(LEFT, "HEARD_WITHIN_SESSION", LIKELY)
+        if has_one_clock and silent_ms < session_ms:  # it may have been dropped since it did not join again
+            return _unknown_reason(member)
         return _by_silence(member, last_seen, silent_ms, session_ms, "SILENT_FOR_SESSION")
 
     def _by_group_session(self, member: MemberRow, last_seen: LastSeen, ended_at_ms: int) -> Claim:

@@ -141,6 +141,18 @@ def test_silence_that_a_leave_explains_as_well(session_ms: int, poll_ms: int, co
     assert (row.causes, row.method, row.confidence) == (("MEMBER_EXPIRED",), "SILENT_FOR_SESSION", confidence)
 
 
+def test_silence_shorter_than_a_session_is_no_expiry() -> None:
+    """A member that was silent for its rebalance timeout may have been dropped as it did not join again; no session of
+    one leader's clock ends sooner than it lasts."""
+    both, others = ({"a": (0,), "b": (1,)}, {"a": (0,)})
+    first, second = (
+        classic(generation, owned, session_ms=45_000, rebalance_ms=30_000)
+        for generation, owned in enumerate((both, others), 1)
+    )
+    row = audit_group(life_of([(0, first), (END, second)], beats(END - 30_999)), DEFAULTS).rebalances[-1]
+    assert (row.cause, row.method) == ("UNKNOWN", "LEFT_OR_EXPIRED")
+
+
 def test_a_member_id_that_came_again() -> None:
     """That it went for a while, as static members do, was of its first stay."""
     reported = (
