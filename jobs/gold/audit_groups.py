@@ -459,7 +459,7 @@ class _NewAudit:
             commits, is_new = commits.taken(is_judged), is_new[is_judged]
         new = commits.taken(is_new)
         is_odd = is_noted(commits, is_new, saved.pasts, self._work.inference)
-        noted = changed | {commits.group_ids[code] for code in np.unique(commits.group[is_odd]).tolist()}
+        noted = {*changed, *(commits.group_ids[code] for code in np.unique(commits.group[is_odd]).tolist())}
         noted -= saved.not_judged
         for (group_id, day), count in commit_counts(new.commits, new.group, new.group_ids).items():
             if group_id not in noted and not self._add_counts(group_id, day, DayCounts(count)):
