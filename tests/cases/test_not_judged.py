@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from coordinator_core.inference.audit.groups import judge_group
 from coordinator_core.inference.audit.simple_groups import judge_simple_groups
 from coordinator_core.inference.commits.hanging import hanging
 from coordinator_core.inference.shares.share_days import merged_days
@@ -67,7 +68,7 @@ def fails_of(function: Callable[..., Any], name: Callable[..., str]) -> Callable
 
 def plant(patch: pytest.MonkeyPatch) -> None:
     """Let each way in which a group is judged fail for some groups."""
-    patch.setattr(audit_groups, "judge_group", fails_of(audit_groups.judge_group, lambda life, *_: life.group_id))
+    patch.setattr(audit_groups, "judge_group", fails_of(judge_group, lambda life, *_: life.group_id))
     of_some = fails_of(judge_simple_groups, lambda grouped, *_: min(grouped.group_ids, default=""))
     patch.setattr(audit_groups, "judge_simple_groups", of_some)
 
