@@ -56,6 +56,8 @@ HEARTBEATS_PER_SESSION: Final = 3
 """Clients send at least three heartbeats in a session timeout, by default and by documented advice. So this much may
 pass between a commit and the heartbeat before it, and between an expiry and the end of the join phase that it triggers.
 """
+STAMP_MS: Final = 1_000
+"""By how much the times of a join phase and of an expiry may be off: a broker takes them before it writes."""
 COMMIT_INTERVAL_MS: Final = 5_000
 """How often clients commit by default (auto.commit.interval.ms), if there are too few commits to measure it."""
 
@@ -269,7 +271,7 @@ class _LeaveReasons:
         may_be_dropped = is_classic and silent_ms >= min(timeouts)
         if not may_be_dropped and (has_one_clock or _is_seen_within(session_ms, silent_ms)):
             return Claim(LEFT, "HEARD_WITHIN_SESSION", LIKELY)
-        if has_one_clock and silent_ms < session_ms:  # it may have been dropped since it did not join again
+        if has_one_clock and silent_ms < session_ms - STAMP_MS:  # it may not have joined again in time
             return _unknown_reason(member)
         return _by_silence(member, last_seen, silent_ms, session_ms, "SILENT_FOR_SESSION")
 
