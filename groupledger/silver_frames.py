@@ -122,8 +122,8 @@ class SilverFrames:
             if table in (TOPICS, CONFIGS, END_OFFSETS, PARTITION_COUNTS) and self.has(table)
         }
         ends, steps = self._log_ends(), self._steps()
-        logs = self._logs(ends or {}, steps, are_known=ends is not None)
-        return Facts(self._topic, tables, ends or {}, steps, logs, LEADERLESS_LOG if ends is not None else UNKNOWN_LOG)
+        others = UNKNOWN_LOG if ends is None else LEADERLESS_LOG
+        return Facts(self._topic, tables, ends or {}, steps, self._logs(ends or {}, steps, others), others)
 
     def _collected(self, frame: DataFrame, table: Table) -> pa.Table:
         rows = frame.toArrow()
@@ -147,15 +147,15 @@ class SilverFrames:
         }
 
     def _logs(
-        self, ends: Mapping[LogPlace, LogEnd], steps: Mapping[LogPlace, Sequence[LogAnomalyRow]], *, are_known: bool
+        self, ends: Mapping[LogPlace, LogEnd], steps: Mapping[LogPlace, Sequence[LogAnomalyRow]], others: LogFacts
     ) -> dict[LogPlace, LogFacts]:
-        """What is known of each log partition. `are_known`: is it known what is missing?"""
-        leaders, unread, unknown = self._leaders(), self._unread(), LEADERLESS_LOG if are_known else UNKNOWN_LOG
+        """What is known of each log partition. `others`: of those of which nothing else is."""
+        leaders, unread = self._leaders(), self._unread()
         found: dict[LogPlace, LogFacts] = {}
         for place in {*ends, *steps, *leaders, *unread}:
             end, (changes, leaderless) = ends.get(place, UNKNOWN_END), leaders.get(place, ((), UNKNOWN_LEADERS))
             found[place] = LogFacts(
-                whole_to=end.holes[0] if end.holes else unknown.whole_to,
+                whole_to=end.holes[0] if end.holes else others.whole_to,
                 clock_steps=tuple(row.log_offset for row in steps.get(place, ())),
                 leader_changes=changes,
                 leaderless=leaderless,

@@ -203,11 +203,13 @@ def log_facts(tables: ClusterTables, files: Mapping[LogPartition, Sequence[Table
 
     def facts(log: LogPartition) -> LogFacts:
         holes, led = sorted(missing.get(log, ())), sorted(changes.get(log, ()))
-        leaderless = sorted([*dumped.get(log, ()), *leaderless_places(files.get(log, ()), led[0])]) if led else ()
+        unled = (
+            sorted([*dumped.get(log, ()), *leaderless_places(files.get(log, ()), led[0])]) if led else UNKNOWN_LEADERS
+        )
         return LogFacts(
             whole_to=holes[0][0] if holes else WHOLE,
             leader_changes=tuple(led),
-            leaderless=tuple(leaderless) if led else UNKNOWN_LEADERS,
+            leaderless=tuple(unled),
             gaps=tuple(sorted(gaps.get(log, ()))),
             holes=tuple(offset for offset, _ in holes),
             hole_ends=tuple(end_ms for _, end_ms in holes),

@@ -150,7 +150,7 @@ def kept_of(log: ShareLog, evidence: Evidence, place: int, configs: Configs, mem
     topics = [log.keys.topics[key] or "" for key in keys.tolist()]
     pasts = dict(zip(log.keys.group_ids, group_pasts(log, place), strict=True))
     lowest = dict(zip(log.keys.group_ids, _lowest_assumed(log, evidence, changes_before), strict=True))
-    alone = dict(zip(log.keys.group_ids, _alone_since(log, evidence, place), strict=True))
+    alone = dict(zip(log.keys.group_ids, _alone_since(log, evidence, pasts.values(), place), strict=True))
     kept = taken(changes, pieces[:, 2])
     return Kept(
         settled_to=place,
@@ -171,10 +171,9 @@ def kept_of(log: ShareLog, evidence: Evidence, place: int, configs: Configs, mem
     )
 
 
-def _alone_since(log: ShareLog, evidence: Evidence, place: int) -> I64:
-    """`GroupPast.alone_since` of each group, as far as it is before a place."""
-    before = (log.past.groups.get(group_id) for group_id in log.keys.group_ids)
-    since = np.array([NO_PLACE if past is None else past.alone_since for past in before], np.int64)
+def _alone_since(log: ShareLog, evidence: Evidence, pasts: Iterable[GroupPast], place: int) -> I64:
+    """`GroupPast.alone_since` of each group, as far as it is before a place. `pasts`: those of the groups."""
+    since = np.array([past.alone_since for past in pasts], np.int64)
     found = np.where(evidence.alone_since < place, evidence.alone_since, NO_PLACE)
     np.minimum.at(since, log.keys.group[log.states.key[log.state_of_transition]], found)
     return since

@@ -99,17 +99,13 @@ def find_anomalies(
     verdicts: dict[int, Verdict] = {}
     applied = applied_by_partition(commits) if applied is None else applied
     # later updates override earlier ones, so the more significant kinds come last
-    verdicts |= dict.fromkeys(
-        stalled(commits, applied, settings), Verdict("STALLED", Claim("", "REPEATED_COMMITS", GUESS))
-    )
+    verdicts |= dict.fromkeys(stalled(commits, applied, settings), STALLED)
     verdicts |= _skips(commits, settings)
     verdicts |= _rewinds(life, applied)
     verdicts |= _resets(life, groups)
     if is_new is None:
         verdicts |= _set_once(commits, groups, life.log.whole_to)
-    verdicts |= dict.fromkeys(
-        _rows(commits.outcome == ABORTED), Verdict(NOT_APPLIED, Claim("", "ABORT_MARKER", CERTAIN))
-    )
+    verdicts |= dict.fromkeys(_rows(commits.outcome == ABORTED), NEVER_APPLIED)
     verdicts |= _deleted(life, groups, settings, removed, applied) | _forgotten(life)
     if is_new is not None:
         verdicts = {row: verdict for row, verdict in verdicts.items() if is_new[row]}
@@ -572,9 +568,7 @@ def _skips(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Verd
         rate = _rates(commits, mine, moved)
         is_far = moved[places] > USUAL_FACTOR * float(np.median(moved))
         is_fast = rate[places] > USUAL_FACTOR * float(np.median(rate))
-        found |= dict.fromkeys(
-            mine[places[is_far & is_fast]].tolist(), Verdict("SKIP", Claim("", "BEYOND_USUAL_RATE", LIKELY))
-        )
+        found |= dict.fromkeys(mine[places[is_far & is_fast]].tolist(), SKIP)
     return found
 
 

@@ -1,4 +1,4 @@
-"""Claim committed offsets were deleted.
+"""Why committed offsets were deleted.
 
 The coordinator deletes them in four cases, and writes the same tombstone in each:
 

@@ -123,6 +123,8 @@ class Evidence:
     """There were members, and none left before a session that closed then would have expired."""
     is_session_known: BoolArray
     """The session timeout used for that is in the log; else it is the setting."""
+    is_alone: BoolArray
+    """Returned by a record that is no member's acknowledgement, as far as it shows."""
     alone_since: I64
     """`GroupPast.alone_since` of the group: from there on what is returned alone need not have timed out."""
     until_ms: I64
@@ -165,9 +167,9 @@ class Evidence:
         is_group_empty, is_settled = _membership(log, group, members, session.values)
         is_too_soon = _is_too_soon(log, previous, lock)
         is_first_shown = (changes.kind == FIRST_SEEN) | (log.unlisted()[row] & ~records.is_update)
-        is_alone = (changes.to_state == AVAILABLE) & ~records.is_request & ~is_first_shown & (changes.released < 0)
+        is_alone = (changes.to_state == AVAILABLE) & ~is_first_shown & ~records.is_request
         alone_since = np.array([past.alone_since for past in pasts], np.int64)
-        early = np.flatnonzero(is_alone & is_too_soon & is_settled[row])
+        early = np.flatnonzero(is_alone & is_too_soon & is_settled[row] & (changes.released < 0))
         np.minimum.at(alone_since, group[row[early]], changes.log_offset[early])
         return cls(
             limit=limit,
@@ -186,6 +188,7 @@ class Evidence:
             is_group_empty=is_group_empty[row],
             is_settled=is_settled[row],
             is_session_known=session.is_known[row],
+            is_alone=is_alone,
             alone_since=alone_since[group[row]],
             until_ms=(states.at_ms + session.values + CLOSE_MS)[row],
         )

@@ -136,11 +136,10 @@ def _how(changes: ShareTransitions, evidence: Evidence, is_lost: BoolArray) -> t
     records = evidence.records
     is_first_shown = evidence.is_first_shown
     is_returned = (changes.to_state == AVAILABLE) & ~is_first_shown
-    is_alone = is_returned & ~records.is_request
     has_timed_out = given_up(changes) & ~is_first_shown & (changes.to_delivery_count >= evidence.limit.values)
     has_timed_out &= ~records.has_acknowledged & ~records.may_have_rejected
-    has_timed_out |= is_alone
-    is_early = is_alone & evidence.is_too_soon_for_lock
+    has_timed_out |= evidence.is_alone
+    is_early = evidence.is_alone & evidence.is_too_soon_for_lock
     are_alone = changes.log_offset > evidence.alone_since
     is_in_session = is_early & evidence.is_settled
     rules = (
