@@ -35,11 +35,16 @@ class Generation(NamedTuple):
     """How long before the record the join phase ended."""
 
 
-def log_of(root: Path, group_id: str, generations: Sequence[Generation], base_offset: int = 0) -> Path:
-    """A folder of one log partition with these generations, a batch each."""
+def batches_of(group_id: str, generations: Sequence[Generation], base_offset: int = 0) -> list[bytes]:
+    """A batch of each generation."""
     batches = [LogBatch((_record_of(group_id, generation),)) for generation in generations]
-    place = key_partition(group_id, LOG_PARTITION_COUNT)
-    write_segment(root, TOPIC, place, base_offset, b"".join(encode_batches(batches, base_offset)))
+    return encode_batches(batches, base_offset)
+
+
+def log_of(root: Path, group_id: str, generations: Sequence[Generation], base_offset: int = 0) -> Path:
+    """A folder of one log partition with these generations."""
+    data = b"".join(batches_of(group_id, generations, base_offset))
+    write_segment(root, TOPIC, key_partition(group_id, LOG_PARTITION_COUNT), base_offset, data)
     return root
 
 

@@ -7,6 +7,7 @@ import pytest
 from schemas.consumer_offsets import RecordType
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import CASES, Ledger
+from tests.cases.judged import Judged
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.coordinator_core.group_records import T1
 
@@ -41,7 +42,7 @@ def test_every_byte_may_be_a_delivery_state(ledger: Ledger, tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("state", [-128, -1, 3, 5, 127])
-def test_an_unknown_member_state_is_shown(ledger: Ledger, tmp_path: Path, state: int) -> None:
+def test_an_unknown_member_state_is_shown(judged: Judged, state: int) -> None:
     """A member of a consumer group may be in any state that a byte can say."""
     log = SmallLog()
     log.group_record(RecordType.CONSUMER_GROUP_METADATA, {"group_id": "g"}, {"epoch": 1}, NOON_MS)
@@ -52,8 +53,8 @@ def test_an_unknown_member_state_is_shown(ledger: Ledger, tmp_path: Path, state:
         {"member_epoch": 1, "state": state, "assigned_partitions": ({"topic_id": T1, "partitions": (0,)},)},
         NOON_MS,
     )
-    assert ledger.night(log.write(tmp_path / "logs")).exit_code == 0
-    events = ledger.rows("silver.group_events")
+    judged.night(log.batches)
+    events = judged.rows("silver.group_events")
     (reconciled,) = (row for row in events if row["event_type"] == "MEMBER_RECONCILED")
     assert dict(reconciled["details"])["state"] == "UNKNOWN"
 

@@ -9,16 +9,17 @@ from coordinator_core.bytes import codec
 from schemas import cluster_metadata as metadata
 from schemas.consumer_offsets import RecordType
 from tests.cases.harness import Ledger
+from tests.cases.judged import Judged
 from tests.cases.small_logs import NOON_MS, SESSION_MS, SmallLog
-from tests.cases.test_times import gold
 from tests.coordinator_core.group_records import T1
 from tests.jobs.builders import batch, write_segment
 
 MINUTE_MS = 60_000
 REMOVED_MS = NOON_MS + 10 * MINUTE_MS
+REMOVED = {"in": (REMOVED_MS,)}
 
 
-def deleted(ledger: Ledger, group_id: str = "g") -> list[tuple[str | None, str]]:
+def deleted(ledger: Ledger | Judged, group_id: str = "g") -> list[tuple[str | None, str]]:
     """Why offsets of a group went, and how sure that is."""
     return [
         (row["likely_cause"], row["confidence"])
@@ -27,7 +28,7 @@ def deleted(ledger: Ledger, group_id: str = "g") -> list[tuple[str | None, str]]
     ]
 
 
-def last_rebalance(ledger: Ledger) -> tuple[str, str]:
+def last_rebalance(ledger: Ledger | Judged) -> tuple[str, str]:
     """Cause of the newest rebalance, and how sure it is."""
     row = max(ledger.rows("gold.rebalances"), key=lambda row: int(row["to_generation"]))
     return row["cause"], row["confidence"]
@@ -72,54 +73,49 @@ def test_a_topic_that_was_made_again(ledger: Ledger, tmp_path: Path) -> None:
     assert second[0] != "TOPIC_DELETED"
 
 
-def test_offsets_of_other_topics_in_the_same_operation(ledger: Ledger, tmp_path: Path) -> None:
+def test_offsets_of_other_topics_in_the_same_operation(judged: Judged) -> None:
     """A group that is deleted just after a topic was removed loses offsets of all topics at once."""
     log = SmallLog()
     log.commit("g", 0, 5, NOON_MS + 1_000)
     log.commit("g", 0, 5, NOON_MS + 1_000, topic="kept")
     log.commit("g", 0, None, REMOVED_MS + 20_000)
     log.commit("g", 0, None, REMOVED_MS + 20_000, topic="kept")
-    ledger.night(log.write(tmp_path / "logs"), topic_removed(tmp_path / "metadata"))
-    assert ("TOPIC_DELETED", "CERTAIN") not in deleted(ledger)
+    judged.removed = REMOVED
+    judged.night(log.batches)
+    assert ("TOPIC_DELETED", "CERTAIN") not in deleted(judged)
 
 
-def test_another_partition_of_a_removed_topic_is_kept(ledger: Ledger, tmp_path: Path) -> None:
+def test_another_partition_of_a_removed_topic_is_kept(judged: Judged) -> None:
     """The coordinator deletes the offsets of all partitions: one that stays shows that it was something else."""
     log = SmallLog()
     log.commit("g", 0, 5, NOON_MS + 1_000)
     log.commit("g", 1, 5, NOON_MS + 1_000)
     log.commit("g", 0, None, REMOVED_MS + 44)
     log.commit("g", 1, 6, REMOVED_MS + MINUTE_MS)
-    ledger.night(log.write(tmp_path / "logs"), topic_removed(tmp_path / "metadata"))
-    assert deleted(ledger) != [("TOPIC_DELETED", "CERTAIN")]
+    judged.removed = REMOVED
+    judged.night(log.batches)
+    assert deleted(judged) != [("TOPIC_DELETED", "CERTAIN")]
 
 
 @pytest.mark.parametrize(("leader_epoch", "confidence"), [(0, "CERTAIN"), (1, "LIKELY")])
-def test_a_member_that_goes_under_another_leader(
-    ledger: Ledger, tmp_path: Path, leader_epoch: int, confidence: str
-) -> None:
+def test_a_member_that_goes_under_another_leader(judged: Judged, leader_epoch: int, confidence: str) -> None:
     """Between records of two leaders nobody knows how long it was: the clock of the second may be far behind."""
     log = SmallLog()
     log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS)
     log.leader_epoch = leader_epoch
     log.generation("g", 2, {"a": (0, 1)}, NOON_MS + 20_000)
-    ledger.night(log.write(tmp_path / "logs"))
-    assert last_rebalance(ledger) == ("MEMBER_LEFT", confidence)
+    judged.night(log.batches)
+    assert last_rebalance(judged) == ("MEMBER_LEFT", confidence)
 
 
-def with_gap(ledger: Ledger, root: Path, first: SmallLog, second: SmallLog) -> None:
+def with_gap(judged: Judged, first: SmallLog, second: SmallLog) -> None:
     """Two captures with offsets between them that nobody saw."""
-    first.write(root / "first")
-    folder = root / "second" / "__consumer_offsets-0"
-    folder.mkdir(parents=True)
-    begin = second.next_offset - len(second.batches)
-    (folder / f"{begin:020d}.log").write_bytes(b"".join(second.batches))
-    ledger.night(root / "first", number=1)
-    ledger.night(root / "second", number=2)
-    assert "MISSING" in {row["kind"] for row in ledger.rows("bronze.coverage")}
+    judged.night(first.batches)
+    judged.night(second.batches, from_offset=second.next_offset - len(second.batches))
+    assert judged.facts().gaps
 
 
-def test_commits_to_an_empty_group_behind_a_gap(ledger: Ledger, tmp_path: Path) -> None:
+def test_commits_to_an_empty_group_behind_a_gap(judged: Judged) -> None:
     """Where a part of the log is missing, an emptied group may have got members that committed: no certain reset."""
     first, second = SmallLog(), SmallLog()
     first.generation("g", 1, {"m": (0,)}, NOON_MS)
@@ -127,33 +123,32 @@ def test_commits_to_an_empty_group_behind_a_gap(ledger: Ledger, tmp_path: Path) 
     first.generation("g", 2, {}, NOON_MS + 2_000)
     second.skip(40)
     second.commit("g", 0, 9, NOON_MS + MINUTE_MS)
-    with_gap(ledger, tmp_path, first, second)
-    found = {row["confidence"] for row in ledger.rows("gold.commit_anomalies") if row["kind"] == "EMPTY_GROUP_RESET"}
+    with_gap(judged, first, second)
+    found = {row["confidence"] for row in judged.rows("gold.commit_anomalies") if row["kind"] == "EMPTY_GROUP_RESET"}
     assert found == {"LIKELY"}
 
 
-def test_a_rebalance_behind_a_gap(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_rebalance_behind_a_gap(judged: Judged) -> None:
     """Where a part of the log is missing, the group may have been made again in it, with numbers that fit by chance."""
     first, second = SmallLog(), SmallLog()
     first.generation("g", 1, {"a": (0, 1)}, NOON_MS)
     second.skip(40)
     second.generation("g", 2, {"a": (0,), "b": (1,)}, NOON_MS + 60 * MINUTE_MS)
-    with_gap(ledger, tmp_path, first, second)
-    assert last_rebalance(ledger) == ("MEMBER_JOINED", "LIKELY")
+    with_gap(judged, first, second)
+    assert last_rebalance(judged) == ("MEMBER_JOINED", "LIKELY")
 
 
-def test_a_leader_that_learned_late_of_partitions(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_leader_that_learned_late_of_partitions(judged: Judged) -> None:
     """Partitions assigned for the first time may have been there for long: without the metadata log it is likely."""
     log = SmallLog()
     log.generation("g", 1, {"m": (0,)}, NOON_MS)
     log.generation("g", 2, {"m": (0, 1)}, NOON_MS + 6 * MINUTE_MS)
-    ledger.night(log.write(tmp_path / "logs"))
-    assert last_rebalance(ledger) == ("PARTITIONS_CHANGED", "LIKELY")
+    judged.night(log.batches)
+    assert last_rebalance(judged) == ("PARTITIONS_CHANGED", "LIKELY")
 
 
-@pytest.mark.parametrize("nights", [1, 2])
-def test_a_topic_that_grew_between_two_generations(ledger: Ledger, tmp_path: Path, nights: int) -> None:
-    """The metadata log proves it, be it read a night later."""
+def test_a_topic_that_grew_between_two_generations(ledger: Ledger, tmp_path: Path) -> None:
+    """The metadata log proves it, though it is read a night later."""
     made = codec.make(metadata.TOPIC_RECORD, topic_id=T1, name="in")
     data = batch(0, timestamp_ms=NOON_MS, value=codec.encode_metadata(metadata.TOPIC_RECORD, made, 0))
     for offset, at_ms in ((1, NOON_MS), (2, NOON_MS + 5 * MINUTE_MS)):
@@ -164,13 +159,9 @@ def test_a_topic_that_grew_between_two_generations(ledger: Ledger, tmp_path: Pat
     log = SmallLog()
     log.generation("g", 1, {"m": (0,)}, NOON_MS)
     log.generation("g", 2, {"m": (0, 1)}, NOON_MS + 6 * MINUTE_MS)
-    logs = log.write(tmp_path / "logs")
-    if nights == 1:
-        ledger.night(logs, tmp_path / "metadata")
-    else:
-        ledger.night(logs, number=1)
-        assert last_rebalance(ledger) == ("PARTITIONS_CHANGED", "LIKELY")
-        ledger.night(tmp_path / "metadata", number=2)
+    ledger.night(log.write(tmp_path / "logs"), number=1)
+    assert last_rebalance(ledger) == ("PARTITIONS_CHANGED", "LIKELY")
+    ledger.night(tmp_path / "metadata", number=2)
     assert last_rebalance(ledger) == ("PARTITIONS_CHANGED", "CERTAIN")
 
 
@@ -189,7 +180,7 @@ def target(log: SmallLog, epoch: int, at_ms: int) -> None:
     log.group_record(kind, {"group_id": "g"}, {"assignment_epoch": epoch}, at_ms)
 
 
-def test_the_first_hash_after_an_upgrade(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_first_hash_after_an_upgrade(judged: Judged) -> None:
     """Kafka before 4.1 wrote no hash of the topics: that one is there now does not show that they changed."""
     log = SmallLog()
     member = {"client_id": "c", "client_host": "/h", "subscribed_topic_names": ("in",), "rebalance_timeout_ms": 300_000}
@@ -199,19 +190,19 @@ def test_the_first_hash_after_an_upgrade(ledger: Ledger, tmp_path: Path) -> None
     target(log, 1, NOON_MS)
     group_epoch(log, 2, 77, NOON_MS + MINUTE_MS)
     target(log, 2, NOON_MS + MINUTE_MS)
-    ledger.night(log.write(tmp_path / "logs"))
-    assert last_rebalance(ledger)[1] != "CERTAIN"
+    judged.night(log.batches)
+    assert last_rebalance(judged)[1] != "CERTAIN"
 
 
 @pytest.mark.parametrize(("away_ms", "confidence"), [(SESSION_MS - 1, "LIKELY"), (SESSION_MS, "GUESS")])
-def test_a_static_member_that_comes_back(ledger: Ledger, tmp_path: Path, away_ms: int, confidence: str) -> None:
+def test_a_static_member_that_comes_back(judged: Judged, away_ms: int, confidence: str) -> None:
     """By itself it makes no rebalance (KIP-345), so it is not certain that it made this one. If its session may have
     expired just before, that may be what made the others join again."""
     log = SmallLog()
     log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS, instances={"b": "i"})
     log.generation("g", 2, {"a": (0,), "b2": (1,)}, NOON_MS + away_ms, instances={"b2": "i"})
-    ledger.night(log.write(tmp_path / "logs"))
-    assert last_rebalance(ledger) == ("STATIC_MEMBER_REPLACED", confidence)
+    judged.night(log.batches)
+    assert last_rebalance(judged) == ("STATIC_MEMBER_REPLACED", confidence)
 
 
 @pytest.mark.parametrize(
@@ -222,26 +213,21 @@ def test_a_static_member_that_comes_back(ledger: Ledger, tmp_path: Path, away_ms
     ],
 )
 def test_a_static_member_that_committed_before_it_came_back(
-    tmp_path: Path, silent_ms: int, causes: dict[str, str]
+    judged: Judged, silent_ms: int, causes: dict[str, str]
 ) -> None:
     """Its commits show how long it had been silent: its session cannot have expired sooner. Where it may have, that
-    made the others join again, and not the partition that was there by then. So it is however the nights are cut."""
-    nights, at_once, log = Ledger(tmp_path / "nights"), Ledger(tmp_path / "once"), SmallLog()
+    made the others join again, and not the partition that was there by then."""
+    log = SmallLog()
     log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS, instances={"b": "i"})
     for minute in (3, 4, 5):
         log.commit("g", 1, minute, NOON_MS + minute * MINUTE_MS)
-    nights.night(log.write(tmp_path / "1"), number=1)
     back_ms = NOON_MS + 5 * MINUTE_MS + silent_ms
     log.generation("g", 2, {"a": (0, 2), "b2": (1,)}, back_ms, instances={"b2": "i"})
-    nights.night(log.write(tmp_path / "2"), number=2)
     log.commit("g", 1, 10, back_ms + MINUTE_MS)
     log.generation("g", 3, {"a": (0, 2), "b2": (1,), "c": ()}, back_ms + 2 * MINUTE_MS, instances={"b2": "i"})
-    nights.night(log.write(tmp_path / "3"), number=3)
-    at_once.night(tmp_path / "3")
-    for ledger in (nights, at_once):
-        (row,) = (row for row in ledger.rows("gold.rebalances") if row["to_generation"] == 2)
-        assert dict(zip(row["causes"], row["cause_confidences"], strict=True)) == causes
-    assert gold(nights) == gold(at_once)
+    judged.night(log.batches)
+    (row,) = (row for row in judged.rows("gold.rebalances") if row["to_generation"] == 2)
+    assert dict(zip(row["causes"], row["cause_confidences"], strict=True)) == causes
 
 
 @pytest.mark.parametrize(
@@ -252,12 +238,12 @@ def test_a_static_member_that_committed_before_it_came_back(
         pytest.param((NOON_MS + 220_000, NOON_MS + 240_000), id="behind its record"),
     ],
 )
-def test_the_end_of_a_join_phase_that_no_clock_shows(ledger: Ledger, tmp_path: Path, states: tuple[int, int]) -> None:
+def test_the_end_of_a_join_phase_that_no_clock_shows(judged: Judged, states: tuple[int, int]) -> None:
     """By the times in two values a member went within its time-outs; by those of their records it was silent for four
     minutes. No duration rests on the former, either."""
     log = SmallLog()
     log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS, state_ms=states[0])
     log.generation("g", 2, {"a": (0, 1)}, NOON_MS + 240_000, state_ms=states[1])
-    ledger.night(log.write(tmp_path / "logs"))
-    assert last_rebalance(ledger) == ("UNKNOWN", "GUESS")
-    assert {row["unowned_partition_ms"] for row in ledger.rows("gold.rebalances")} == {0}
+    judged.night(log.batches)
+    assert last_rebalance(judged) == ("UNKNOWN", "GUESS")
+    assert {row["unowned_partition_ms"] for row in judged.rows("gold.rebalances")} == {0}

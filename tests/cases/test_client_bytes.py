@@ -8,12 +8,15 @@ from typing import Any, Final
 import pytest
 
 from coordinator_core.bytes.client_protocols import Assignment, Subscription, encode_assignment, encode_subscription
+from coordinator_core.inference.facts.settings import InferenceSettings
 from jobs.cli_enums import Listing, View
 from jobs.queries.answers.audit_report import Span, run_audit_report
 from jobs.queries.answers.describe import run_describe
 from jobs.queries.answers.owner import run_owner
-from tests.cases.client_logs import FIRST_MS, Client, Generation, log_of
+from tests.cases.client_logs import FIRST_MS, Client, Generation, batches_of, log_of
 from tests.cases.harness import CASES, Ledger
+from tests.cases.judged import Judged
+from tests.coordinator_core.inference.group_nights import after_nights
 
 GOOD: Final = encode_subscription(Subscription(0, ("events",)))
 JSON: Final = b'{"instanceId":"7","groups":["events"]}'
@@ -240,7 +243,7 @@ def test_answers_of_a_time_that_can_be_read_have_no_caveat(unread: Ledger) -> No
     assert said["described"].splitlines()[-1].split()[-1] == "1"
 
 
-def test_a_restarted_client_with_other_user_data_changed_no_subscription(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_restarted_client_with_other_user_data_changed_no_subscription(judged: Judged) -> None:
     """faust: version 4 of the old layout, and user data that differ in each generation."""
     assignment = encode_assignment(Assignment(0, (("events", (0,)),)))
 
@@ -249,11 +252,11 @@ def test_a_restarted_client_with_other_user_data_changed_no_subscription(ledger:
         return Client(topics(4, "events") + struct.pack(">i", len(user_data)) + user_data, assignment)
 
     generations = [Generation(number, {"a": faust(number)}, number * 60_000) for number in (1, 2, 3)]
-    ledger.night(log_of(tmp_path / "logs", "faust", generations))
-    (member,) = ledger.rows("silver.group_members")
+    judged.night(batches_of("faust", generations))
+    (member,) = judged.rows("silver.group_members")
     assert member["subscribed_topics"] == ["events"]
-    assert "SUBSCRIPTION_CHANGED" not in {row["cause"] for row in ledger.rows("gold.rebalances")}
-    assert len(ledger.rows("gold.log_anomalies")) == 1
+    assert "SUBSCRIPTION_CHANGED" not in {row["cause"] for row in judged.rows("gold.rebalances")}
+    assert len(judged.rows("gold.log_anomalies")) == 1
 
 
 def test_nights_say_a_note_once(ledger: Ledger, tmp_path: Path) -> None:
@@ -283,33 +286,16 @@ MIXED: Final = [
 ]
 
 
-def mixed_gold(ledger: Ledger) -> dict[str, list[dict[str, Any]]]:
-    """Gold of the group, without what nights add."""
-    names = ("gold.partition_owners", "gold.rebalances", "gold.log_anomalies", "gold.group_summary")
-    rows = {name: ledger.rows(name) for name in names}
-    return {name: sorted(rows[name], key=lambda row: sorted(map(str, row.items()))) for name in names}
-
-
-def test_time_of_which_nobody_knows_who_owned_a_partition_is_not_time_without_an_owner(
-    ledger: Ledger, tmp_path: Path
-) -> None:
-    """A gap is reported where all assignments within it can be read."""
-    ledger.night(log_of(tmp_path / "logs", "mixed", MIXED))
+def test_time_of_which_nobody_knows_who_owned_a_partition_is_not_time_without_an_owner(judged: Judged) -> None:
+    """A gap is reported where all assignments within it can be read; however nights are cut."""
+    batches = batches_of("mixed", MIXED)
+    judged.night(batches)
     gaps = [
         (row["from_generation"], row["gap_before_ms"])
-        for row in ledger.rows("gold.partition_owners")
+        for row in judged.rows("gold.partition_owners")
         if row["partition"] == 1
     ]
     assert sorted(gaps) == [(1, None), (4, None), (6, 60_000), (8, None)]
-    assert sum(row["unowned_partition_ms"] for row in ledger.rows("gold.rebalances")) == 60_000
-
-
-@pytest.mark.parametrize("cuts", [(2,), (7,), (1, 3, 4, 5, 6, 7)])
-def test_any_cut_into_nights_tells_the_same_of_what_cannot_be_read(tmp_path: Path, cuts: tuple[int, ...]) -> None:
-    """Notes, nulls and gaps, also where an audit goes on from a settled past."""
-    whole = Ledger(tmp_path / "whole")
-    whole.night(log_of(tmp_path / "all", "mixed", MIXED))
-    cut = Ledger(tmp_path / "cut")
-    for number, end in enumerate((*cuts, len(MIXED)), start=1):
-        cut.night(log_of(tmp_path / f"night-{number}", "mixed", MIXED[:end]), number=number)
-    assert mixed_gold(cut) == mixed_gold(whole)
+    assert sum(row["unowned_partition_ms"] for row in judged.rows("gold.rebalances")) == 60_000
+    for cuts in ((2,), (7,), (1, 3, 4, 5, 6, 7)):
+        after_nights(batches, cuts, InferenceSettings())

@@ -12,6 +12,7 @@ from jobs.queries.answers.group_history import run_history
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger
+from tests.cases.judged import Judged
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_times import gold
 from tests.jobs.gold.test_incremental_audit import times_of
@@ -100,7 +101,7 @@ def test_steps_are_reported_once_whatever_the_cut_into_nights(tmp_path: Path) ->
     assert gold(parts) == gold(whole)
 
 
-def test_nothing_is_certain_across_a_step(ledger: Ledger, tmp_path: Path) -> None:
+def test_nothing_is_certain_across_a_step(judged: Judged) -> None:
     """That a member went within its time-outs is no proof that it left, where the clock was set back meanwhile."""
     log = SmallLog()
     log.generation("g", 1, {"a": (0,), "b": (1,)}, NOON_MS)
@@ -108,8 +109,8 @@ def test_nothing_is_certain_across_a_step(ledger: Ledger, tmp_path: Path) -> Non
     log.generation("g", 2, {"a": (0, 1)}, NOON_MS + 20_000)
     log.generation("g", 3, {"a": (0,), "c": (1,)}, NOON_MS + 21_000)
     log.generation("g", 4, {"a": (0, 1)}, NOON_MS + 31_000)
-    ledger.night(log.write(tmp_path / "logs"))
-    rows = {row["to_generation"]: row for row in ledger.rows("gold.rebalances")}
+    judged.night(log.batches)
+    rows = {row["to_generation"]: row for row in judged.rows("gold.rebalances")}
     reported = [(rows[number]["method"], rows[number]["confidence"]) for number in (2, 4)]
     assert reported == [("WITHIN_TIMEOUTS", "LIKELY"), ("WITHIN_TIMEOUTS", "CERTAIN")]
 
@@ -157,7 +158,7 @@ def skewed_logs(seed: int) -> tuple[SmallLog, SmallLog]:
     return true, skewed
 
 
-def verdicts(ledger: Ledger) -> dict[tuple[str, str, int], tuple[str, str]]:
+def verdicts(ledger: Ledger | Judged) -> dict[tuple[str, str, int], tuple[str, str]]:
     """What gold says of rebalances and commits, and how sure it is: by group and place in the log. That an offset was
     deleted, and no more, is no verdict."""
     found = {}
@@ -170,15 +171,15 @@ def verdicts(ledger: Ledger) -> dict[tuple[str, str, int], tuple[str, str]]:
     return found
 
 
-def test_how_long_ago_an_offset_was_committed_is_not_known_across_a_step(ledger: Ledger, tmp_path: Path) -> None:
+def test_how_long_ago_an_offset_was_committed_is_not_known_across_a_step(judged: Judged) -> None:
     """An offset that seems younger than any retention may have expired: nothing but its deletion is certain."""
     log = SmallLog()
     for group_id, at_ms in (("across", NOON_MS), ("behind", NOON_MS - HOUR_MS)):
         log.commit(group_id, 0, 5, at_ms)
     for number, group_id in enumerate(("across", "behind"), 1):
         log.commit(group_id, 0, None, NOON_MS - HOUR_MS + number)
-    ledger.night(log.write(tmp_path / "logs"))
-    rows = {row["group_id"]: row for row in ledger.rows("gold.commit_anomalies") if row["kind"] == "DELETED"}
+    judged.night(log.batches)
+    rows = {row["group_id"]: row for row in judged.rows("gold.commit_anomalies") if row["kind"] == "DELETED"}
     assert {group_id: (row["likely_cause"], row["method"]) for group_id, row in rows.items()} == {
         "across": (None, "TOMBSTONE"),
         "behind": (None, "YOUNGER_THAN_RETENTION"),
@@ -186,13 +187,13 @@ def test_how_long_ago_an_offset_was_committed_is_not_known_across_a_step(ledger:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_no_certain_verdict_hangs_on_clocks(tmp_path: Path, seed: int) -> None:
+def test_no_certain_verdict_hangs_on_clocks(seed: int) -> None:
     """Whatever is CERTAIN of a log whose leaders' clocks differ is what the same log says where they agree."""
     reported = []
-    for name, log in zip(("true", "skewed"), skewed_logs(seed), strict=True):
-        ledger = Ledger(tmp_path / name)
-        assert ledger.night(log.write(tmp_path / f"logs-{name}")).exit_code == 0
-        reported.append(verdicts(ledger))
+    for log in skewed_logs(seed):
+        judged = Judged()
+        judged.night(log.batches)
+        reported.append(verdicts(judged))
     certain = {place: said for place, (said, confidence) in reported[1].items() if confidence == "CERTAIN"}
     assert len(certain) > 25
     assert certain == {place: reported[0].get(place, ("", ""))[0] for place in certain}

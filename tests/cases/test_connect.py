@@ -5,16 +5,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from coordinator_core.bytes.client_protocols import (
     ConnectAssignment,
     ConnectMetadata,
 )
+from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.replay.lookup import key_partition
-from tests.cases.client_logs import FIRST_MS, Client, Generation, log_of
+from tests.cases.client_logs import FIRST_MS, Client, Generation, batches_of
 from tests.cases.harness import Ledger
+from tests.cases.judged import Judged
 from tests.connect_bytes import encode_connect_assignment, encode_connect_metadata
+from tests.coordinator_core.inference.group_nights import after_nights
 from tests.recorded import RECORDINGS
 
 Tasks = tuple[tuple[str, tuple[int, ...]], ...]
@@ -83,7 +84,7 @@ OWNERS: Final = [
 ]
 
 
-def owners(ledger: Ledger) -> list[tuple[Any, ...]]:
+def owners(ledger: Ledger | Judged) -> list[tuple[Any, ...]]:
     """Who ran what, in seconds of the log, with the gap before."""
 
     def second(at: datetime | None) -> float | None:
@@ -102,43 +103,35 @@ def owners(ledger: Ledger) -> list[tuple[Any, ...]]:
     )
 
 
-def causes(ledger: Ledger) -> dict[int, tuple[str, str, str]]:
+def causes(ledger: Ledger | Judged) -> dict[int, tuple[str, str, str]]:
     """Cause, method and confidence of each generation."""
     rows = ledger.rows("gold.rebalances")
     return {row["to_generation"]: (row["cause"], row["method"], row["confidence"]) for row in rows}
 
 
-def test_owners_and_causes_of_incremental_assignments(ledger: Ledger, tmp_path: Path) -> None:
+def test_owners_and_causes_of_incremental_assignments(judged: Judged) -> None:
     """What is kept is owned on; what is revoked has no owner until it is handed on, nor what a worker had that went
-    until the leader has waited for it."""
-    ledger.night(log_of(tmp_path / "logs", "connect", HISTORY))
-    assert owners(ledger) == OWNERS
-    found = causes(ledger)
+    until the leader has waited for it. However nights are cut: what a worker ran is in its own metadata."""
+    batches = batches_of("connect", HISTORY)
+    judged.night(batches)
+    assert owners(judged) == OWNERS
+    found = causes(judged)
     assert {number: found[number] for number in CAUSES} == CAUSES
     assert found[6][:2] == (found[5][0], "CONNECT_DELAY_OVER")
-    assert {row["partitions_total"] for row in ledger.rows("gold.rebalances") if row["to_generation"] == 5} == {2}
-    assert not ledger.rows("gold.log_anomalies")
+    assert {row["partitions_total"] for row in judged.rows("gold.rebalances") if row["to_generation"] == 5} == {2}
+    assert not judged.rows("gold.log_anomalies")
+    for cuts in ((3,), (1, 4, 5, 8)):
+        after_nights(batches, cuts, InferenceSettings())
 
 
-@pytest.mark.parametrize("cuts", [(3,), (1, 4, 5, 8)])
-def test_any_cut_into_nights_tells_the_same(ledger: Ledger, tmp_path: Path, cuts: tuple[int, ...]) -> None:
-    """What a worker ran is in its own metadata; causes that follow up another are found across nights."""
-    for number, end in enumerate((*cuts, len(HISTORY)), start=1):
-        ledger.night(log_of(tmp_path / f"night-{number}", "connect", HISTORY[:end]), number=number)
-    assert owners(ledger) == OWNERS
-    found = causes(ledger)
-    assert {number: found[number] for number in CAUSES} == CAUSES
-    assert found[6][1] == "CONNECT_DELAY_OVER"
-
-
-def test_eager_workers_have_what_they_are_assigned(ledger: Ledger, tmp_path: Path) -> None:
+def test_eager_workers_have_what_they_are_assigned(judged: Judged) -> None:
     """Protocol version 0 assigns everything again in each generation."""
     generations = [
         generation(1, 0, {"w1": worker(None, ALL, version=0)}, "default"),
         generation(2, 10, {"w1": worker(None, HALF, version=0), "w2": worker(None, OTHER_HALF, version=0)}, "default"),
     ]
-    ledger.night(log_of(tmp_path / "logs", "eager", generations))
-    assert [row[:4] for row in owners(ledger)] == [
+    judged.night(batches_of("eager", generations))
+    assert [row[:4] for row in owners(judged)] == [
         ("src", -1, "w1", 0.0),
         ("src", 0, "w1", 0.0),
         ("src", 1, "w1", 0.0),

@@ -1,6 +1,5 @@
 """The first read of a cluster that runs: what compaction left of a group does not make its beginning."""
 
-from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -8,13 +7,15 @@ import pytest
 
 from coordinator_core.bytes.log.batch import build_batch
 from coordinator_core.bytes.log.records import iter_records
+from coordinator_core.inference.facts.settings import InferenceSettings
 from schemas.consumer_offsets import RecordType
 from tests.cases.harness import CASES, Ledger
+from tests.cases.judged import Judged
 from tests.cases.small_logs import NOON_MS, SmallLog
-from tests.cases.test_times import gold, written
+from tests.coordinator_core.inference.group_nights import after_nights
 
 
-def of_group(ledger: Ledger, name: str, group_id: str) -> list[dict[str, Any]]:
+def of_group(ledger: Ledger | Judged, name: str, group_id: str) -> list[dict[str, Any]]:
     """Rows of one group."""
     return [row for row in ledger.rows(name) if row["group_id"] == group_id]
 
@@ -35,7 +36,7 @@ def test_a_commit_before_the_record_of_its_group_makes_no_generation(ledger: Led
     assert (second["cause"], second["confidence"]) == ("MEMBER_JOINED", "CERTAIN")
 
 
-def test_commits_left_of_a_consumer_group_are_no_conversion(ledger: Ledger, tmp_path: Path) -> None:
+def test_commits_left_of_a_consumer_group_are_no_conversion(judged: Judged) -> None:
     """A commit, then epoch 1000 of a consumer group, and no tombstone of a classic group: nothing was converted. With
     the tombstone in the same operation it was."""
     log = SmallLog()
@@ -50,26 +51,26 @@ def test_commits_left_of_a_consumer_group_are_no_conversion(ledger: Ledger, tmp_
     consumer_group("left")
     log.group_record(RecordType.GROUP_METADATA, {"group": "recreated"}, None, NOON_MS + 5_000)
     consumer_group("recreated")
-    assert ledger.night(log.write(tmp_path / "logs")).exit_code in {0, 3}
-    causes = {row["cause"] for row in of_group(ledger, "gold.rebalances", "left")}
+    judged.night(log.batches)
+    causes = {row["cause"] for row in of_group(judged, "gold.rebalances", "left")}
     assert "GROUP_CONVERTED" not in causes
-    types = {row["group_type"] for row in of_group(ledger, "silver.group_generations", "left")}
+    types = {row["group_type"] for row in of_group(judged, "silver.group_generations", "left")}
     assert types == {"CONSUMER"}
-    assert not any(row["event_type"] == "GROUP_CONVERTED" for row in of_group(ledger, "silver.group_events", "left"))
+    assert not any(row["event_type"] == "GROUP_CONVERTED" for row in of_group(judged, "silver.group_events", "left"))
 
 
-def test_a_group_that_begins_after_a_commit_begins(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_group_that_begins_after_a_commit_begins(judged: Judged) -> None:
     """Offsets set before the first member comes are of a simple group, and generation 1 is the first one of all."""
     log = SmallLog()
     log.commit("g", 0, 5, NOON_MS)
     log.generation("g", 1, {"a": (0,)}, NOON_MS + 1_000)
-    assert ledger.night(log.write(tmp_path / "logs")).exit_code == 0
-    assert [row["generation"] for row in ledger.rows("silver.group_generations")] == [0, 1]
-    (row,) = ledger.rows("gold.rebalances")
+    judged.night(log.batches)
+    assert [row["generation"] for row in judged.rows("silver.group_generations")] == [0, 1]
+    (row,) = judged.rows("gold.rebalances")
     assert (row["cause"], row["confidence"]) == ("FIRST", "CERTAIN")
 
 
-def test_the_cut_into_nights_changes_nothing_of_it(tmp_path: Path) -> None:
+def test_the_cut_into_nights_changes_nothing_of_it() -> None:
     """A night may end between the commit and the first record of its group."""
     log = SmallLog()
     log.commit("g", 0, 5, NOON_MS)
@@ -77,13 +78,8 @@ def test_the_cut_into_nights_changes_nothing_of_it(tmp_path: Path) -> None:
     log.commit("g", 0, 3, NOON_MS + 2_000)
     log.generation("g", 10, {}, NOON_MS + 3_000)
     log.commit("g", 0, 4, NOON_MS + 4_000)
-    whole = Ledger(tmp_path / "whole")
-    whole.night(written(tmp_path / "logs", log.batches))
     for cut in range(1, len(log.batches)):
-        parts = Ledger(tmp_path / f"parts-{cut}")
-        for number, (first, end) in enumerate(pairwise((0, cut, len(log.batches))), 1):
-            parts.night(written(tmp_path / f"logs-{cut}-{number}", log.batches[first:end]), number=number)
-        assert gold(parts) == gold(whole)
+        assert after_nights(log.batches, [cut], InferenceSettings()).gold["g"].rebalances
 
 
 def test_offsets_that_compaction_left_were_not_set_by_a_tool(ledger: Ledger, tmp_path: Path) -> None:
@@ -110,7 +106,7 @@ NEWER_TYPES = {
 
 
 @pytest.mark.parametrize("group_type", sorted(NEWER_TYPES))
-def test_member_metadata_that_compaction_left_make_no_first_epoch(tmp_path: Path, group_type: str) -> None:
+def test_member_metadata_that_compaction_left_make_no_first_epoch(judged: Judged, group_type: str) -> None:
     """Of what made the group two members' metadata are left, then epoch 12, then a third member: the first epoch that
     a record tells is the first one seen, and nothing is known of how it came about, whatever the cut into nights."""
     member_record, group_record = NEWER_TYPES[group_type]
@@ -122,31 +118,27 @@ def test_member_metadata_that_compaction_left_make_no_first_epoch(tmp_path: Path
         )
         if number:
             log.group_record(group_record, {"group_id": "g"}, {"epoch": 11 + number}, NOON_MS + number)
-    whole = Ledger(tmp_path / "whole")
-    whole.night(written(tmp_path / "logs", log.batches))
-    rows = sorted(whole.rows("silver.group_generations"), key=lambda row: row["generation"])
+    judged.night(log.batches, from_offset=5)
+    rows = sorted(judged.rows("silver.group_generations"), key=lambda row: row["generation"])
     reported = [(row["generation"], row["is_contiguous"], row["previous_generation"]) for row in rows]
     assert reported == [(1, True, None), (12, False, 1), (13, True, 12)]  # as Kafka's own replay has it
-    *first, last = sorted(whole.rows("gold.rebalances"), key=lambda row: row["to_generation"])
+    *first, last = sorted(judged.rows("gold.rebalances"), key=lambda row: row["to_generation"])
     assert {(row["cause"], row["method"], row["confidence"]) for row in first} == {("UNKNOWN", "FIRST_SEEN", "GUESS")}
     assert (last["from_generation"], last["cause"], last["members_joined"]) == (12, "MEMBER_JOINED", ["c"])
     for cut in (1, 2):
-        parts = Ledger(tmp_path / f"parts-{cut}")
-        for number, (begin, end) in enumerate(pairwise((0, cut, len(log.batches))), 1):
-            parts.night(written(tmp_path / f"logs-{cut}-{number}", log.batches[begin:end]), number=number)
-        assert gold(parts) == gold(whole)
+        after_nights(log.batches, [cut], InferenceSettings())
 
 
 @pytest.mark.parametrize("group_type", sorted(NEWER_TYPES))
-def test_a_group_of_which_no_epoch_is_left_has_no_first_one(ledger: Ledger, tmp_path: Path, group_type: str) -> None:
+def test_a_group_of_which_no_epoch_is_left_has_no_first_one(judged: Judged, group_type: str) -> None:
     """A member's metadata alone prove neither a beginning nor an epoch."""
     log = SmallLog()
     log.skip(9)
     log.group_record(NEWER_TYPES[group_type][0], {"group_id": "g", "member_id": "a"}, {"client_id": "app"}, NOON_MS)
-    assert ledger.night(log.write(tmp_path / "logs")).exit_code in {0, 3}
-    (row,) = ledger.rows("gold.rebalances")
+    judged.night(log.batches)
+    (row,) = judged.rows("gold.rebalances")
     assert (row["cause"], row["method"], row["confidence"]) == ("UNKNOWN", "FIRST_SEEN", "GUESS")
-    created = [row for row in ledger.rows("silver.group_events") if row["event_type"] == "GROUP_CREATED"]
+    created = [row for row in judged.rows("silver.group_events") if row["event_type"] == "GROUP_CREATED"]
     assert [dict(row["details"]).keys() for row in created] == [{"first_seen"}]
 
 
@@ -175,7 +167,7 @@ def in_one_batch(log: SmallLog, first: int) -> None:
     log.batches[first:] = [build_batch(records)]
 
 
-def test_members_whose_join_is_in_a_missing_beginning(ledger: Ledger, tmp_path: Path) -> None:
+def test_members_whose_join_is_in_a_missing_beginning(judged: Judged) -> None:
     """The log begins with epoch 6. A member that only an assignment names is none that joined, nor are the topics
     changed to which it subscribes by its first metadata; first metadata of another one may be no join. One that is
     reconciled from epoch 0 joined for certain."""
@@ -190,8 +182,8 @@ def test_members_whose_join_is_in_a_missing_beginning(ledger: Ledger, tmp_path: 
         share_epoch(log, 6 + number, at_ms)
         reconciled(log, member_id, 6 + number, 0 if member_id == "d" else 5, at_ms)
         in_one_batch(log, index)
-    assert ledger.night(written(tmp_path / "logs", log.batches)).exit_code == 3
-    rows = sorted(ledger.rows("gold.rebalances"), key=lambda row: row["to_generation"])
+    judged.night(log.batches, from_offset=20)
+    rows = sorted(judged.rows("gold.rebalances"), key=lambda row: row["to_generation"])
     assert [(row["cause"], row["members_joined"], row["confidence"]) for row in rows] == [
         ("UNKNOWN", [], "GUESS"),
         ("UNKNOWN", [], "GUESS"),
@@ -199,12 +191,12 @@ def test_members_whose_join_is_in_a_missing_beginning(ledger: Ledger, tmp_path: 
         ("MEMBER_JOINED", ["c"], "LIKELY"),
         ("MEMBER_JOINED", ["d"], "CERTAIN"),
     ]
-    assert {row["member_id"] for row in ledger.rows("silver.group_members")} == {"a", "b", "c", "d"}
+    assert {row["member_id"] for row in judged.rows("silver.group_members")} == {"a", "b", "c", "d"}
 
 
 @pytest.mark.parametrize(("begin", "confidence"), [(20, "LIKELY"), (0, "CERTAIN")])
 def test_a_group_whose_known_members_left_behind_a_missing_beginning(
-    ledger: Ledger, tmp_path: Path, begin: int, confidence: str
+    judged: Judged, begin: int, confidence: str
 ) -> None:
     """Another member may have been there since before the log begins: it is not certain that the group is empty, nor
     that a tool set its offsets."""
@@ -220,10 +212,10 @@ def test_a_group_whose_known_members_left_behind_a_missing_beginning(
     log.group_record(RecordType.CONSUMER_GROUP_METADATA, group, {"epoch": 3}, NOON_MS + 2_000)
     in_one_batch(log, 2)
     log.commit("g", 0, 9, NOON_MS + 3_000)
-    ledger.night(written(tmp_path / "logs", log.batches))
-    last = max(ledger.rows("gold.rebalances"), key=lambda row: int(row["to_generation"]))
+    judged.night(log.batches, from_offset=begin)
+    last = max(judged.rows("gold.rebalances"), key=lambda row: int(row["to_generation"]))
     assert (last["causes"][0], last["cause_confidences"][0]) == ("GROUP_EMPTIED", confidence)
-    (reset,) = ledger.rows("gold.commit_anomalies")
+    (reset,) = judged.rows("gold.commit_anomalies")
     was_empty = True if confidence == "CERTAIN" else None
     assert (reset["kind"], reset["confidence"], reset["was_group_empty"]) == (
         "EMPTY_GROUP_RESET",
@@ -233,9 +225,7 @@ def test_a_group_whose_known_members_left_behind_a_missing_beginning(
 
 
 @pytest.mark.parametrize("epoch", [1, 2, 9])
-def test_a_group_that_committed_before_its_first_record_has_no_first_epoch(
-    ledger: Ledger, tmp_path: Path, epoch: int
-) -> None:
+def test_a_group_that_committed_before_its_first_record_has_no_first_epoch(judged: Judged, epoch: int) -> None:
     """What is left of its first members is a commit: whatever the epoch of the first record, it is not the group's
     first one, since a coordinator that makes a group of one that only commits deletes that in the same operation."""
     log = SmallLog()
@@ -247,13 +237,13 @@ def test_a_group_that_committed_before_its_first_record_has_no_first_epoch(
     reconciled(log, "a", epoch, epoch - 1, NOON_MS + 1_000)
     in_one_batch(log, 1)
     share_epoch(log, 12, NOON_MS + 2_000)
-    ledger.night(written(tmp_path / "logs", log.batches))
-    rows = sorted(of_group(ledger, "gold.rebalances", "g"), key=lambda row: row["to_generation"])
+    judged.night(log.batches)
+    rows = sorted(of_group(judged, "gold.rebalances", "g"), key=lambda row: row["to_generation"])
     assert [row["to_generation"] for row in rows] == [epoch, 12]
     assert {(row["cause"], row["method"], row["confidence"]) for row in rows} == {("UNKNOWN", "FIRST_SEEN", "GUESS")}
 
 
-def test_a_converted_group_of_which_no_epoch_is_left_has_no_first_one(ledger: Ledger, tmp_path: Path) -> None:
+def test_a_converted_group_of_which_no_epoch_is_left_has_no_first_one(judged: Judged) -> None:
     """The classic group's generations and the epochs up to 4 were compacted: a commit, the tombstone of the conversion
     and a member that came with it are left. How epochs 1 and 5 came about is not known."""
     log = SmallLog()
@@ -269,13 +259,13 @@ def test_a_converted_group_of_which_no_epoch_is_left_has_no_first_one(ledger: Le
     log.group_record(RecordType.CONSUMER_GROUP_METADATA, {"group_id": "g"}, {"epoch": 5}, at_ms)
     log.batches[1:3] = [build_batch([it for batch in log.batches[1:3] for it in iter_records(batch)])]
     in_one_batch(log, 2)
-    ledger.night(written(tmp_path / "logs", log.batches))
-    rows = sorted(of_group(ledger, "gold.rebalances", "g"), key=lambda row: row["to_generation"])
+    judged.night(log.batches)
+    rows = sorted(of_group(judged, "gold.rebalances", "g"), key=lambda row: row["to_generation"])
     assert [row["to_generation"] for row in rows] == [1, 5]
     assert {(row["cause"], row["method"], row["confidence"]) for row in rows} == {("UNKNOWN", "FIRST_SEEN", "GUESS")}
 
 
-def test_an_epoch_that_compaction_took_out_of_the_first_operation(ledger: Ledger, tmp_path: Path) -> None:
+def test_an_epoch_that_compaction_took_out_of_the_first_operation(judged: Judged) -> None:
     """A member made the group with epoch 2 and was reconciled at epoch 1, since its target was not computed yet; epoch
     3 replaced the record of epoch 2. Epoch 1, which no record tells, was not its first."""
     log = SmallLog()
@@ -287,13 +277,13 @@ def test_an_epoch_that_compaction_took_out_of_the_first_operation(ledger: Ledger
     share_epoch(log, 3, NOON_MS + 500)
     reconciled(log, "b", 1, 0, NOON_MS + 500)
     in_one_batch(log, 1)
-    ledger.night(written(tmp_path / "logs", log.batches))
-    rows = sorted(ledger.rows("gold.rebalances"), key=lambda row: row["to_generation"])
+    judged.night(log.batches)
+    rows = sorted(judged.rows("gold.rebalances"), key=lambda row: row["to_generation"])
     assert {(row["cause"], row["method"], row["confidence"]) for row in rows} == {("UNKNOWN", "FIRST_SEEN", "GUESS")}
 
 
 @pytest.mark.parametrize("group_type", sorted(NEWER_TYPES))
-def test_records_without_times_show_no_operations(ledger: Ledger, tmp_path: Path, group_type: str) -> None:
+def test_records_without_times_show_no_operations(judged: Judged, group_type: str) -> None:
     """A member's metadata and an epoch may be of one operation or of two: a first epoch is not caused by its topics'
     metadata, nor is one before which a member came or went."""
     member_record, group_record = NEWER_TYPES[group_type]
@@ -313,8 +303,8 @@ def test_records_without_times_show_no_operations(ledger: Ledger, tmp_path: Path
     member("a", None)
     log.commit("g", 0, 2, NOON_MS + 1)
     epoch(4)
-    ledger.night(log.write(tmp_path / "logs"))
-    rows = sorted(ledger.rows("gold.rebalances"), key=lambda row: int(row["to_generation"]))
+    judged.night(log.batches)
+    rows = sorted(judged.rows("gold.rebalances"), key=lambda row: int(row["to_generation"]))
     assert [(row["to_generation"], row["cause"], row["method"], row["confidence"]) for row in rows] == [
         (1, "UNKNOWN", "FIRST_SEEN", "GUESS"),
         (2, "UNKNOWN", "FIRST_SEEN", "GUESS"),
@@ -324,9 +314,7 @@ def test_records_without_times_show_no_operations(ledger: Ledger, tmp_path: Path
 
 
 @pytest.mark.parametrize("group_type", sorted(NEWER_TYPES))
-def test_a_group_without_times_is_empty_from_where_its_last_member_left(
-    ledger: Ledger, tmp_path: Path, group_type: str
-) -> None:
+def test_a_group_without_times_is_empty_from_where_its_last_member_left(judged: Judged, group_type: str) -> None:
     """Not from its last epoch on: the records of members that came or went since then are not known to be of the next
     epoch's operation."""
     member_record, group_record = NEWER_TYPES[group_type]
@@ -349,8 +337,8 @@ def test_a_group_without_times_is_empty_from_where_its_last_member_left(
     member("b", {"client_id": "app"})
     log.commit("g", 0, next(offsets), NOON_MS)
     epoch(4)
-    ledger.night(log.write(tmp_path / "logs"))
-    rows = sorted(ledger.rows("gold.commit_anomalies"), key=lambda row: int(row["log_offset"]))
+    judged.night(log.batches)
+    rows = sorted(judged.rows("gold.commit_anomalies"), key=lambda row: int(row["log_offset"]))
     assert [(row["to_offset"], row["kind"], row["was_group_empty"]) for row in rows] == [
         (80, "REWIND", False),
         (70, "EMPTY_GROUP_RESET", True),

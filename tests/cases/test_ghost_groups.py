@@ -68,11 +68,6 @@ def written(root: Path, batches: list[bytes]) -> Path:
 GHOST = ([commit("ghost", 0), commit("ghost", 1)], [commit("ghost", 0, None)], [commit("ghost", 1, None)])
 
 
-def groups_at_the_end(ledger: Ledger) -> set[str]:
-    """What describe lists."""
-    return {group.group_id for group in SilverAt(ledger.tables).groups()}
-
-
 @pytest.mark.parametrize(
     ("batches", "sequence", "leader_epoch", "is_there"),
     [
@@ -87,68 +82,20 @@ def groups_at_the_end(ledger: Ledger) -> set[str]:
     ],
 )
 def test_a_group_of_offsets_only_goes_with_its_last_one(
-    tmp_path: Path,
     batches: tuple[list[tuple[bytes, bytes | None]], ...],
     sequence: int,
     leader_epoch: int,
     is_there: bool,
 ) -> None:
     """By which coordinator wrote its tombstones; however the log is cut into nights."""
-    other = [commit("other")]
-    data = log(other, *batches, sequence=sequence, leader_epoch=leader_epoch)
-    whole = Ledger(tmp_path / "whole")
-    whole.night(written(tmp_path / "logs", data))
-    expected = {"other", "ghost"} if is_there else {"other"}
-    assert groups_at_the_end(whole) == expected
-    for cut in sorted({2, len(data) - 1}):
-        nights = Ledger(tmp_path / f"cut-{cut}")
-        nights.night(written(tmp_path / f"first-{cut}", data[:cut]))
-        nights.night(written(tmp_path / f"second-{cut}", data), number=2)
-        for name in ("silver.group_generations", "silver.group_events"):
-            once, twice = (
-                sorted(repr({k: v for k, v in row.items() if k != "is_settled"}) for row in ledger.rows(name))
-                for ledger in (whole, nights)
-            )
-            assert once == twice, (name, cut)
+    data = tuple(log([commit("other")], *batches, sequence=sequence, leader_epoch=leader_epoch))
+    nights = [_events_of("ghost", data[:cut], data[cut:]) for cut in range(len(data))]
+    lives = [event.event_type for event in nights[0] if event.event_type in {"GROUP_CREATED", "GROUP_DELETED"}]
+    assert (lives[-1] == "GROUP_CREATED") == is_there
+    assert nights == [nights[0]] * len(data)
 
 
 PRODUCER_ID = 7
-
-
-@pytest.mark.parametrize(("ends_before", "is_commit", "is_there"), [(False, True, True), (True, False, False)])
-def test_a_group_of_an_open_transaction_stays(
-    tmp_path: Path, ends_before: bool, is_commit: bool, is_there: bool
-) -> None:
-    """Its last plain offset goes while a transaction is open that committed another one: the old coordinator keeps it,
-    and the marker gives it that offset. An aborted transaction of before keeps nothing."""
-    data = log([commit("other")], [commit("ghost", 0)])
-    data.append(
-        build_batch(
-            [Record(2, NOON_MS + 120_000, *commit("ghost", 1))],
-            producer_id=PRODUCER_ID,
-            producer_epoch=0,
-            is_transactional=True,
-        )
-    )
-    end = [
-        build_marker(
-            offset=3 + (not ends_before),
-            timestamp_ms=NOON_MS + 180_000,
-            producer_id=PRODUCER_ID,
-            producer_epoch=0,
-            is_commit=is_commit,
-            coordinator_epoch=0,
-        )
-    ]
-    gone = [build_batch([Record(3 + ends_before, NOON_MS + 180_000, *commit("ghost", 0, None))])]
-    data += end + gone if ends_before else gone + end
-    for cut in range(2, len(data) + 1):
-        ledger = Ledger(tmp_path / f"cut-{cut}")
-        ledger.night(written(tmp_path / f"first-{cut}", data[:cut]))
-        ledger.night(written(tmp_path / f"second-{cut}", data), number=2)
-        assert groups_at_the_end(ledger) == ({"other", "ghost"} if is_there else {"other"}), cut
-        events = [row["event_type"] for row in ledger.rows("silver.group_events") if row["group_id"] == "ghost"]
-        assert events.count("GROUP_DELETED") == (not is_there), cut
 
 
 def in_transaction(offset: int, *records: tuple[bytes, bytes | None], producer_id: int = PRODUCER_ID) -> bytes:
@@ -253,6 +200,18 @@ ABORTED = (*OPEN, marker(3))
             [4],
             id="expired-while-open-and-aborted",
         ),
+        pytest.param(
+            (plain(0, commit("ghost", 5)), *OPEN[1:], plain(3, commit("ghost", 5, None)), marker(4, is_commit=True)),
+            True,
+            [],
+            id="expired-while-open-and-committed",
+        ),
+        pytest.param(
+            (plain(0, commit("ghost", 5)), *ABORTED[1:], plain(4, commit("ghost", 5, None))),
+            False,
+            [4],
+            id="expired-behind-an-aborted-one",
+        ),
     ],
 )
 def test_a_group_that_a_transaction_leaves_without_offsets_goes(
@@ -287,8 +246,10 @@ def _time_of(data: tuple[bytes, ...], offset: int) -> int:
     return NOON_MS + 1_000 * first
 
 
-def test_groups_that_go_at_one_marker_have_events_of_their_own(tmp_path: Path) -> None:
-    """Log offset and index of an event name one event, whoever else goes there."""
+@pytest.mark.parametrize("cut", [2, 4])
+def test_groups_that_go_at_one_marker_have_events_of_their_own(tmp_path: Path, cut: int) -> None:
+    """Log offset and index of an event name one event, whoever else goes there; answers list neither group, where a
+    night ends before the marker, too."""
     data = [
         plain(0, commit("other")),
         in_transaction(1, commit("ghost")),
@@ -296,8 +257,9 @@ def test_groups_that_go_at_one_marker_have_events_of_their_own(tmp_path: Path) -
         marker(3),
     ]
     ledger = Ledger(tmp_path / "ledger")
-    ledger.night(written(tmp_path / "logs", data))
-    assert groups_at_the_end(ledger) == {"other"}
+    for number, some in enumerate((data[:cut], data), 1):
+        ledger.night(written(tmp_path / f"logs-{number}", some), number=number)
+    assert {group.group_id for group in SilverAt(ledger.tables).groups()} == {"other"}
     places = {
         row["group_id"]: (row["log_offset"], row["event_index"])
         for row in ledger.rows("silver.group_events")

@@ -15,7 +15,7 @@ from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogSta
 from coordinator_core.history.operations import GroupRecord, Operation
 from coordinator_core.history.rows import GroupRows
 from coordinator_core.inference.audit.groups import GroupGold
-from coordinator_core.inference.facts.life import GroupCommits, GroupLife
+from coordinator_core.inference.facts.life import NO_EXPIRY, GroupCommits, GroupLife
 from coordinator_core.replay.columnar.offsets_columnar import CHANGES, OUTCOMES
 from schemas.consumer_offsets import TOPIC as LOG_TOPIC
 from schemas.consumer_offsets import RecordType
@@ -334,4 +334,5 @@ def commits_of(rows: list[Row]) -> GroupCommits:
         outcome=np.array([OUTCOMES.index(row.outcome) for row in rows], np.int8),
         change=np.array([-1 if row.change is None else CHANGES.index(row.change) for row in rows], np.int8),
         is_transactional=np.array([bool(row.is_transactional) for row in rows], np.bool_),
+        expire_at_ms=np.array([row.expire_time_ms or NO_EXPIRY for row in rows], np.int64),
     )

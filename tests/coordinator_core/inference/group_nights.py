@@ -1,7 +1,8 @@
 """Audits of the groups of one log, night after night, and what one audit of all of it says."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -110,6 +111,18 @@ class Nights:
         self.gold[group_id] = judged.gold
         self.gold[group_id].anomalies = [*anomalies, *judged.gold.anomalies]
         return judged
+
+
+def after_nights(batches: list[bytes], places: Iterable[int], settings: InferenceSettings) -> Nights:
+    """What there is after a night of the batches before each place, and one of the rest; each said what one audit
+    says."""
+    nights = Nights(settings)
+    now: Replayed | None = None
+    for first, end in pairwise([0, *places, len(batches)]):
+        now = Replayed(now, batches[first:end])
+        nights.audit(now, end_of(batches[first:end], nights.place))
+        assert_same(nights, now, (first, end))
+    return nights
 
 
 def add_settled(before: GroupGold, judged: Judged) -> None:

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterator
-from itertools import pairwise
 from random import Random
 from typing import Final
 
@@ -23,7 +22,7 @@ from tests.coordinator_core.inference.group_lives import (
     reconciled,
     target,
 )
-from tests.coordinator_core.inference.group_nights import Nights, assert_same, end_of
+from tests.coordinator_core.inference.group_nights import Nights, after_nights, assert_same, end_of
 from tests.coordinator_core.inference.group_weeks import (
     AWAY_EPOCH,
     DAY_MS,
@@ -42,16 +41,10 @@ TWO_DEPLOYMENTS: Final = {1: (1291, 1149)}
 """Seeds by part: a group with two rolling deployments, of which a night sees the second alone."""
 
 
-def judged(batches: list[bytes], random: Random, night_count: int, hint: object) -> Counter[str]:
+def judged(batches: list[bytes], random: Random, night_count: int) -> Counter[str]:
     """How so many nights over a log went, each of which said what one audit says."""
     cuts = sorted(random.randrange(1, len(batches)) for _ in range(night_count))
-    nights = Nights(SETTINGS)
-    now: Replayed | None = None
-    for first, end in pairwise([0, *cuts, len(batches)]):
-        now = Replayed(now, batches[first:end])
-        nights.audit(now, end_of(batches[first:end], nights.place))
-        assert_same(nights, now, hint)
-    return nights.ways
+    return after_nights(batches, cuts, SETTINGS).ways
 
 
 def logged_in(reported: list[tuple[int, list[Record]]]) -> list[bytes]:
@@ -78,7 +71,7 @@ def test_weeks_of_a_group(part: int) -> None:
     for seed in (*range(part, HISTORIES, PARTS), *TWO_DEPLOYMENTS.get(part, ())):
         random = Random(f"weeks/{seed}")
         batches = weeks_log(random, ("g", "h")[: random.randint(1, 2)], random.randint(30, 150))
-        ways += judged(batches, random, random.randint(2, 6), seed)
+        ways += judged(batches, random, random.randint(2, 6))
     assert ways["from a settled place"] > HISTORIES // PARTS // 5, ways
 
 
@@ -89,7 +82,7 @@ def test_any_records_over_days(part: int) -> None:
         random = Random(f"days/{seed}")
         batches = offsets_log(random, random.choice((10_000_000, 40_000_000, 90_000_000)))
         batches += commits_on(random, 10_000)
-        judged(batches, random, random.randint(1, 5), seed)
+        judged(batches, random, random.randint(1, 5))
 
 
 def test_a_static_member_that_went_days_ago() -> None:

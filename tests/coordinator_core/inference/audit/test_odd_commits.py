@@ -1,7 +1,6 @@
 """Groups whose membership is unchanged, with odd commits: nights say what one audit of all says."""
 
 from collections import Counter
-from itertools import pairwise
 from random import Random
 from typing import Final
 
@@ -10,7 +9,6 @@ import pytest
 from coordinator_core.inference.facts.settings import InferenceSettings
 from tests.coordinator_core.inference.group_lives import (
     GROUP,
-    Replayed,
     commit,
     epoch,
     generation,
@@ -18,7 +16,7 @@ from tests.coordinator_core.inference.group_lives import (
     reconciled,
     target,
 )
-from tests.coordinator_core.inference.group_nights import Nights, assert_same, end_of
+from tests.coordinator_core.inference.group_nights import after_nights
 from tests.coordinator_core.inference.group_weeks import (
     DAY_MS,
     PRODUCER_ID,
@@ -35,24 +33,12 @@ MINUTE_MS: Final = 60_000
 SETTINGS: Final = InferenceSettings(skip_offset_count=500, stalled_ms=5_000_000)
 
 
-def after_nights(batches: list[bytes], places: list[int]) -> Nights:
-    """What there is after a night of the batches before each place, and one of the rest; each said what one audit
-    says."""
-    nights = Nights(SETTINGS)
-    now: Replayed | None = None
-    for first, end in pairwise([0, *places, len(batches)]):
-        now = Replayed(now, batches[first:end])
-        nights.audit(now, end_of(batches[first:end], nights.place))
-        assert_same(nights, now, (first, end))
-    return nights
-
-
 @pytest.mark.parametrize("part", range(PARTS))
 def test_nights_of_groups_that_stand(part: int) -> None:
     """Offsets go back, are deleted, stay for long, or come in transactions, days after anything else."""
     ways: Counter[str] = Counter()
     for seed in range(part, HISTORIES, PARTS):
-        ways += after_nights(*standing_log(Random(f"standing/{seed}"), 5)).ways
+        ways += after_nights(*standing_log(Random(f"standing/{seed}"), 5), SETTINGS).ways
     assert ways["gone on with"] > HISTORIES // PARTS // 2, ways
 
 
@@ -70,7 +56,7 @@ def test_an_odd_commit_of_a_group_that_is_unchanged(
     """Its row tells the owner; the day counts it; no commit before it is judged again, on that night or the next."""
     base = [(0, generation(1, {"m": [0], "other": [1]})), (1_000, commit(9)), (2_000, commit(10))]
     batches = timed_batches([*base, *((at_ms, commit(offset)) for at_ms, offset in reported), (3 * DAY_MS, commit(11))])
-    nights = after_nights(batches, [len(base), len(base) + len(reported)])
+    nights = after_nights(batches, [len(base), len(base) + len(reported)], SETTINGS)
     assert (nights.ways["never seen"], nights.ways["gone on with"]) == (1, 1), nights.ways
     assert nights.ways["left as it was"] == 1, nights.ways
     (row,) = nights.gold[GROUP].anomalies
@@ -86,7 +72,7 @@ def test_offsets_that_are_set_while_nobody_is_there() -> None:
     """The first one is seen as a reset by the group's current state; when they go on, by all commits since."""
     base = [(0, generation(1, {"m": [0]})), (1_000, commit(10)), (2_000, commit(20)), (DAY_MS, generation(2, {}))]
     reported = [(DAY_MS + 1_000, commit(5)), (DAY_MS + 2_000, commit(7))]
-    nights = after_nights(timed_batches([*base, *reported]), [len(base), len(base) + 1])
+    nights = after_nights(timed_batches([*base, *reported]), [len(base), len(base) + 1], SETTINGS)
     assert nights.ways["gone on with"] == 1, nights.ways
     assert nights.ways["commits without members go on"] == 1, nights.ways
     assert [row.kind for row in nights.gold[GROUP].anomalies] == ["EMPTY_GROUP_RESET", "EMPTY_GROUP_RESET"]
@@ -106,7 +92,7 @@ def test_a_transaction_that_is_aborted_when_its_owner_is_gone() -> None:
             marker(PRODUCER_ID, ABORT, 4_000),
         ]
     )
-    nights = after_nights(batches, [len(batches) - 1])
+    nights = after_nights(batches, [len(batches) - 1], SETTINGS)
     assert [(row.kind, row.owner_member_id) for row in nights.gold[GROUP].anomalies] == [("ABORTED", "m")]
 
 
@@ -126,7 +112,7 @@ def test_a_group_whose_rebalance_goes_on() -> None:
             ),
         ]
     )
-    nights = after_nights(batches, [len(batches) - 1])
+    nights = after_nights(batches, [len(batches) - 1], SETTINGS)
     assert nights.gold[GROUP].days[0].not_stable_ms == 10 * MINUTE_MS
 
 
@@ -134,5 +120,5 @@ def test_a_group_that_was_deleted() -> None:
     """Its offsets were left behind; when one of them is deleted days later, nobody is known to be there or not."""
     gone = generation(1, {"m": [0]})[0]
     reported = [(0, [gone]), (1_000, commit(10)), (2_000, commit(11)), (3_000, [gone._replace(value=None)])]
-    nights = after_nights(timed_batches([*reported, (DAY_MS, commit(None))]), [len(reported)])
+    nights = after_nights(timed_batches([*reported, (DAY_MS, commit(None))]), [len(reported)], SETTINGS)
     assert [row.was_group_empty for row in nights.gold[GROUP].anomalies] == [None]
