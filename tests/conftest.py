@@ -5,6 +5,7 @@ import os
 import signal
 import sys
 from collections.abc import Iterator, Mapping
+from functools import cache
 from itertools import compress
 from pathlib import Path
 from typing import Any, Final
@@ -79,12 +80,23 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = compress(items, is_short)
     own = {FIRST, *PARTS.values()}
     for item in items:
-        if not any(map(item.get_closest_marker, own)):
-            folders = item.path.relative_to(PROJECT_ROOT / "tests").parents
-            part = next((PARTS[str(folder)] for folder in folders if str(folder) in PARTS), None)
+        if own.isdisjoint(mark.name for mark in item.iter_markers()):
+            part = part_of(item.path.parent)
             if part is not None or needs_spark(item.nodeid):
                 item.add_marker(part or SPARK)
-    items.sort(key=lambda item: (not needs_spark(item.nodeid), OF_SMALL_TESTS in item.path.parents))
+    items.sort(key=lambda item: (not needs_spark(item.nodeid), is_of_small_tests(item.path.parent)))
+
+
+@cache
+def part_of(folder: Path) -> str | None:
+    """The part that a folder of tests is of, if `PARTS` says it."""
+    names = map(str, (folder / "test").relative_to(PROJECT_ROOT / "tests").parents)
+    return next((PARTS[name] for name in names if name in PARTS), None)
+
+
+@cache
+def is_of_small_tests(folder: Path) -> bool:
+    return OF_SMALL_TESTS in (folder / "test").parents
 
 
 def pytest_collection_finish() -> None:

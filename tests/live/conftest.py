@@ -97,9 +97,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Leave the long ones to `make test-live`."""
     if is_long():
         return
-    left = pytest.mark.skip(reason="a long live test: make test-live runs it")
+    left, here = pytest.mark.skip(reason="a long live test: make test-live runs it"), Path(__file__).resolve().parent
     for item in items:
-        if item.path.parent == Path(__file__).resolve().parent and item.path.stem in LONG:
+        if item.path.stem in LONG and item.path.parent == here:
             item.add_marker(left)
 
 

@@ -5,19 +5,18 @@ import io
 import json
 import sys
 import unicodedata
-from typing import Final
 
 import pytest
 
 from jobs.console.output import CELL_CHARACTERS_MAX, Column, csv_cell, csv_line, json_line, table_lines, write_answers
 
-INVISIBLE: Final = [chr(code) for code in range(sys.maxunicode + 1) if unicodedata.category(chr(code))[0] in "CZ"]
-"""Control and format codes (bidi too), surrogates, separators, and what is not assigned."""
-
 
 def test_no_output_has_a_control_code() -> None:
-    """Neither table nor CSV nor JSON, of any character that is not seen; all three in lines of text that is UTF-8."""
-    text = "".join(character for character in INVISIBLE if character != " ")
+    """Neither table nor CSV nor JSON, of any character that is not seen: control and format codes (bidi too),
+    surrogates, separators, and what is not assigned; all three in lines of text that is UTF-8."""
+    text = "".join(
+        it for it in map(chr, range(sys.maxunicode + 1)) if unicodedata.category(it)[0] in "CZ" and it != " "
+    )
     (header, cell) = table_lines([Column("A", is_whole=True)], [[text]])
     for line in (header, cell, csv_line([csv_cell(text)])[:-1], json_line({text: [text]})[:-1]):
         assert line.isprintable() and line.encode()
