@@ -1,12 +1,15 @@
-"""The dbt semantic model of gold, from the declarations: entities, dimensions, measures, and a metric for each measure.
+"""The dbt semantic model of gold and of its view of what counts, from the declarations: entities, dimensions, measures,
+and a metric for each measure.
 
 The aggregate of a column follows from its name: counts and durations are summed, maxima are not.
 """
 
 import json
+import re
 from collections.abc import Iterator
 from typing import Final
 
+from jobs.queries.views.counted_events import COUNTED_EVENTS
 from schemas.tables import TABLES
 from schemas.tables.declare import Column, Scalar, Table
 
@@ -17,15 +20,17 @@ GREATEST: Final = ("_max", "member_count", "delivery_count", "open_ms", "time_be
 SUMMED: Final = ("_count", "_ms", "partitions_moved", "records_given_up", "records_redelivered", "extra_deliveries")
 RESERVED: Final = {"day": "on_day", "at": "happened_at"}
 """Names that MetricFlow or an SQL dialect reserves."""
+COUNTED: Final = Table("gold", COUNTED_EVENTS.name, COUNTED_EVENTS.about, COUNTED_EVENTS.columns)
 SPINE: Final = "metricflow_time_spine"
 HEAD: Final = "# Made from the declarations by `make reference`: see sources.yml next to it."
 
 
 def models() -> dict[str, str]:
-    """The models behind the semantic model, by file name: one for each table of gold, and one for days."""
+    """The models behind the semantic model, by file name: one for each table of gold, its view, and one for days."""
     found = {f"{table.name}.sql": f"select * from {{{{ source('gold', '{table.name}') }}}}\n" for table in _gold()}
     days = [f"select cast(day as date) as date_day from {{{{ ref('{name}') }}}}" for name in _daily()]
-    return {**found, f"{SPINE}.sql": "\nunion\n".join(days) + "\n"}
+    view = re.sub(r"gold\.(\w+)", r"{{ source('gold', '\1') }}", COUNTED_EVENTS.query)
+    return {**found, f"{COUNTED.name}.sql": f"{view}\n", f"{SPINE}.sql": "\nunion\n".join(days) + "\n"}
 
 
 def semantic_models() -> str:
@@ -53,10 +58,10 @@ def _lines() -> Iterator[str]:
     yield "      - name: date_day"
     yield "        granularity: day"
     yield "semantic_models:"
-    for table in _gold():
+    for table in (*_gold(), COUNTED):
         yield from _semantic_model(table)
     yield "metrics:"
-    for table in _gold():
+    for table in (*_gold(), COUNTED):
         for name, _, _, about in measures(table):
             yield f"  - name: {name}"
             yield f"    label: {json.dumps(name.replace('_', ' '))}"
@@ -99,9 +104,7 @@ def _semantic_model(table: Table) -> Iterator[str]:
 
 def measures(table: Table) -> Iterator[tuple[str, str, str, str]]:
     """The measures of a table: name, expression over its columns, aggregate, description."""
-    yield f"{table.name}_rows", "1", "sum", f"Rows of gold.{table.name}."
-    if {"first_offset", "last_offset"} <= set(table.column_names):
-        yield f"{table.name}_records", "last_offset - first_offset + 1", "sum", "Records, where a row is of several."
+    yield f"{table.name}_rows", "1", "sum", f"Rows of {table.name}."
     for column in table.columns:
         if column.type in NUMBERS and not column.is_key:
             if column.name.endswith(GREATEST):

@@ -6,12 +6,13 @@ python -m tools.reference --check   exit code 1 if one of them is out of date
 """
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
-from jobs.queries.sql.views import DEFINITIONS, Kind
+from jobs.queries.views.all_views import DEFINITIONS
 from schemas.tables import TABLES
 from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
 from tools.dbt_semantic import models, semantic_models
@@ -96,21 +97,25 @@ def views() -> Iterator[str]:
         "They are available in `sql`, and in a metastore for all its users. Query a function like a table: "
         "`select * from owner_at('orders', 17, timestamp '2026-11-20T03:12:00Z')`."
     )
-    rows = []
     for definition in DEFINITIONS:
-        name = definition.name + ("" if definition.kind is Kind.VIEW else definition.signature.replace("`", ""))
-        of = ", ".join(f"`{table.full_name}`" for table in definition.tables)
-        rows.append(f"| `{name}` | {definition.kind.value.lower()} | {cell(definition.about)} | {of} |")
-    yield "\n".join(["| name | kind | gives | reads |", "| --- | --- | --- | --- |", *rows])
+        yield f"### {definition.name}{definition.signature.replace('`', '')}"
+        of = ", ".join(f"`{table.full_name}`" for table in dict.fromkeys(definition.tables))
+        yield f"{definition.about} A {definition.kind.value.lower()} of {of}."
+        yield column_lines(replace(column, is_key=False) for column in definition.columns)
 
 
 def table_parts(table: Table) -> Iterator[str]:
     """One table."""
     yield f"### {table.full_name}"
     yield table.comment
-    yield "\n".join(
+    yield column_lines(table.columns)
+
+
+def column_lines(columns: Iterable[Column]) -> str:
+    """Columns with their types and meanings, a line each."""
+    return "\n".join(
         f"- `{column.name}` {cell(sql_type(column.type))}{marks(column)}: {cell(column.comment)}"
-        for column in table.columns
+        for column in columns
         if column.name != CLUSTER_ID
     )
 

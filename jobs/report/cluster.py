@@ -5,15 +5,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from jobs.delta.arrow_columns import epoch_ms_column, numbers_of, texts_of
-from jobs.gold.measures import MEASURES as COUNTED
-from jobs.gold.measures import Measure, counted
+from jobs.delta.times import epoch_ms
 from jobs.queries.answers.audit_report import Hole
 from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG
+from jobs.queries.views.counted_events import COUNTED_EVENTS
 from jobs.report.pictures import Column, Kind, Listing, Picture, columns_of, first_rows
 from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.sql_text import Scope, bin_of, column, literal, select, width_text
@@ -21,28 +19,24 @@ from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE
 from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
 
-MEASURES: Final = (
-    "rebalances",
-    "unowned_ms",
-    "rewinds",
-    "redelivered",
-    "extra_deliveries",
-    "archived",
-    "offset_changes",
-)
-"""Measures for comparing groups, in the order of the SQL."""
+MEASURES: Final = {
+    "rebalances": "rebalance_count",
+    "unowned_ms": "unowned_likely_ms",
+    "rewinds": "went_back_count",
+    "redelivered": "records_redelivered",
+    "extra_deliveries": "extra_deliveries",
+    "archived": "records_given_up",
+    "offset_changes": "offset_change_count",
+}
+"""Measures for comparing groups, in the order of the SQL; columns of counted_events."""
 
 OVERVIEW_COLUMNS: Final = (
     Column("group_id", Kind.TEXT),
     Column("group_type", Kind.TEXT, "max(group_type)"),
-    Column("rebalances", Kind.NUMBER, "coalesce(sum(rebalances), 0)"),
-    Column("unowned_ms", Kind.DURATION, "coalesce(sum(unowned_ms), 0)"),
-    Column("rewinds", Kind.NUMBER, "coalesce(sum(rewinds), 0)"),
-    Column("redelivered", Kind.NUMBER, "coalesce(sum(redelivered), 0)"),
-    Column("extra_deliveries", Kind.NUMBER, "coalesce(sum(extra_deliveries), 0)"),
-    Column("archived", Kind.NUMBER, "coalesce(sum(archived), 0)"),
-    Column("offset_changes", Kind.NUMBER, "coalesce(sum(offset_changes), 0)"),
-    Column("holes", Kind.NUMBER, "coalesce(sum(holes), 0)"),
+    *(
+        Column(name, Kind.DURATION if name == "unowned_ms" else Kind.NUMBER, f"coalesce(sum({name}), 0)")
+        for name in (*MEASURES, "holes")
+    ),
 )
 OVERVIEW_ORDER: Final = ("rebalances desc", "unowned_ms desc", "archived desc", "redelivered desc", "group_id")
 
@@ -61,14 +55,20 @@ TIMELINE_BINS_MAX: Final = 240
 BIN_WIDTHS_MS: Final = tuple(
     seconds * 1000 for seconds in (1, 5, 15, 60, 300, 900, 3_600, 21_600, 86_400, 604_800, 2_419_200)
 )
-TIMELINE: Final = ("rebalances", "storm_rebalances", "rewinds", "extra_deliveries", "archived")
-"""Measures in the timeline, in the order of the SQL."""
+TIMELINE: Final = {
+    "rebalances": "rebalance_count",
+    "storm_rebalances": "storm_rebalance_count",
+    "rewinds": "went_back_count",
+    "extra_deliveries": "extra_deliveries",
+    "archived": "records_given_up",
+}
+"""Measures in the timeline, in the order of the SQL; columns of counted_events."""
 LANE_HEIGHT: Final = 64
 
 
 @dataclass(slots=True)
 class GroupLine:
-    """One group in the overview, as `measures` counts. Durations in ms."""
+    """One group in the overview, with the sums of `MEASURES`. Durations in ms."""
 
     group_id: str
     group_type: str | None = None
@@ -95,9 +95,11 @@ class GroupLine:
 def group_lines(reader: Reader, coverage: pa.Table) -> list[GroupLine]:
     """All groups, those with most rebalances first."""
     lines: dict[str, GroupLine] = defaultdict(lambda: GroupLine(""))
-    numbers = counted(reader.moments)
-    for name in MEASURES:
-        _count(lines, name, numbers[name])
+    sums = [f"sum({counted}) as {name}" for name, counted in MEASURES.items()]
+    kinds = ("group_id", "group_type", "cause")
+    counts = select([*kinds, *sums], COUNTED_EVENTS.name, reader.scope.within("at"), kinds, group_by="all")
+    for row in reader.ledger.rows_of(counts):
+        _count(lines, row)
     known = ("group_id", "group_type", "log_partition")
     for group_id, group_type, log_partition in _distinct(reader.intervals(GROUP_GENERATIONS, known), known):
         _line(lines, group_id, group_type).log_partitions.add((GROUPS_LOG, log_partition))
@@ -158,39 +160,26 @@ def timeline(reader: Reader, window: tuple[int, int], holes: Sequence[Hole]) -> 
         (width for width in BIN_WIDTHS_MS if (window[1] - window[0]) / width <= TIMELINE_BINS_MAX),
         BIN_WIDTHS_MS[-1],
     )
-    bins: dict[int, list[int]] = defaultdict(lambda: [0] * len(TIMELINE))
-    numbers = counted(reader.moments)
-    for measure, name in enumerate(TIMELINE):
-        at_ms, amounts = epoch_ms_column(numbers[name]["at"]), numbers_of(numbers[name]["amount"])
-        places, which = np.unique(at_ms[at_ms >= 0] // width_ms * width_ms, return_inverse=True)
-        sums = np.bincount(which, amounts[at_ms >= 0], len(places))
-        for place, amount in zip(places.tolist(), sums.tolist(), strict=True):
-            bins[place][measure] += int(amount)
+    sql = _timeline_sql(reader.scope, width_ms)
     columns = (Column("bin", Kind.TIME), *(Column(name, Kind.NUMBER) for name in TIMELINE))
-    rows = [(at, *counts) for at, counts in sorted(bins.items())]
+    rows = [(epoch_ms(row["bin"]), *(row[name] for name in TIMELINE)) for row in reader.ledger.rows_of(sql)]
     shown = [index for index, _ in enumerate(TIMELINE) if index != 1 and any(row[index + 1] for row in rows)]
     return Picture(
         "timeline",
         "drawTimeline",
         "What happened when",
         f"All groups together, in steps of {width_text(width_ms)}. Hatched: a part of some log was not read.",
-        (Listing("What happened", columns, rows, len(rows), _timeline_sql(reader.scope, width_ms)),),
+        (Listing("What happened", columns, rows, len(rows), sql),),
         {"width": width_ms, "holes": [hole_json(hole) for hole in holes]},
         height=max(len(shown), 1) * LANE_HEIGHT + 60,
     )
 
 
 def _timeline_sql(scope: Scope, width_ms: int) -> str:
-    def part(measure: Measure, name: str) -> str:
-        columns = [f"{measure.amount_sql if it == name else 0} as {it}" for it in TIMELINE]
-        timed = [*scope.within(measure.time), measure.condition_sql, f"{column(measure.time)} is not null"]
-        what = f"select {bin_of(measure.time, width_ms)} as bin, {', '.join(columns)}"
-        return f"{what}\n    from {measure.table.full_name} where {' and '.join(timed)}"
-
-    parts = [part(COUNTED[name], name) for name in TIMELINE]
-    union = "\n  union all ".join(parts)
-    columns = ["bin", *(f"sum({name}) as {name}" for name in TIMELINE)]
-    return select(columns, f"(\n  {union}\n)", (), ("bin",), group_by="bin")
+    columns = [f"{bin_of('at', width_ms)} as bin", *(f"sum({counted}) as {name}" for name, counted in TIMELINE.items())]
+    counts = f"{' + '.join(TIMELINE.values())} > 0"
+    timed = [*scope.within("at"), f"{column('at')} is not null", counts]
+    return select(columns, COUNTED_EVENTS.name, timed, ("bin",), group_by="bin")
 
 
 def coverage_picture(coverage: pa.Table, holes: Sequence[Hole], scope: Scope, limits: Limits) -> Picture:
@@ -249,14 +238,12 @@ def _line(lines: dict[str, GroupLine], group_id: str, group_type: str | None) ->
     return line
 
 
-def _count(lines: dict[str, GroupLine], measure: str, rows: pa.Table) -> None:
-    names = ["group_id", "group_type", "cause"]
-    sums = rows.group_by(names).aggregate([("amount", "sum")])
-    of_groups = zip(*(texts_of(sums[name]) for name in names), sums["amount_sum"].to_pylist(), strict=True)
-    for group_id, group_type, cause, amount in of_groups:
-        line = _line(lines, group_id, group_type)
-        setattr(line, measure, getattr(line, measure) + amount)
-        line.causes[measure][cause or NO_CAUSE] += amount
+def _count(lines: dict[str, GroupLine], counts: Mapping[str, Any]) -> None:
+    line = _line(lines, counts["group_id"], counts["group_type"])
+    for name in MEASURES:
+        if counts[name]:
+            setattr(line, name, getattr(line, name) + counts[name])
+            line.causes[name][counts["cause"] or NO_CAUSE] += counts[name]
 
 
 def _distinct(rows: pa.Table, names: Sequence[str]) -> Iterable[tuple[Any, ...]]:
@@ -274,10 +261,7 @@ def _hole_counts(coverage: pa.Table) -> dict[tuple[str, int], int]:
 def _overview_sql(scope: Scope) -> str:
     """The SQL for everything that `group_lines` counts."""
     parts = [
-        *(
-            _part(it.table.full_name, [*scope.within(it.time), it.condition_sql], **{name: it.amount_sql})
-            for name, it in ((name, COUNTED[name]) for name in MEASURES)
-        ),
+        _part(COUNTED_EVENTS.name, scope.within("at"), **MEASURES),
         _part("silver.group_generations", scope.overlapping()),
         _part("silver.share_partition_states", scope.rows(), group_type="null"),
         _holes_part(scope, "silver.group_generations", scope.overlapping(), GROUPS_LOG),

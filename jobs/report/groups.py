@@ -12,8 +12,9 @@ import pyarrow.compute as pc
 from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.inference.facts.columns import distinct, numbered_pairs
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of, ordered_codes
-from jobs.gold.measures import MEASURES
 from jobs.queries.answers.audit_report import Hole
+from jobs.queries.sql.sql_duckdb import connect
+from jobs.queries.views.counted_events import IS_BACK
 from jobs.report.cluster import BIN_WIDTHS_MS, GroupLine, hole_json
 from jobs.report.condense import OPEN, STEP_MS, Condensed, Flow, Marks, Ownership, flow, marks
 from jobs.report.pictures import Column, Kind, Listed, Listing, Picture, cells, columns_of, in_order
@@ -160,8 +161,8 @@ def read_groups(reader: Reader, lines: Sequence[GroupLine], limits: Limits) -> l
     owners = by_group(reader.intervals(PARTITION_OWNERS, OWNERS.names("log_partition")), group_ids)
     rebalances = by_group(_rebalances(reader), group_ids)
     rows = reader.moments(COMMIT_ANOMALIES, ODD_COMMITS.names(), "at")
-    went_back = MEASURES["rewinds"].counts(rows).cast(pa.int8())
-    anomalies = by_group(rows.append_column("went_back", went_back), group_ids)
+    went_back = connect().register("rows", rows).sql(f"select coalesce({IS_BACK}, false)::tinyint as it from rows")
+    anomalies = by_group(rows.append_column("went_back", went_back.to_arrow_table()["it"]), group_ids)
     lags = by_group(reader.moments(LAG_HISTORY, ("group_id", "at", "lag", "lag_min", "lag_max"), "at"), group_ids)
     members = by_group(reader.intervals(GROUP_MEMBERS, MEMBERS.names("log_partition")), group_ids)
     found = []

@@ -16,6 +16,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.queries.answers.audit_report import Hole, Span, holes_of, overlapping, within
 from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
+from jobs.queries.sql.sql_duckdb import DuckDb
 from jobs.report.sql_text import Scope
 from schemas.tables.bronze import COVERAGE
 from schemas.tables.declare import Table
@@ -81,6 +82,7 @@ class Reader:
 
     def __init__(self, warehouse: Warehouse, scope: Scope) -> None:
         self.tables = ClusterTables(warehouse, scope.cluster_id)
+        self.ledger = DuckDb(warehouse, cluster_id=scope.cluster_id, has_all=True)
         self.scope = scope
         self.span = Span(scope.from_ms, scope.to_ms)
         self.silver = SilverAt(self.tables, group_ids=scope.group_ids)

@@ -26,7 +26,7 @@ from jobs.queries.answers.group_verdicts import OK, SEVERITIES, GroupVerdict, gr
 from jobs.queries.as_of.as_of import SHARES_LOG
 from jobs.queries.as_of.in_log import require_groups
 from jobs.report.changes import Changes, Snapshot, changes, cluster_of, earlier, snapshot_of, text_of
-from jobs.report.cluster import MEASURES, GroupLine, coverage_picture, group_lines, overview, timeline
+from jobs.report.cluster import MEASURES, OVERVIEW_COLUMNS, GroupLine, coverage_picture, group_lines, overview, timeline
 from jobs.report.groups import GroupFacts, group_pictures, read_groups, span_of
 from jobs.report.index import CLUSTERS, cluster_line, index_page
 from jobs.report.page import Attention, Page, Section, Tile, render
@@ -54,13 +54,7 @@ DIRECTORY_COLUMNS: Final = (
     Column("since", Kind.TIME),
     Column("state", Kind.TEXT),
     Column("lag", Kind.NUMBER),
-    Column("rebalances", Kind.NUMBER),
-    Column("unowned_ms", Kind.DURATION),
-    Column("rewinds", Kind.NUMBER),
-    Column("redelivered", Kind.NUMBER),
-    Column("extra_deliveries", Kind.NUMBER),
-    Column("archived", Kind.NUMBER),
-    Column("offset_changes", Kind.NUMBER),
+    *(it for it in OVERVIEW_COLUMNS if it.name in MEASURES),
 )
 NOT_THERE: Final = "GONE"
 """Replaces a verdict: the group is no longer in the log."""

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
-from jobs.gold.measures import MEASURES
 from jobs.queries.answers.findings import findings
 from jobs.queries.answers.group_verdicts import group_verdicts
 from jobs.queries.sql.sql_duckdb import DuckDb
+from jobs.queries.views.counted_events import IS_BACK
 from jobs.report.cluster import group_lines, timeline
 from jobs.report.reader import Reader
 from jobs.report.sql_text import Scope
@@ -90,7 +90,5 @@ def test_every_count_of_rewinds_leaves_out_a_new_topic(ledger: Ledger, tmp_path:
     place = [column.name for column in bins.columns].index("rewinds")
     assert sum(row[place] for row in bins.rows) == 2
     duckdb = DuckDb(ledger.warehouse)
-    answer = duckdb.answer(
-        f"select group_id from gold.commit_anomalies where {MEASURES['rewinds'].condition_sql} order by group_id"
-    )
+    answer = duckdb.answer(f"select group_id from gold.commit_anomalies where {IS_BACK} order by group_id")
     assert [row[0] for row in answer.rows()] == ["stays", "unknown"]

@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 import yaml  # type: ignore[import-untyped]
 
+from jobs.queries.views.counted_events import COUNTED_EVENTS, NUMBERS
 from schemas.tables import TABLES
 from tests.conftest import PROJECT_ROOT
-from tools.dbt_semantic import RESERVED, models, semantic_models
+from tools.dbt_semantic import COUNTED, RESERVED, models, semantic_models
 
 NAME = re.compile(r"[a-z][a-z0-9_]*[a-z0-9]")
 """As MetricFlow asks for, without two underscores in a row."""
@@ -27,7 +28,7 @@ def parsed() -> dict[str, Any]:
 
 def test_every_table_of_gold_has_a_semantic_model_of_its_own_columns(parsed: dict[str, Any]) -> None:
     """Each dimension and measure is of columns that the table has; the cluster is an entity of all."""
-    of_gold = {table.name: table for table in TABLES.values() if table.layer == "gold"}
+    of_gold = {table.name: table for table in (*TABLES.values(), COUNTED) if table.layer == "gold"}
     assert [model["name"] for model in parsed["semantic_models"]] == list(of_gold)
     for model in parsed["semantic_models"]:
         columns = set(of_gold[model["name"]].column_names)
@@ -51,7 +52,14 @@ def test_every_measure_has_a_metric_and_no_name_comes_twice(parsed: dict[str, An
     }
     assert aggregates["group_summary_rebalance_count"] == "sum"
     assert aggregates["group_summary_member_count_max"] == "max"
-    assert aggregates["archived_records_records"] == "sum" and aggregates["lag_history_lag"] == "max"
+    assert aggregates["lag_history_lag"] == "max"
+    assert {aggregates[f"counted_events_{number.name}"] for number in NUMBERS} == {"sum"}
+
+
+def test_the_model_of_what_counts_is_the_view() -> None:
+    """With dbt's names of the sources."""
+    text = re.sub(r"\{\{ source\('(\w+)', '(\w+)'\) \}\}", r"\1.\2", models()["counted_events.sql"])
+    assert text.strip() == COUNTED_EVENTS.query and "source('gold', 'rebalances')" in models()["counted_events.sql"]
 
 
 @pytest.mark.skipif("DBT" not in os.environ, reason="needs dbt: DBT=PATH of its command, 1.10 with dbt-duckdb")

@@ -28,10 +28,8 @@ from coordinator_core.inference.audit.log_anomalies import (
     NOT_REPLAYED,
     TWO_APPLICATIONS,
 )
-from coordinator_core.inference.commits.commit_anomalies import TOPIC_RECREATED
 from coordinator_core.inference.groups.causes import CONNECT_DELAY_OVER, COOPERATIVE_FOLLOW_UP, METADATA_FOLLOW_UP
 from coordinator_core.inference.groups.leave_reasons import EXPIRED, SILENT_FOR_POLL_INTERVAL
-from coordinator_core.inference.shares.archived import NOT_GIVEN_UP
 from coordinator_core.text import counted
 from jobs.bronze.copies import read_lineages
 from jobs.bronze.coverage import hole_count
@@ -44,25 +42,42 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.other_writers import ForeignWrite, written_by_others
 from jobs.delta.other_writers import lines as lines_of_others
 from jobs.delta.replay_runs import WholeRun
-from jobs.gold.measures import MEASURES
 from jobs.queries.answers.shared_instances import shared_instances
+from jobs.queries.sql.sql_duckdb import DuckDb
+from jobs.queries.views.counted_events import IS_BACK, IS_WITHOUT_OWNER, NUMBERS, sums
 from schemas.tables.bronze import COVERAGE, QUARANTINE
-from schemas.tables.gold import (
-    ARCHIVED_RECORDS,
-    COMMIT_ANOMALIES,
-    HANGING_TRANSACTIONS,
-    LOG_ANOMALIES,
-    REBALANCES,
-    SHARE_GROUP_SUMMARY,
-    SHARE_OFFSET_CHANGES,
-)
+from schemas.tables.gold import HANGING_TRANSACTIONS, LOG_ANOMALIES, REDELIVERIES, SHARE_GROUP_SUMMARY
 from schemas.tables.state import OFFSET_RANGES, Ranges
 
 PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
 FOLLOW_UPS: Final = (COOPERATIVE_FOLLOW_UP, CONNECT_DELAY_OVER, METADATA_FOLLOW_UP)
 """Methods of rebalances that complete the one before and have its cause: what caused both happened once."""
 NOT_GROWN: Final = ("CONNECTORS_CHANGED", "CONFIGS_CHANGED", "SHARE_PARTITIONS_INITIALIZED", *FOLLOW_UPS)
-"""Methods of PARTITIONS_CHANGED that do not mean a changed partition count."""
+"""Methods of PARTITIONS_CHANGED that do not mean a changed partition count: connectors and tasks are not topics."""
+COUNTED: Final = (
+    f"SELECT group_id, cause, {sums(it.name for it in NUMBERS)} FROM counted_events "
+    f"WHERE table_name <> '{REDELIVERIES.name}' GROUP BY ALL"
+)
+"""There may be millions of redeliveries, and the days have their sums."""
+IS_THROWN_OUT: Final = f"(cause = '{EXPIRED}' OR method = '{SILENT_FOR_POLL_INTERVAL}') AND method NOT IN {FOLLOW_UPS}"
+CAUSES: Final = f"""
+    SELECT group_id, count(*) FILTER ({IS_THROWN_OUT} AND confidence <> '{GUESS}') AS thrown_out,
+        count(*) FILTER ({IS_THROWN_OUT} AND confidence = '{GUESS}') AS maybe_thrown_out,
+        count(*) FILTER (cause = '{PARTITIONS_CHANGED}' AND method NOT IN {NOT_GROWN}) AS partitions_added
+    FROM (
+        SELECT group_id, unnest(causes) AS cause, unnest(cause_methods) AS method,
+            unnest(cause_confidences) AS confidence
+        FROM gold.rebalances
+    ) GROUP BY ALL
+"""
+"""A rebalance may have several causes."""
+ROLLOUTS: Final = "SELECT DISTINCT group_id, rollout_id FROM gold.rebalances WHERE rollout_id IS NOT NULL"
+WORST_DAYS: Final = """
+    SELECT group_id, max(of_day) AS rebalance_count FROM (
+        SELECT group_id, count(*) AS of_day FROM gold.rebalances
+        WHERE started_at IS NOT NULL GROUP BY group_id, date_trunc('day', started_at)
+    ) GROUP BY ALL
+"""
 MANY_REBALANCES: Final = 20
 """A group with more rebalances on one day has a problem of its own."""
 TRANSACTION_MARKER: Final = "TRANSACTION_MARKER"
@@ -205,60 +220,48 @@ class Findings:
 def findings(tables: ClusterTables) -> Findings:
     """What the tables of a cluster say."""
     gold = WholeAudit.newest(tables)
-    rebalances = gold.read(REBALANCES, REBALANCE_COLUMNS)
-    causes = _causes(rebalances)
-    first_causes = causes.filter(pc.invert(pc.is_in(causes["method"], pa.array(FOLLOW_UPS))))
-    is_slow = pc.equal(first_causes["method"], SILENT_FOR_POLL_INTERVAL)
-    expired = first_causes.filter(pc.or_(pc.equal(first_causes["cause"], EXPIRED), is_slow))
-    is_guess = pc.equal(expired["confidence"], GUESS)
-    given_up, went_back = (
-        it.counted(gold.read(it.table, [*it.columns, it.time])) for it in (MEASURES["archived"], MEASURES["rewinds"])
-    )
-    # there may be millions of redeliveries, and the days have their sums
+    ledger = DuckDb(tables.warehouse, cluster_id=tables.cluster_id, has_all=True)
+    counts, causes = ledger.rows_of(COUNTED), ledger.rows_of(CAUSES)
+
+    def total(name: str) -> int:
+        return sum(row[name] for row in counts)
+
+    def by_cause(name: str) -> Counts:
+        return dict(sorted(_by(counts, name, "cause").items()))
+
+    no_records = _by(counts, "no_record_count", "cause")
     days = gold.read(SHARE_GROUP_SUMMARY, ["records_redelivered", "extra_deliveries"])
-    archived = gold.read(ARCHIVED_RECORDS, ["first_offset", "last_offset", "likely_cause"])
-    no_records = _not_records(archived)
-    moved = gold.read(SHARE_OFFSET_CHANGES, ["kind", "never_delivered_count", "delivered_again_count"])
-    odd_commits = gold.read(COMMIT_ANOMALIES, ["group_id", "kind", "likely_cause", "confidence"])
-    is_guessed = pc.fill_null(pc.equal(odd_commits["confidence"], GUESS), False)
     odd = gold.read(
         LOG_ANOMALIES, ["rule", "category", "details", "group_id", "at", "log_partition", "log_offset", "ordinal"]
     )
-    rollouts = rebalances.filter(pc.is_valid(rebalances["rollout_id"])).group_by(
-        ["group_id", "rollout_id"], use_threads=False
-    )
-    # connectors and tasks are not topics
-    of_topics = pc.invert(pc.is_in(causes["method"], pa.array(NOT_GROWN)))
     hanging = gold.read(HANGING_TRANSACTIONS, ["group_id", "producer_id"])
     quarantined = tables.read(QUARANTINE, ["topic", "partition", "code", "message", "resolved_at"])
     return Findings(
-        rebalance_count=rebalances.num_rows,
-        storm_rebalance_count=pc.sum(rebalances["in_storm"]).as_py() or 0,
-        storm_rebalances_by_group=_rows_by_group(rebalances.filter(rebalances["in_storm"])),
-        thrown_out_by_group=_rows_by_group(expired.filter(pc.invert(is_guess))),
-        maybe_thrown_out_by_group=_rows_by_group(expired.filter(is_guess)),
-        without_owner_by_group=_rows_by_group(rebalances.filter(MEASURES["without_owner"].counts(rebalances))),
-        emptied_groups=_emptied(rebalances),
-        partitions_added_by_group=_rows_by_group(
-            causes.filter(pc.and_(pc.equal(causes["cause"], PARTITIONS_CHANGED), of_topics))
-        ),
-        rollout_count=rollouts.aggregate([]).num_rows,
-        rebalances_on_worst_day=_most_on_a_day(rebalances),
-        given_up_count=pc.sum(given_up["amount"]).as_py() or 0,
+        rebalance_count=total("rebalance_count"),
+        storm_rebalance_count=total("storm_rebalance_count"),
+        storm_rebalances_by_group=_by(counts, "storm_rebalance_count"),
+        thrown_out_by_group=_by(causes, "thrown_out"),
+        maybe_thrown_out_by_group=_by(causes, "maybe_thrown_out"),
+        without_owner_by_group=_by(counts, "without_owner_count"),
+        emptied_groups=tuple(row["group_id"] for row in ledger.rows_of(f"{EMPTIED} order by count(*) desc, group_id")),
+        partitions_added_by_group=_by(causes, "partitions_added"),
+        rollout_count=len(ledger.rows_of(ROLLOUTS)),
+        rebalances_on_worst_day=_by(ledger.rows_of(WORST_DAYS), "rebalance_count"),
+        given_up_count=total("records_given_up"),
         given_up_marker_count=no_records.get(TRANSACTION_MARKER, 0),
         not_records_by_cause=no_records,
-        given_up_by_group=_sums_by_group(given_up),
+        given_up_by_group=_by(counts, "records_given_up"),
         redelivered_count=pc.sum(days["records_redelivered"]).as_py() or 0,
         extra_delivery_count=pc.sum(days["extra_deliveries"]).as_py() or 0,
-        went_back_by_group=_sums_by_group(went_back),
-        share_offset_changes=_counts_of(moved["kind"]),
-        never_delivered_count=pc.sum(moved["never_delivered_count"]).as_py() or 0,
-        delivered_again_count=pc.sum(moved["delivered_again_count"]).as_py() or 0,
-        odd_commits=_counts_of(_kinds(odd_commits.filter(pc.invert(is_guessed)))),
-        guessed_odd_commits=_counts_of(_kinds(odd_commits.filter(is_guessed))),
+        went_back_by_group=_by(counts, "went_back_count"),
+        share_offset_changes=by_cause("offset_change_count"),
+        never_delivered_count=total("never_delivered_count"),
+        delivered_again_count=total("delivered_again_count"),
+        odd_commits=by_cause("odd_commit_count"),
+        guessed_odd_commits=by_cause("guessed_odd_commit_count"),
         broken_rules=_counts_of(_of_category(odd, COORDINATOR)["rule"]),
         log_oddities=_counts_of(_of_category(odd, LOG).filter(pc.field("rule") != FORGOTTEN)["rule"]),
-        forgotten_by_group=_forgotten(odd, odd_commits),
+        forgotten_by_group=_forgotten(odd, _by(counts, "offset_forgotten_count")),
         start_moved=_start_moved(tables),
         client_notes=_client_notes(_of_category(odd, CLIENT)),
         shared_groups=_shared_groups(_of_category(odd, GROUP)),
@@ -278,54 +281,12 @@ def findings(tables: ClusterTables) -> Findings:
     )
 
 
-REBALANCE_COLUMNS: Final = (
-    "group_id",
-    "incarnation",
-    "to_generation",
-    "started_at",
-    "in_storm",
-    "rollout_id",
-    "member_count",
-    "causes",
-    "cause_methods",
-    "cause_confidences",
-    "is_former_log_partition",
-    *MEASURES["without_owner"].reads,
-)
-
-
-def _causes(rebalances: pa.Table) -> pa.Table:
-    """One row for each cause of a rebalance: group, cause, method and confidence."""
-    causes = rebalances["causes"].combine_chunks()
-    rows = pc.list_parent_indices(causes)
-    return pa.table(
-        {
-            "group_id": pc.take(rebalances["group_id"], rows),
-            "cause": pc.list_flatten(causes),
-            "method": pc.list_flatten(rebalances["cause_methods"].combine_chunks()),
-            "confidence": pc.list_flatten(rebalances["cause_confidences"].combine_chunks()),
-        }
-    )
-
-
-def _rows_by_group(rows: pa.Table) -> Counts:
-    """Groups and the number of their rows, most first."""
-    return _most_first(rows.group_by("group_id", use_threads=False).aggregate([([], "count_all")]), "count_all")
-
-
-def _sums_by_group(rows: pa.Table) -> Counts:
-    """Groups and the sum of their amounts, most first."""
-    return _most_first(rows.group_by("group_id", use_threads=False).aggregate([("amount", "sum")]), "amount_sum")
-
-
-def _emptied(rebalances: pa.Table) -> tuple[str, ...]:
-    """Groups that were empty after their last rebalance, those with most rebalances first. Rows of a former log
-    partition do not reflect the present."""
-    rebalances = rebalances.filter(pc.invert(pc.fill_null(rebalances["is_former_log_partition"], False)))
-    order = pc.sort_indices(rebalances, [("incarnation", "ascending"), ("to_generation", "ascending")])
-    lasts = rebalances.take(order).group_by("group_id", use_threads=False)
-    last = lasts.aggregate([("member_count", "last"), ([], "count_all")])
-    return tuple(_most_first(last.filter(pc.equal(last["member_count_last"], 0)), "count_all"))
+def _by(rows: Sequence[Mapping[str, Any]], name: str, key: str = "group_id") -> Counts:
+    """Sums of a column by another, most first."""
+    found: Counter[str] = Counter()
+    for row in rows:
+        found[row[key]] += row[name]
+    return _most_first(pair for pair in found.items() if pair[1])
 
 
 def _of_category(odd: pa.Table, category: str) -> pa.Table:
@@ -367,7 +328,7 @@ def _leader_changes(tables: ClusterTables) -> Counts:
     for row in rows:
         if row["topic"] in COORDINATOR_TOPICS and not row["is_checkpoint"] and row["leader_epoch"] >= 0:
             epochs.setdefault(f"{row['topic']}-{row['partition']}", set()).add(row["leader_epoch"])
-    return _sorted_most_first((place, len(found) - 1) for place, found in epochs.items() if len(found) > 1)
+    return _most_first((place, len(found) - 1) for place, found in epochs.items() if len(found) > 1)
 
 
 CLIENTS_OF_NOTE: Final = re.compile(
@@ -414,19 +375,10 @@ def _counts_of(names: pa.ChunkedArray) -> Counts:
     return dict(sorted((found["values"], found["counts"]) for found in pc.value_counts(names).to_pylist()))
 
 
-def _not_records(archived: pa.Table) -> Counts:
-    """Archived offsets that are likely no records, by cause."""
-    rows = archived.filter(pc.is_in(archived["likely_cause"].cast(pa.string()), pa.array(NOT_GIVEN_UP)))
-    sizes = pc.add(pc.subtract(rows["last_offset"], rows["first_offset"]), 1)
-    sums = rows.append_column("count", sizes).group_by("likely_cause", use_threads=False).aggregate([("count", "sum")])
-    return _sorted_most_first((row["likely_cause"], row["count_sum"]) for row in sums.to_pylist())
-
-
-def _forgotten(odd: pa.Table, odd_commits: pa.Table) -> Counts:
+def _forgotten(odd: pa.Table, offsets: Counts) -> Counts:
     """Groups that a new leader did not load wholly, and their committed offsets that it does not know."""
-    offsets = _rows_by_group(odd_commits.filter(pc.field("kind") == FORGOTTEN))
     groups = pc.unique(odd.filter(pc.field("rule") == FORGOTTEN)["group_id"]).to_pylist()
-    return _sorted_most_first((group_id, offsets.get(group_id, 0)) for group_id in groups)
+    return _most_first((group_id, offsets.get(group_id, 0)) for group_id in groups)
 
 
 def _start_moved(tables: ClusterTables) -> Counts:
@@ -451,29 +403,7 @@ def _start_moved(tables: ClusterTables) -> Counts:
     }
 
 
-def _kinds(odd_commits: pa.Table) -> pa.ChunkedArray:
-    """The kind of each row; a rewind to a recreated topic is no rewind, so its cause is named instead."""
-    is_recreated = pc.fill_null(pc.equal(odd_commits["likely_cause"], TOPIC_RECREATED), False)
-    return pc.if_else(is_recreated, odd_commits["likely_cause"], odd_commits["kind"])
-
-
-def _most_on_a_day(rebalances: pa.Table) -> Counts:
-    rebalances = rebalances.filter(pc.is_valid(rebalances["started_at"]))
-    day = pc.floor_temporal(rebalances["started_at"], unit="day")
-    days = (
-        pa.table({"group_id": rebalances["group_id"], "day": day})
-        .group_by(["group_id", "day"], use_threads=False)
-        .aggregate([([], "count_all")])
-    )
-    most = days.group_by("group_id", use_threads=False).aggregate([("count_all", "max")])
-    return _most_first(most, "count_all_max")
-
-
-def _most_first(counts: pa.Table, column: str) -> Counts:
-    return _sorted_most_first(zip(counts["group_id"].to_pylist(), counts[column].to_pylist(), strict=True))
-
-
-def _sorted_most_first(pairs: Iterable[tuple[str, int]]) -> Counts:
+def _most_first(pairs: Iterable[tuple[str, int]]) -> Counts:
     return dict(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
 
 
@@ -534,7 +464,7 @@ def _parts_of_rebalances(found: Findings) -> Iterator[Part]:
     if found.emptied_groups:
         yield f"groups whose last member went: {len(found.emptied_groups):,}", _sql(EMPTIED)
     if found.without_owner_by_group:
-        query = f"select * from gold.rebalances where {MEASURES['without_owner'].condition_sql} order by started_at"
+        query = f"select * from gold.rebalances where {IS_WITHOUT_OWNER} order by started_at"
         yield f"partitions without an owner for a minute or longer: {_names(found.without_owner_by_group)}", _sql(query)
 
 
@@ -550,9 +480,7 @@ def _parts_of_offsets(found: Findings) -> Iterator[Part]:
         records = f"handed back or given out again: {counted(found.redelivered_count, 'record')}"
         yield ", ".join(filter(None, [records, extra])), "audit --list redeliveries"
     if found.went_back_by_group:
-        query = (
-            f'select * from gold.commit_anomalies where {MEASURES["rewinds"].condition_sql} order by "at", log_offset'
-        )
+        query = f'select * from gold.commit_anomalies where {IS_BACK} order by "at", log_offset'
         yield f"offsets went back, by members or reset by a tool: {_names(found.went_back_by_group)}", _sql(query)
     if found.share_offset_changes:
         counts = (found.never_delivered_count, "never delivered"), (found.delivered_again_count, "delivered again")
@@ -649,7 +577,8 @@ EMPTIED: Final = (
     "group by group_id having max(case when member_count = 0 then incarnation * 4294967296 + to_generation end) "
     "= max(incarnation * 4294967296 + to_generation)"
 )
-"""As `_emptied`: whoever came back is not among them."""
+"""Groups that were empty after their last rebalance, and whose members did not come back. Rows of a former log
+partition do not reflect the present."""
 THROWN_OUT: Final = (
     "select group_id, started_at, members_left, causes, cause_confidences from gold.rebalances "
     f"where (array_contains(causes, '{EXPIRED}') or array_contains(cause_methods, '{SILENT_FOR_POLL_INTERVAL}')) "

@@ -4,7 +4,7 @@ and time.
 STALLED: commits repeat an offset that has not moved since, and no sampled end offset shows that there was nothing to
 read. WARN: storms, partitions without an owner for long, archived records, offsets that went back, that a tool reset or
 deleted (those of share groups, too), or a group that could not be judged. OK: none of these. By default, counts are of
-the last day before the newest record that was read. Sums are computed by Arrow, without loops over rows of gold.
+the last day before the newest record that was read.
 """
 
 import sys
@@ -12,29 +12,21 @@ from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from coordinator_core.confidence import GUESS
 from coordinator_core.history.rows import FORGOTTEN
 from coordinator_core.inference.commits.commit_anomalies import TOPIC_RECREATED
-from coordinator_core.inference.commits.deletions import EXPIRED, GROUP_DELETED, TOPIC_DELETED
 from coordinator_core.inference.facts.calendar import DAY_MS
 from coordinator_core.text import counted
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
-from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
-from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms, to_datetime
-from jobs.gold.measures import counted as counted_rows
 from jobs.queries.answers.findings import NOT_JUDGED_RULES
 from jobs.queries.answers.shared_instances import shared_instances
 from jobs.queries.as_of.as_of import SilverAt
 from jobs.queries.as_of.group_model import TopicPartition
-from schemas.tables.declare import Table
-from schemas.tables.gold import COMMIT_ANOMALIES, LAG_HISTORY, LOG_ANOMALIES
-from schemas.tables.silver import GROUP_GENERATIONS
+from jobs.queries.sql.sql_duckdb import DuckDb
+from jobs.queries.views.counted_events import sums
 
 OK: Final = "OK"
 WARN: Final = "WARN"
@@ -70,30 +62,60 @@ RULES: Final[Mapping[str, tuple[str, str]]] = {
     DELETED_WITH_GROUP: ("offset deleted with its group", "offsets deleted with their group"),
 }
 """Rules for the verdict, worst first, and the words after a count of one and of more."""
-RULE_OF_MEASURE: Final = {
-    "storm_rebalances": IN_STORM,
-    "without_owner": WITHOUT_OWNER,
-    "archived": GIVEN_UP,
-    "offset_changes": MOVED,
+NUMBER_OF_RULE: Final = {
+    IN_STORM: "storm_rebalance_count",
+    WITHOUT_OWNER: "without_owner_count",
+    GIVEN_UP: "records_given_up",
+    MOVED: "offset_change_count",
+    DELETED: "offset_deleted_count",
+    FORGOTTEN: "offset_forgotten_count",
+    WENT_BACK: "went_back_count",
+    DELETED_WITH_GROUP: "deleted_with_group_count",
 }
-"""Measures that are the reason of a verdict by themselves."""
-MOVES_AHEAD_MAX: Final = 3
-"""More commits than these to one partition that only move ahead are nobody's reset."""
-DELETED_ELSEWHERE: Final = (TOPIC_DELETED, GROUP_DELETED, EXPIRED)
-"""Why offsets go without anybody having deleted them."""
-GENERATION_COLUMNS: Final = (
-    "group_id",
-    "group_type",
-    "state",
-    "member_count",
-    "valid_from",
-    "to_log_offset",
-    "log_partition",
+"""Rules that a column of counted_events is the reason of by itself."""
+OTHER_NUMBERS: Final = (
+    "rebalance_count",
+    "unowned_likely_ms",
+    "records_redelivered",
+    "extra_deliveries",
+    "never_delivered_count",
+    "delivered_again_count",
 )
+"""Columns of counted_events that are shown, too."""
+FIRSTS: Final = ", ".join(f'min("at") FILTER ({number} > 0) AS {rule}' for rule, number in NUMBER_OF_RULE.items())
+EVENTS: Final = (
+    f"SELECT group_id, {FIRSTS}, {sums((*NUMBER_OF_RULE.values(), *OTHER_NUMBERS))} FROM counted_events "
+    'WHERE "at" >= $1 GROUP BY ALL'
+)
+MOVES_AHEAD_MAX: Final = 3
+"""More commits than these to one partition that only move ahead are nobody's reset: a consumer without membership."""
+RESETS: Final = f"""
+    SELECT group_id, min("at") AS since, count(*) FILTER (to_offset < from_offset) AS back_count,
+        CAST(sum(greatest(from_offset - to_offset, 0)) AS BIGINT) AS back,
+        CAST(sum(greatest(to_offset - from_offset, 0)) AS BIGINT) AS ahead
+    FROM gold.commit_anomalies
+    WHERE "at" >= $1 AND kind = 'EMPTY_GROUP_RESET' AND confidence <> '{GUESS}'
+        AND from_offset IS DISTINCT FROM to_offset AND coalesce(likely_cause, '') <> '{TOPIC_RECREATED}'
+    GROUP BY group_id, topic, partition HAVING count(*) <= {MOVES_AHEAD_MAX} OR back_count > 0
+"""
+"""Partitions whose offsets were moved while the group was empty, and the records in between."""
+STALLS: Final = f"""
+    SELECT group_id, topic, partition, to_offset, "at" FROM gold.commit_anomalies
+    QUALIFY log_offset = max(log_offset) OVER (PARTITION BY group_id, topic, partition) AND kind = '{STALLED}'
+"""
+"""Partitions whose newest anomaly is a stall."""
+LAGS: Final = """
+    SELECT group_id, CAST(sum(greatest(newest, 0)) AS BIGINT) AS lag FROM (
+        SELECT group_id, topic, partition, arg_max(coalesce(lag, lag_min), log_offset) AS newest
+        FROM gold.lag_history WHERE coalesce(lag, lag_min) IS NOT NULL GROUP BY ALL
+    ) GROUP BY ALL
+"""
+"""The newest known lag of groups, summed over partitions; negative lags count as 0."""
+FAILURES: Final = f"SELECT group_id FROM gold.log_anomalies WHERE rule IN {NOT_JUDGED_RULES}"
+"""Groups that gold lacks because their replay or audit failed: they cannot be called OK."""
 GONE: Final = "Dead"
 """Kafka's name for the state of a group that was deleted."""
 NOT_THERE: Final = {"group_type": "", "state": GONE, "member_count": 0, "valid_from": None}
-ANOMALY_COLUMNS: Final = ("group_id", "topic", "partition", "log_offset", "kind", "to_offset", "at")
 
 
 class GroupVerdict(NamedTuple):
@@ -138,21 +160,17 @@ def group_verdicts(
     Counts are from `from_ms` on, by default a day before the newest record that was read. `match`: a part of the group
     id, ignoring case. `with_gone`: also groups that had events since and are gone, in state `GONE`, for sums.
     """
-    run = WholeRun.newest(tables)
-    newest = run.read(GROUP_GENERATIONS, GENERATION_COLUMNS)
-    newest = newest.filter(newest["to_log_offset"].is_null())
+    ledger = DuckDb(tables.warehouse, cluster_id=tables.cluster_id, has_all=True)
     since_ms = from_ms if from_ms is not None else newest_record_ms(tables) - DAY_MS
-    gold = WholeAudit.newest(tables)
-    seen = _seen_since(gold, since_ms)
-    _add_stalls(seen, tables, gold)
-    lags = _newest_lags(gold)
-    _add_failures(seen, gold)
-    for shared in shared_instances(run, since_ms):
+    seen = _seen_since(ledger, since_ms)
+    _add_stalls(seen, tables, ledger.rows_of(STALLS))
+    for row in ledger.rows_of(FAILURES):
+        seen[row["group_id"]].counts[FAILED] += 1
+    for shared in shared_instances(WholeRun.newest(tables), since_ms):
         seen[shared.group_id].counts[SHARED_INSTANCE] += 1
         seen[shared.group_id].firsts[SHARED_INSTANCE] = max(shared.since_ms, since_ms)
-    # a group may have an open row in a former log partition, too: it is obsolete
-    left = SilverAt(tables).left_behind()
-    groups = {row["group_id"]: row for row in left.present(newest.to_pylist())}
+    lags = {row["group_id"]: row["lag"] for row in ledger.rows_of(LAGS)}
+    groups = {row["group_id"]: row for row in ledger.rows_of("SELECT * FROM current_groups")}
     if with_gone:
         groups |= {group_id: {**NOT_THERE, "group_id": group_id} for group_id in seen.keys() - groups.keys()}
     found = [
@@ -183,13 +201,13 @@ def _verdict(row: Mapping[str, Any], seen: Seen, lag: int | None) -> GroupVerdic
         row["state"],
         row["member_count"],
         None if row["valid_from"] is None else epoch_ms(row["valid_from"]),
-        counts["rebalances"],
+        counts["rebalance_count"],
         counts[IN_STORM],
-        counts["unowned_ms"],
+        counts["unowned_likely_ms"],
         counts[GIVEN_UP],
-        counts["redelivered"],
+        counts["records_redelivered"],
         counts["extra_deliveries"],
-        counts["rewinds"],
+        counts["went_back_count"],
         verdict,
         ", ".join(_why(rule, counts) for rule in rules),
         min((seen.firsts[rule] for rule in rules if rule in seen.firsts), default=None),
@@ -201,7 +219,7 @@ def _verdict(row: Mapping[str, Any], seen: Seen, lag: int | None) -> GroupVerdic
 def _why(rule: str, counts: Mapping[str, int]) -> str:
     text = counted(counts[rule], *RULES[rule])
     if rule == MOVED:
-        ways = ("never_delivered", "never delivered"), ("delivered_again", "delivered again")
+        ways = ("never_delivered_count", "never delivered"), ("delivered_again_count", "delivered again")
         lost = [f"{counted(counts[name], 'record')} {words}" for name, words in ways if counts[name]]
         return f"offsets reset or deleted by a tool: {', '.join([text, *lost])} (who did it is in no log)"
     if rule != RESET:
@@ -210,78 +228,26 @@ def _why(rule: str, counts: Mapping[str, int]) -> str:
     return f"reset by a tool: {', '.join([text, *moved])}, group was empty (who did it is in no log)"
 
 
-def _seen_since(gold: WholeAudit, since_ms: int) -> defaultdict[str, Seen]:
+def _seen_since(ledger: DuckDb, since_ms: int) -> defaultdict[str, Seen]:
     """The events of each group since a time."""
     seen: defaultdict[str, Seen] = defaultdict(lambda: Seen(Counter(), {}))
-
-    def rows_since(table: Table, names: Sequence[str], time: str = "at") -> pa.Table:
-        rows = gold.read(table, [*names, time])
-        return rows.filter(pc.greater_equal(rows[time], pa.scalar(to_datetime(since_ms), rows[time].type)))
-
-    for name, rows in counted_rows(rows_since).items():
-        _add(seen, RULE_OF_MEASURE.get(name, name), rows, rows["amount"])
-    names = ("group_id", "topic", "partition", "kind", "from_offset", "to_offset", "likely_cause", "confidence")
-    commits = rows_since(COMMIT_ANOMALIES, names)
-    is_deleted = pc.equal(commits["kind"], "DELETED")
-    is_explained = pc.is_in(commits["likely_cause"], pa.array(DELETED_ELSEWHERE))
-    _add(seen, DELETED, commits.filter(pc.and_not(is_deleted, is_explained)))
-    _add(seen, DELETED_WITH_GROUP, commits.filter(pc.equal(commits["likely_cause"], GROUP_DELETED)))
-    _add(seen, FORGOTTEN, commits.filter(pc.equal(commits["kind"], FORGOTTEN)))
-    is_tool = pc.and_not(pc.equal(commits["kind"], "EMPTY_GROUP_RESET"), pc.equal(commits["confidence"], GUESS))
-    _add_resets(seen, commits.filter(is_tool).to_pylist())
-    for of_group in seen.values():
-        # a reset that a rule names is no rewind as well
-        of_group.counts[WENT_BACK] = of_group.counts["rewinds"] - of_group.counts["reset back"]
-        of_group.firsts[WENT_BACK] = of_group.firsts.get("rewinds", sys.maxsize)
+    for row in ledger.rows_of(EVENTS, to_datetime(since_ms)):
+        counts, firsts = seen[row["group_id"]]
+        counts.update({name: row[name] for name in ("went_back_count", *OTHER_NUMBERS)})
+        for rule, number in NUMBER_OF_RULE.items():
+            if row[number]:
+                counts[rule], firsts[rule] = row[number], epoch_ms(row[rule])
+    for row in ledger.rows_of(RESETS, to_datetime(since_ms)):
+        counts, firsts = seen[row["group_id"]]
+        counts.update({RESET: 1, "back": row["back"], "ahead": row["ahead"]})
+        counts[WENT_BACK] -= row["back_count"]  # a reset that a rule names is no rewind as well
+        firsts[RESET] = min(firsts.get(RESET, sys.maxsize), epoch_ms(row["since"]))
     return seen
 
 
-def _add_resets(seen: Mapping[str, Seen], resets: Sequence[Mapping[str, Any]]) -> None:
-    """Add partitions whose offsets were moved while the group was empty, and the records in between.
-
-    A partition that only moved ahead, and often, is one of a consumer without membership.
-    """
-    by_place: defaultdict[tuple[str, str, int], list[Mapping[str, Any]]] = defaultdict(list)
-    for row in resets:
-        if row["from_offset"] != row["to_offset"] and row["likely_cause"] != TOPIC_RECREATED:
-            by_place[row["group_id"], row["topic"], row["partition"]].append(row)
-    for (group_id, _, _), rows in by_place.items():
-        ends = [(row["from_offset"], row["to_offset"]) for row in rows]
-        moves = [0 if None in end else end[1] - end[0] for end in ends]
-        back = [move for move in moves if move < 0]
-        if len(rows) > MOVES_AHEAD_MAX and not back:
-            continue
-        counts, firsts = seen[group_id]
-        counts.update({RESET: 1, "reset back": len(back), "back": -sum(back), "ahead": max(sum(moves) - sum(back), 0)})
-        firsts[RESET] = min(firsts.get(RESET, sys.maxsize), *(epoch_ms(row["at"]) for row in rows))
-
-
-def _add_failures(seen: Mapping[str, Seen], gold: WholeAudit) -> None:
-    """Groups that gold lacks because their replay or audit failed: they cannot be called OK."""
-    rows = gold.read(LOG_ANOMALIES, ["rule", "group_id"])
-    failed = rows.filter(pc.is_in(rows["rule"], value_set=pa.array(NOT_JUDGED_RULES)))
-    for group_id in failed["group_id"].to_pylist():
-        seen[group_id].counts[FAILED] += 1
-
-
-def _add(seen: Mapping[str, Seen], name: str, rows: pa.Table, amounts: pa.ChunkedArray | None = None) -> None:
-    """Add each group's amount (default: number of rows), and the time of its first row."""
-    if amounts is None:
-        amounts = pa.chunked_array([pa.repeat(1, rows.num_rows)])
-    table = pa.table({"group_id": rows["group_id"], "at": rows["at"], "amount": amounts})
-    sums = table.group_by("group_id", use_threads=False).aggregate([("amount", "sum"), ("at", "min")])
-    columns = sums["group_id"].to_pylist(), numbers_of(sums["amount_sum"]).tolist(), epoch_ms_column(sums["at_min"])
-    for group_id, amount, first_ms in zip(*columns, strict=True):
-        of_group = seen[group_id]
-        of_group.counts[name] += max(amount, 0)
-        of_group.firsts[name] = min(int(first_ms), of_group.firsts.get(name, int(first_ms)))
-
-
-def _add_stalls(seen: Mapping[str, Seen], tables: ClusterTables, gold: WholeAudit) -> None:
-    """Add partitions whose newest anomaly is a stall, whose offset has not moved since, and that no later sample
-    shows to be consumed to their end."""
-    lasts = _newest_rows(gold.read(COMMIT_ANOMALIES, ANOMALY_COLUMNS))
-    stalled = lasts.filter(pc.equal(lasts["kind"], STALLED)).to_pylist()
+def _add_stalls(seen: Mapping[str, Seen], tables: ClusterTables, stalled: Sequence[Mapping[str, Any]]) -> None:
+    """Add those partitions whose offset has not moved since, and that no later sample shows to be consumed to their
+    end."""
     if not stalled:
         return
     silver = SilverAt(tables, group_ids={row["group_id"] for row in stalled})
@@ -296,20 +262,3 @@ def _add_stalls(seen: Mapping[str, Seen], tables: ClusterTables, gold: WholeAudi
             continue
         of_group.counts[REPEATED] += 1
         of_group.firsts[REPEATED] = min(at_ms, of_group.firsts.get(REPEATED, at_ms))
-
-
-def _newest_lags(gold: WholeAudit) -> Mapping[str, int]:
-    """The newest known lag of groups, summed over partitions; negative lags count as 0."""
-    rows = gold.read(LAG_HISTORY, ["group_id", "topic", "partition", "log_offset", "lag", "lag_min"])
-    rows = rows.append_column("known", pc.coalesce(rows["lag"], rows["lag_min"]))
-    lasts = _newest_rows(rows.filter(pc.is_valid(rows["known"])))
-    lags = pa.table({"group_id": lasts["group_id"], "lag": pc.max_element_wise(lasts["known"], 0)})
-    sums = lags.group_by("group_id", use_threads=False).aggregate([("lag", "sum")])
-    return dict(zip(sums["group_id"].to_pylist(), sums["lag_sum"].to_pylist(), strict=True))
-
-
-def _newest_rows(rows: pa.Table) -> pa.Table:
-    """The last row in the log for each group and partition."""
-    places = ["group_id", "topic", "partition"]
-    newest = rows.group_by(places, use_threads=False).aggregate([("log_offset", "max")])
-    return rows.join(newest, [*places, "log_offset"], [*places, "log_offset_max"], join_type="inner")

@@ -1,1 +1,1 @@
-"""The sql job: its two engines, its views."""
+"""The sql job: its two engines."""

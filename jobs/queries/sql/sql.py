@@ -27,7 +27,7 @@ from jobs.cli_enums import Engine
 from jobs.console.output import csv_cell, csv_line, cut, json_line, printable
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError, StatementError
-from jobs.queries.sql.views import DEFINITIONS
+from jobs.queries.views.all_views import DEFINITIONS
 from schemas.tables import TABLES
 
 TABLE_ROWS_MAX: Final = 1000

@@ -22,13 +22,14 @@ from coordinator_core.text import counted
 from jobs.cli_enums import Engine
 from jobs.console.output import printable
 from jobs.delta.arrow_columns import columns_read
+from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.pinned_versions import Pinned, pinned_versions
 from jobs.delta.scanner import dataset_of, read_whole
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError, StatementError
 from jobs.queries.sql.interrupts import interruptible
 from jobs.queries.sql.sql import nearest_name
-from jobs.queries.sql.views import DEFINITIONS, named_in
+from jobs.queries.views.all_views import DEFINITIONS, named_in
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 
@@ -71,8 +72,11 @@ class DuckDbAnswer:
     `files`: paths of the files that it may read, by the name under which they are registered.
     """
 
-    def __init__(self, connection: Any, text: str, files: Mapping[str, Sequence[str]]) -> None:
+    def __init__(
+        self, connection: Any, text: str, files: Mapping[str, Sequence[str]], values: Sequence[Any] = ()
+    ) -> None:
         self._connection = connection
+        self._values = values or None
         self._files = files
         self.columns: Sequence[str] = ()
         self._reader: pa.RecordBatchReader | None = None
@@ -83,7 +87,7 @@ class DuckDbAnswer:
         self._first = () if first is None else (first,)
 
     def _begin(self, text: str) -> None:
-        relation = self._connection.sql(text)
+        relation = self._connection.sql(text, params=self._values)
         if relation is not None and TEMPORARY.match(text) is None:
             self.columns = tuple(relation.columns)
             self._reader = relation.to_arrow_reader(BATCH_ROWS)
@@ -178,14 +182,19 @@ def refused_part(statement: str) -> str | None:
 
 
 class DuckDb:
-    """DuckDB over a warehouse, for one session. `cluster_id`: table names refer to rows of this cluster only."""
+    """DuckDB over a warehouse, for one session. `cluster_id`: table names refer to rows of this cluster only.
+
+    `has_all`: tables and columns that are not there are empty, and others than ours are left out, as for our own
+    statements.
+    """
 
     engine = Engine.DUCKDB
 
-    def __init__(self, warehouse: Warehouse, *, cluster_id: str | None = None) -> None:
+    def __init__(self, warehouse: Warehouse, *, cluster_id: str | None = None, has_all: bool = False) -> None:
         self._warehouse = warehouse
         self._cluster_id = cluster_id
-        self._tables = [table for table in TABLES.values() if warehouse.exists(table)]
+        self._has_all = has_all
+        self._tables = [table for table in TABLES.values() if has_all or warehouse.exists(table)]
         self._last: DuckDbAnswer | None = None
         self._known: dict[Table, tuple[int | None, Pinned]] = {}
         self._files: dict[str, Sequence[str]] = {}
@@ -195,23 +204,28 @@ class DuckDb:
     def _connection(self) -> Any:
         return connect()
 
-    def answer(self, statement: str) -> DuckDbAnswer:
-        """Execute a statement. Raises SqlError."""
+    def rows_of(self, statement: str, *values: Any) -> list[dict[str, Any]]:
+        """The rows of a statement. Raises SqlError."""
+        answer = self.answer(statement, *values)
+        return [dict(zip(answer.columns, row, strict=True)) for row in answer.rows()]
+
+    def answer(self, statement: str, *values: Any) -> DuckDbAnswer:
+        """Execute a statement with values of its parameters, `$1`. Raises SqlError."""
         duckdb = _duckdb()
         try:
             part = refused_part(statement)
             if part is not None:
                 raise StatementError(REFUSED.format(part=part))
             try:
-                return self._of_whole_runs(statement, self._tables if _is_of_all(statement) else None)
+                return self._of_whole_runs(statement, values, self._tables if _is_of_all(statement) else None)
             except duckdb.CatalogException:  # it may name a table in another way: known are all then
-                return self._of_whole_runs(statement, self._tables)
+                return self._of_whole_runs(statement, values, self._tables)
         except (duckdb.ParserException, duckdb.CatalogException, duckdb.BinderException) as error:
             raise StatementError(self._with_remedy(error, statement)) from error
         except (duckdb.Error, pa.ArrowException, DeltaError, OSError) as error:
             raise SqlError(_first_line(error)) from error
 
-    def _of_whole_runs(self, statement: str, tables: Sequence[Table] | None) -> DuckDbAnswer:
+    def _of_whole_runs(self, statement: str, values: Sequence[Any], tables: Sequence[Table] | None) -> DuckDbAnswer:
         if self._last is not None:
             self._last.close()
         pinned = pinned_versions(self._warehouse)
@@ -223,7 +237,7 @@ class DuckDb:
                 text = definition.statement(self.table_names, Engine.DUCKDB)
                 if text is not None:
                     self._connection.execute(text)
-            self._last = DuckDbAnswer(self._connection, statement, self._files)
+            self._last = DuckDbAnswer(self._connection, statement, self._files, values)
             now = pinned_versions(self._warehouse)
             if now == pinned:
                 return self._last
@@ -249,13 +263,16 @@ class DuckDb:
 
     def _register(self, table: Table, version: int | None) -> str:
         """Register a version of a table with DuckDB. Returns its name there."""
-        stored = self._warehouse.columns(table, version, reader_version_max=MIN_READER_VERSION_MAX)
-        if stored is None or not set(stored) <= set(table.column_names):
-            raise SqlError(f"{table.full_name} has columns or features that are not ours: --engine spark reads it")
+        schema = arrow_schema(table)
+        if not self._has_all:
+            stored = self._warehouse.columns(table, version, reader_version_max=MIN_READER_VERSION_MAX)
+            if stored is None or not set(stored) <= set(table.column_names):
+                raise SqlError(f"{table.full_name} has columns or features that are not ours: --engine spark reads it")
+            schema = columns_read(table, stored)
         files = self._warehouse.files(table, version)
         paths, values = [file.path for file in files], [file.partition_values for file in files]
         name = f"files_{table.layer}_{table.name}_{'newest' if version is None else version}"
-        self._connection.register(name, dataset_of(paths, columns_read(table, stored), values))
+        self._connection.register(name, dataset_of(paths, schema, values))
         self._files[name] = paths
         return name
 

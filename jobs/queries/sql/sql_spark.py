@@ -29,7 +29,8 @@ from jobs.errors import SqlError, StatementError
 from jobs.queries.sql.interrupts import interruptible
 from jobs.queries.sql.read_only import refused_part, refused_relation, set_unsafe, unsafe_function_of
 from jobs.queries.sql.sql import nearest_name, one_line
-from jobs.queries.sql.views import DEFINITIONS, Definition, named_in
+from jobs.queries.views.all_views import DEFINITIONS, named_in
+from jobs.queries.views.declare import Definition
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 

@@ -15,7 +15,9 @@ from jobs.delta.warehouse import Warehouse
 from jobs.queries.sql.sql import run_query
 from jobs.queries.sql.sql_duckdb import DuckDb
 from jobs.queries.sql.sql_spark import Catalogue
-from jobs.queries.sql.views import DEFINITIONS, GROUP_AT, Kind, named_in
+from jobs.queries.views.all_views import named_in
+from jobs.queries.views.declare import Kind
+from jobs.queries.views.moments import GROUP_AT, MOMENTS
 from schemas.tables import TABLES
 from tests.jobs.hostile import HOSTILE
 from tests.jobs.table_rows import rows
@@ -295,7 +297,7 @@ def test_both_engines_give_the_same(catalogue: Catalogue, root: str) -> None:
     duckdb = DuckDb(Warehouse(root))
     values = {"topic": "'t'", "partition": "0"}
     queries = []
-    for definition in DEFINITIONS:
+    for definition in MOMENTS:
         for minute in (5, 12, 25, 39, 45) if definition.kind is Kind.FUNCTION else (0,):
             values |= {"time": f"timestamp '{at(minute):%Y-%m-%dT%H:%M:%S}Z'", "group": "'moved'"}
             if "share" in definition.name:

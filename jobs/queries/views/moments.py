@@ -1,111 +1,26 @@
-"""SQL views of the newest state and table functions of any time, under the names in the tables' documentation.
+"""Views of the newest state, and functions of any time.
 
-Definitions are constants: no id, path or time is put into their text. Arguments reach Spark as values of the function
-call. Intervals are half-open, so each moment belongs to one row; an event at the requested millisecond counts as done.
+Intervals are half-open, so each moment belongs to one row; an event at the requested millisecond counts as done.
 
 Functions of a time have an additional column `is_moment_repeated`: true where a leader's clock went back, so that the
 log passes the time twice, and for an interval that a record without a timestamp ended, perhaps before the time. The row
 is then one of several answers; `describe`, `owner` and `restore` go by log position.
-
-Each is written once, in SQL that Spark and DuckDB both read, with `{word}` for a parameter and where they differ
-(`WORDS`).
-
-In Spark's in-memory catalogue and in DuckDB they end with the session; with a metastore they are persistent like the
-tables, and visible to other sessions.
 """
 
-import re
-from collections.abc import Collection
-from enum import StrEnum
-from typing import Final, NamedTuple
+from typing import Final
 
 from coordinator_core.history.rows import NOT_IN_FORCE
-from jobs.cli_enums import Engine
+from jobs.queries.views.declare import CLOCK_STEPS, COORDINATOR_ROWS, Definition, Kind, columns_of
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
-from schemas.tables.declare import Table
-from schemas.tables.gold import LOG_ANOMALIES, PARTITION_OWNERS
+from schemas.tables.declare import BIGINT, BOOLEAN, INT, STRING, ArrayOf, Column, StructOf
+from schemas.tables.gold import PARTITION_OWNERS
 from schemas.tables.silver import (
-    COORDINATOR_PARTITIONS,
     GROUP_GENERATIONS,
     OFFSET_COMMITS,
     SHARE_PARTITION_STATES,
     SHARE_STATE_BATCHES,
 )
-
-
-class Kind(StrEnum):
-    VIEW = "VIEW"
-    FUNCTION = "FUNCTION"
-
-
-WORDS: Final = {
-    Engine.SPARK: {
-        "from_millis": "timestamp_millis(",
-        "steps": "collect_list(struct(from_time, to_time))",
-        "is_twice": "exists(k.steps, s -> {time} BETWEEN s.from_time AND s.to_time)",
-        "batches": "sort_array(collect_list(struct(first_offset, last_offset, delivery_state, delivery_count)))",
-        "no_batches": "array()",
-    },
-    Engine.DUCKDB: {
-        "from_millis": "make_timestamptz(1000 * ",
-        "steps": "list(struct_pack(from_time := from_time, to_time := to_time))",
-        "is_twice": "len(list_filter(k.steps, lambda s: {time} BETWEEN s.from_time AND s.to_time)) > 0",
-        "batches": "list_sort(list(struct_pack(first_offset := first_offset, last_offset := last_offset, "
-        "delivery_state := delivery_state, delivery_count := delivery_count)))",
-        "no_batches": "[]",
-    },
-}
-"""The text of a word in each engine's dialect."""
-
-
-class Definition(NamedTuple):
-    """A view or a table function. `signature`: the parameters of a function."""
-
-    kind: Kind
-    name: str
-    about: str
-    signature: str
-    tables: tuple[Table, ...]
-    """The tables that its query reads."""
-    query: str
-
-    def statement(self, there: Collection[str], engine: Engine, *, is_persistent: bool = False) -> str | None:
-        """The DDL; None where a table that it needs is not `there`."""
-        if not all(table.full_name in there for table in self.tables):
-            return None
-        query = self.query
-        if LOG_ANOMALIES.full_name not in there:
-            query = query.replace(CLOCK_STEPS, NO_CLOCK_STEPS)
-        if COORDINATOR_PARTITIONS.full_name not in there:
-            query = query.replace(COORDINATOR_ROWS, NO_COORDINATOR_ROWS)
-        is_spark = engine is Engine.SPARK
-        parameters = re.findall(r"\w+(?=`? [A-Z])", self.signature)
-        names = {name: f"{self.name}.`{name}`" if is_spark else f'"{name}"' for name in parameters}
-        for word, text in (WORDS[engine] | names).items():
-            query = query.replace(f"{{{word}}}", text)
-        create = f"CREATE OR REPLACE {'' if is_persistent else 'TEMPORARY '}"
-        if self.kind is Kind.VIEW:
-            return f"{create}VIEW {self.name} AS {query}"
-        if is_spark:
-            return f"{create}FUNCTION {self.name}{self.signature} RETURNS TABLE RETURN {query}"
-        return f"{create}MACRO {self.name}({', '.join(names.values())}) AS TABLE {query}"
-
-
-CLOCK_STEPS: Final = """(
-            SELECT cluster_id, log_topic, log_partition, from_time, before + (before - from_time) AS to_time FROM (
-                SELECT a.cluster_id, a.log_topic, a.log_partition, a.at AS from_time,
-                    {from_millis}CAST(regexp_extract(a.details, '^from (-?[0-9]+) to', 1) AS BIGINT)) AS before
-                FROM gold.log_anomalies AS a WHERE a.rule = 'TIME_WENT_BACK'
-            )
-        )"""
-"""The time spans that a log passes twice: between the timestamps of the two records at a clock step, extended by the
-same length, since it is unknown how much time passed before the clock went back."""
-NO_CLOCK_STEPS: Final = """(
-            SELECT CAST(NULL AS STRING) AS cluster_id, CAST(NULL AS STRING) AS log_topic,
-                CAST(NULL AS INT) AS log_partition, CAST(NULL AS TIMESTAMP) AS from_time,
-                CAST(NULL AS TIMESTAMP) AS to_time WHERE false
-        )"""
 
 
 def _clocks(alias: str, topic: str) -> str:
@@ -143,6 +58,18 @@ SHARE_COLUMNS: Final = """
     s.acknowledged_count, s.archived_count, s.is_complete, s.valid_from, s.valid_to, s.log_partition, s.log_offset,
     s.archiving_count
 """
+IS_REPEATED: Final = Column(
+    "is_moment_repeated", BOOLEAN, "The log passes the time twice, and this is one of several answers."
+)
+BATCHES: Final = Column(
+    "batches",
+    ArrayOf(
+        StructOf(
+            (("first_offset", BIGINT), ("last_offset", BIGINT), ("delivery_state", STRING), ("delivery_count", INT))
+        )
+    ),
+    "The batches in flight, in the order of their offsets.",
+)
 NEWEST: Final = "to_log_offset IS NULL"
 """Where a record without a timestamp ended an interval, `valid_to` is null as in an open one."""
 
@@ -150,17 +77,6 @@ NEWEST: Final = "to_log_offset IS NULL"
 def _holds_at(time: str, prefix: str) -> str:
     """A condition: the interval contains the time."""
     return f"{prefix}valid_from <= {time} AND ({prefix}valid_to IS NULL OR {time} < {prefix}valid_to)"
-
-
-COORDINATOR_ROWS: Final = "(SELECT * FROM silver.coordinator_partitions)"
-"""When Kafka used which log partition for groups and share partitions with records in several. Others are where
-their records are."""
-NO_COORDINATOR_ROWS: Final = """(
-        SELECT CAST(NULL AS STRING) AS cluster_id, CAST(NULL AS STRING) AS log_topic, CAST(NULL AS STRING) AS group_id,
-            CAST(NULL AS STRING) AS topic_id, CAST(NULL AS INT) AS partition, CAST(NULL AS TIMESTAMP) AS valid_from,
-            CAST(NULL AS TIMESTAMP) AS valid_to, CAST(NULL AS INT) AS log_partition WHERE false
-    )"""
-"""As `COORDINATOR_ROWS`, for a warehouse without that table."""
 
 
 def _places(alias: str, topic: str) -> str:
@@ -239,6 +155,7 @@ CURRENT_GROUPS: Final = Definition(
     "",
     (GROUP_GENERATIONS,),
     _groups(f"g.{NEWEST}", None),
+    (*columns_of(GROUP_GENERATIONS, GROUP_COLUMNS),),
 )
 
 CURRENT_OFFSETS: Final = Definition(
@@ -248,6 +165,7 @@ CURRENT_OFFSETS: Final = Definition(
     "",
     (OFFSET_COMMITS,),
     _offsets("true", None),
+    (*columns_of(OFFSET_COMMITS, OFFSET_COLUMNS),),
 )
 
 CURRENT_SHARE_PARTITIONS: Final = Definition(
@@ -257,6 +175,7 @@ CURRENT_SHARE_PARTITIONS: Final = Definition(
     "",
     (SHARE_PARTITION_STATES, SHARE_STATE_BATCHES),
     _share_partitions(f"s.{NEWEST}", NEWEST, None),
+    (*columns_of(SHARE_PARTITION_STATES, SHARE_COLUMNS), BATCHES),
 )
 
 GROUP_AT: Final = Definition(
@@ -266,6 +185,7 @@ GROUP_AT: Final = Definition(
     "(time TIMESTAMP)",
     (GROUP_GENERATIONS,),
     _groups(_holds_at("{time}", "g."), "{time}"),
+    (*columns_of(GROUP_GENERATIONS, GROUP_COLUMNS), IS_REPEATED),
 )
 
 OWNER_AT: Final = Definition(
@@ -281,6 +201,7 @@ OWNER_AT: Final = Definition(
     WHERE {_is_there("o", "{time}")} AND {{topic}} IN (o.topic, o.topic_id)
         AND o.partition = {{partition}} AND {_holds_at("{time}", "o.")}
     """,
+    (*columns_of(PARTITION_OWNERS, OWNER_COLUMNS), IS_REPEATED),
 )
 
 OFFSETS_AT: Final = Definition(
@@ -290,6 +211,7 @@ OFFSETS_AT: Final = Definition(
     "(`group` STRING, time TIMESTAMP)",
     (OFFSET_COMMITS,),
     _offsets("c.group_id = {group} AND c.applied_at <= {time}", "{time}"),
+    (*columns_of(OFFSET_COMMITS, OFFSET_COLUMNS), IS_REPEATED),
 )
 
 SHARE_PARTITION_AT: Final = Definition(
@@ -304,9 +226,10 @@ SHARE_PARTITION_AT: Final = Definition(
         f"x.group_id = {{group}} AND x.partition = {{partition}} AND {_holds_at('{time}', 'x.')}",
         "{time}",
     ),
+    (*columns_of(SHARE_PARTITION_STATES, SHARE_COLUMNS), BATCHES, IS_REPEATED),
 )
 
-DEFINITIONS: Final = (
+MOMENTS: Final = (
     CURRENT_GROUPS,
     CURRENT_OFFSETS,
     CURRENT_SHARE_PARTITIONS,
@@ -315,10 +238,3 @@ DEFINITIONS: Final = (
     OFFSETS_AT,
     SHARE_PARTITION_AT,
 )
-
-
-def named_in(text: str, tables: Collection[Table]) -> tuple[list[Definition], list[Table]]:
-    """The definitions, and of some tables those, that a statement in lower case may name, or read through them."""
-    named = [definition for definition in DEFINITIONS if definition.name in text]
-    sources = {table for definition in named for table in (*definition.tables, COORDINATOR_PARTITIONS, LOG_ANOMALIES)}
-    return named, [table for table in tables if table.name in text or table in sources]
