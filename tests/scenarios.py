@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -49,11 +50,20 @@ class Scenario:
 def scenario_of(made_once: MadeOnce, name: str) -> Scenario:
     """A scenario by the name of its file."""
 
-    def make(root: Path) -> None:
-        made = Scenario(name, root)
-        root.mkdir()
-        simulate(str(PROJECT_ROOT / "scenarios" / f"{name}.toml"), str(made.folder))
-        night = made.ledger.night(made.folder / "logs")
-        (root / "night.json").write_text(json.dumps([night.exit_code, night.lines, night.facts]), encoding="utf-8")
+    return Scenario(name, made_once(f"scenario-{name}", partial(lived, text_of(name))))
 
-    return Scenario(name, made_once(f"scenario-{name}", make))
+
+def text_of(name: str) -> str:
+    """The file of a shipped scenario."""
+    return (PROJECT_ROOT / "scenarios" / f"{name}.toml").read_text(encoding="utf-8")
+
+
+def lived(text: str, root: Path) -> Scenario:
+    """A scenario by its text, simulated in a new folder, and a night over its logs."""
+    made = Scenario(root.name, root)
+    root.mkdir()
+    (root / "scenario.toml").write_text(text, encoding="utf-8")
+    simulate(str(root / "scenario.toml"), str(made.folder))
+    night = made.ledger.night(made.folder / "logs")
+    (root / "night.json").write_text(json.dumps([night.exit_code, night.lines, night.facts]), encoding="utf-8")
+    return made

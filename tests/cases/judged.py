@@ -99,7 +99,9 @@ class Judged:
         settings, facts = load_settings({}, environment={}).inference, self.facts()
         for group_id in sorted(now.group_ids):
             judged = judge_group(in_order(now.life(group_id)._replace(log=facts)), settings, removed=self.removed)
-            judged.gold.anomalies = [*map(self._with_own_marker, judged.gold.anomalies)]
+            judged.gold.anomalies = [
+                self._with_own_marker(row) if row.kind == ABORTED else row for row in judged.gold.anomalies
+            ]
             yield judged.gold, group_anomalies(judged.life)
 
     def _with_own_marker(self, row: AnomalyRow) -> AnomalyRow:
@@ -108,5 +110,5 @@ class Judged:
         producer_id = next(it.producer_id for it in headers if it.last_offset >= row.log_offset)
         ends = (it.base_offset for it in headers if it.is_control and it.producer_id == producer_id)
         end = next((offset for offset in ends if offset > row.log_offset), WHOLE)
-        is_doubtful = row.kind == ABORTED and any(row.log_offset < first < end for first, _, _ in self.holes())
+        is_doubtful = any(row.log_offset < first < end for first, _, _ in self.holes())
         return row._replace(confidence=LIKELY) if is_doubtful else row

@@ -6,15 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rich.console import Console
 
 from coordinator_core.replay.lookup import SharePartitionKey, key_partition
 from jobs.cli import app as cli
 from jobs.cli_enums import Listing, View
-from jobs.console.progress import Steps
 from jobs.errors import ArgumentError, NoSuchGroupError
 from jobs.operations.nightly import run_capture
-from jobs.operations.run_context import RunContext
 from jobs.queries.answers.audit_report import Span, run_audit_report
 from jobs.queries.answers.restore import run_restore
 from jobs.queries.as_of.as_of import SilverAt
@@ -27,7 +24,6 @@ from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_answers import described, owned, restored
 from tests.coordinator_core.group_records import T1
 from tests.jobs.dump_builders import kafka_rows, write_json_lines
-from tests.jobs.in_process import in_process
 
 MINUTE = 60_000
 LATER = "2100-01-01T00:00:00Z"
@@ -48,13 +44,19 @@ def audited(ledger: Ledger, listing: Listing, span: Span = Span()) -> str:  # no
     return out.getvalue()
 
 
-@pytest.mark.parametrize("listing", [Listing.OWNERS, Listing.REBALANCES, Listing.COMMITS])
-def test_lists_say_which_rows_are_of_before_the_topic_grew(ledger: Ledger, listing: Listing) -> None:
-    """The log partition where the group was is named, and by what number of partitions it is elsewhere now."""
+def test_lists_say_which_rows_are_of_before_the_topic_grew(ledger: Ledger) -> None:
+    """The log partition where the group was is named, and by what number of partitions it is elsewhere now; verify
+    compares what is in the log partition that the broker's own number points to, and no other."""
     ledger.night(CASES / "J-partitions" / "logs")
-    (line,) = [line for line in audited(ledger, listing).splitlines() if "group grp3: it is in " in line]
-    assert line.startswith("# ")
-    assert f"{OFFSETS}-50: " in line and f"Its records in {OFFSETS}-0 are from before the topic" in line
+    for listing in (Listing.OWNERS, Listing.REBALANCES, Listing.COMMITS):
+        (line,) = [line for line in audited(ledger, listing).splitlines() if "group grp3: it is in " in line]
+        assert line.startswith("# ")
+        assert f"{OFFSETS}-50: " in line and f"Its records in {OFFSETS}-0 are from before the topic" in line
+    windows = {(OFFSETS, number): Window(1_000, 1_000) for number in range(60)}
+    for partition_count, offset, generation in ((60, 12, 1), (50, 5000, 4)):
+        known = VerifyLedger(ledger.tables, windows, partition_counts={OFFSETS: partition_count})
+        assert {value[0] for value in known.committed_offsets()["grp3"].base.values()} == {offset}
+        assert {row["generation"] for row in known.groups()["grp3"].generations} == {generation}
 
 
 def test_lists_of_shares_say_nothing_of_homes_of_groups(ledger: Ledger) -> None:
@@ -93,18 +95,6 @@ def starts(ledger: Ledger, group: str, at_ms: int | None) -> list[int | None]:
     """Start offsets of a group's share partitions."""
     silver = SilverAt(ledger.tables, at_ms, [group])
     return [start.start_offset for start in silver._share_starts().get(group, {}).values()]
-
-
-@pytest.mark.parametrize(("partition_count", "offset", "generation"), [(60, 12, 1), (50, 5000, 4)])
-def test_verify_compares_what_is_where_the_cluster_looks(
-    ledger: Ledger, partition_count: int, offset: int, generation: int
-) -> None:
-    """Of a topic that grew, the log partition that the broker's own number points to counts, and no other."""
-    ledger.night(CASES / "J-partitions" / "logs")
-    windows = {(OFFSETS, number): Window(1_000, 1_000) for number in range(60)}
-    known = VerifyLedger(ledger.tables, windows, partition_counts={OFFSETS: partition_count})
-    assert {value[0] for value in known.committed_offsets()["grp3"].base.values()} == {offset}
-    assert {row["generation"] for row in known.groups()["grp3"].generations} == {generation}
 
 
 def test_a_hole_in_the_log_partition_of_a_group_is_said(ledger: Ledger, tmp_path: Path) -> None:
@@ -376,27 +366,11 @@ def test_capture_alone_says_which_log_partitions_are_in_no_source(ledger: Ledger
     first, second = SmallLog(0), SmallLog(1)
     first.commit("g", 0, 1, NOON_MS)
     second.commit("h", 0, 1, NOON_MS)
-    code, text, facts = captured(ledger, first.write(tmp_path / "a"), 1)
-    assert code == 3
-    assert f"1 of 2 log partitions of {OFFSETS} are in no source (1)" in text
-    assert facts["captured"]["missing_log_partitions"] == {OFFSETS: [1]}
-    code, text, facts = captured(ledger, second.write(tmp_path / "b"), 2)
-    assert code == 0 and "in no source" not in text
-    assert facts["captured"]["missing_log_partitions"] == {}
-
-
-def captured(ledger: Ledger, logs: Path, number: int) -> tuple[int, str, dict[str, Any]]:
-    """What capture alone does."""
-    session, out = in_process(), StringIO()
-    steps = Steps(session, Console(file=out, width=400))
-    code = run_capture(
-        RunContext(
-            session,
-            ledger.warehouse,
-            ledger.settings(segments=(str(logs),), partitions=(f"{OFFSETS}=2",), topics=(OFFSETS,)),
-            run_id=f"capture-{number}",
-            started_at=datetime(2026, 11, 25 + number, tzinfo=UTC),
-            steps=steps,
-        )
-    )
-    return code, out.getvalue(), dict(steps.facts)
+    asked: dict[str, Any] = {"partitions": (f"{OFFSETS}=2",), "topics": (OFFSETS,)}
+    one = ledger.run(run_capture, first.write(tmp_path / "a"), number=1, **asked)
+    assert one.exit_code == 3
+    assert f"1 of 2 log partitions of {OFFSETS} are in no source (1)" in one.text
+    assert one.facts["captured"]["missing_log_partitions"] == {OFFSETS: [1]}
+    both = ledger.run(run_capture, second.write(tmp_path / "b"), number=2, **asked)
+    assert both.exit_code == 0 and "in no source" not in both.text
+    assert both.facts["captured"]["missing_log_partitions"] == {}

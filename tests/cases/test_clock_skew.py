@@ -59,7 +59,8 @@ def test_no_interval_of_a_share_group_ends_before_it_begins(ledger: Ledger, tmp_
     log = SmallLog(0, SHARE_TOPIC)
     for number, at_ms in enumerate((NOON_MS, NOON_MS - HOUR_MS, NOON_MS + 1_000, NOON_MS - HOUR_MS)):
         log.snapshot("g", at_ms, ((0, 9, 4 if number % 2 else 0, 1 + number // 2),), snapshot_epoch=number)
-        ledger.night(log.write(tmp_path / "logs"), number=number + 1)
+        if number:  # of the first night are two
+            ledger.night(log.write(tmp_path / "logs"), number=number)
     assert len(ledger.rows("silver.share_partition_states")) == 4
     assert_in_order(ledger)
 
@@ -94,7 +95,7 @@ def test_steps_are_reported_once_whatever_the_cut_into_nights(tmp_path: Path) ->
         logs[1].snapshot("s", NOON_MS + at_ms, batches, snapshot_epoch=night)
         for log in logs:
             log.write(tmp_path / "logs")
-        if night in {1, 2, 4, 6, 7, 9}:
+        if night in {1, 7, 9}:
             parts.night(tmp_path / "logs", number=night)
     whole.night(tmp_path / "logs")
     assert steps(parts) == [(log.topic, 0, offset) for log in logs for offset in (1, 6, 8)]

@@ -2,22 +2,19 @@
 
 from datetime import UTC, datetime
 from io import StringIO
+from itertools import product
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from jobs.cli import app as cli
 from jobs.cli_enums import Listing
 from jobs.console.command_name import command
-from jobs.console.progress import Steps
-from jobs.operations.nightly import run_audit, run_capture, run_replay
-from jobs.operations.run_context import RunContext
+from jobs.operations.nightly import run_audit, run_replay
 from jobs.queries.answers.audit_report import Span, completeness, run_audit_report
 from jobs.queries.as_of.as_of import GROUPS_LOG
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
-from tests.jobs.in_process import in_process
 from tests.recorded import RECORDINGS
 
 SECOND = 1_000
@@ -50,20 +47,6 @@ def audited(ledger: Ledger, listing: Listing, span: Span = Span()) -> tuple[list
     return statements, lines[len(statements) + 1 :]
 
 
-def capture_alone(ledger: Ledger, *folders: Path) -> None:
-    """What `capture` does."""
-    run_capture(
-        RunContext(
-            in_process(),
-            ledger.warehouse,
-            ledger.settings(segments=tuple(map(str, folders)), topics=(GROUPS_LOG,)),
-            run_id="alone",
-            started_at=LATER,
-            steps=Steps(in_process(), Console(file=StringIO())),
-        )
-    )
-
-
 def test_what_was_captured_and_not_replayed_makes_no_list_complete(
     ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -73,7 +56,7 @@ def test_what_was_captured_and_not_replayed_makes_no_list_complete(
     ledger.night(log.write(tmp_path / "logs"), partitions=ONE)
     assert audited(ledger, Listing.COMMITS)[0][0].startswith("# COMPLETE")
     log.commit("g", 0, 3, NOON_MS + SECOND)
-    capture_alone(ledger, log.write(tmp_path / "logs"))
+    ledger.capture(log.write(tmp_path / "logs"), number=2, topics=(GROUPS_LOG,))
     place = ["--warehouse", str(ledger.root), "--cluster-id", ledger.cluster_id]
     said = f"captured and not replayed yet: {GROUPS_LOG}-0 offsets 1 to 1. Run {command('replay')} {' '.join(place)}"
     statements, _ = audited(ledger, Listing.COMMITS)
@@ -85,12 +68,10 @@ def test_what_was_captured_and_not_replayed_makes_no_list_complete(
     ):
         cli.main([*words, *place])
         assert said in capsys.readouterr().err
-    steps = Steps(in_process(), Console(file=StringIO()))
-    again = RunContext(in_process(), ledger.warehouse, ledger.settings(), run_id="again", started_at=LATER, steps=steps)
-    run_replay(again)
+    ledger.run(run_replay, number=3)
     complete = completeness(ledger.tables, GROUPS_LOG, Span())
     assert not complete.is_complete and any("not audited yet" in line for line in complete.statements)
-    run_audit(again)
+    ledger.run(run_audit, number=3)
     statements, rows = audited(ledger, Listing.COMMITS)
     assert statements[0].startswith("# COMPLETE") and any("REWIND" in row for row in rows)
     cli.main(["describe", "--group", "g", *place])
@@ -100,13 +81,12 @@ def test_what_was_captured_and_not_replayed_makes_no_list_complete(
 def test_a_fuller_copy_that_was_captured_alone_is_not_replayed(ledger: Ledger) -> None:
     """Its offsets were replayed, from a copy that was cleaned: coverage says CAPTURED of what silver does not have."""
     ledger.night(CASES / "X-compaction" / "cleaned", partitions=(f"{GROUPS_LOG}=13",))
-    capture_alone(ledger, CASES / "X-compaction" / "full")
+    ledger.capture(CASES / "X-compaction" / "full", number=2, topics=(GROUPS_LOG,))
     statements, _ = audited(ledger, Listing.COMMITS)
     assert any(f"captured and not replayed yet: {GROUPS_LOG}-12 offsets 0 to " in line for line in statements)
 
 
-@pytest.mark.parametrize("span", [Span(None, NOON_MS + 2 * SECOND), Span(NOON_MS, None)])
-def test_rows_without_a_time_are_in_the_list_of_any_span(ledger: Ledger, tmp_path: Path, span: Span) -> None:
+def test_rows_without_a_time_are_in_the_list_of_any_span(ledger: Ledger, tmp_path: Path) -> None:
     """That a record has no time does not keep it from a list that is called complete; the list says how many there
     are."""
     log = SmallLog()
@@ -116,7 +96,8 @@ def test_rows_without_a_time_are_in_the_list_of_any_span(ledger: Ledger, tmp_pat
     log.commit("g", 0, 3, None, version=1, commit_ms=None)
     log.commit("g", 0, 9, NOON_MS + 3 * SECOND)
     ledger.night(log.write(tmp_path / "logs"), partitions=ONE)
-    for listing, count in ((Listing.REBALANCES, 2), (Listing.OWNERS, 2), (Listing.COMMITS, 1)):
+    counts = {Listing.REBALANCES: 2, Listing.OWNERS: 2, Listing.COMMITS: 1}
+    for span, (listing, count) in product((Span(None, NOON_MS + 2 * SECOND), Span(NOON_MS, None)), counts.items()):
         statements, rows = audited(ledger, listing, span)
         assert statements[0].startswith("# COMPLETE")
         assert len(rows) == count, listing

@@ -42,6 +42,26 @@ def stated(ledger: Ledger, span: Span = Span(), log: str = SHARES_LOG, **more: A
     return complete
 
 
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """A night over all of share state."""
+    root = tmp_path_factory.mktemp("whole")
+    ledger = Ledger(root / "warehouse")
+    ledger.night(copied(root / "logs"), topics=TOPICS)
+    return ledger
+
+
+@pytest.fixture(scope="module")
+def in_part(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
+    """A night over two of five log partitions of the groups."""
+    root = tmp_path_factory.mktemp("part")
+    for name in (f"{GROUPS_LOG}-2", f"{GROUPS_LOG}-4", f"{METADATA}-0"):
+        shutil.copytree(LOGS / name, root / "logs" / name)
+    ledger = Ledger(root / "warehouse")
+    ledger.night(root / "logs", topics=(GROUPS_LOG, METADATA))
+    return ledger
+
+
 def test_log_partitions_in_no_source_are_missing(ledger: Ledger, tmp_path: Path) -> None:
     """One disk of two: the night ends with 3, names them, and nothing is complete; the other disk makes it so."""
     night = ledger.night(copied(tmp_path / "disk1", (0, 2, 4)), topics=TOPICS)
@@ -73,17 +93,16 @@ def test_without_a_known_number_nothing_is_complete(ledger: Ledger, tmp_path: Pa
     assert stated(ledger).is_complete
 
 
-def test_the_bound_is_the_last_record_of_each_log_partition(ledger: Ledger, tmp_path: Path) -> None:
+def test_the_bound_is_the_last_record_of_each_log_partition(whole: Ledger) -> None:
     """Not the time of the capture, days later, and no fresh log partition vouches for a stale one."""
-    ledger.night(copied(tmp_path / "logs"), topics=TOPICS)
-    whole = stated(ledger)
-    assert "from its beginning to 2026-11-21T02:57:53.771Z was read" in whole.statements[0]
-    assert "up to 2026-11-21T02:59:18.988Z at the latest" in whole.statements[1]
-    assert stated(ledger, Span(None, PROVEN + 1)).is_complete
-    late = stated(ledger, Span(None, PROVEN + 2))
+    statements = stated(whole).statements
+    assert "from its beginning to 2026-11-21T02:57:53.771Z was read" in statements[0]
+    assert "up to 2026-11-21T02:59:18.988Z at the latest" in statements[1]
+    assert stated(whole, Span(None, PROVEN + 1)).is_complete
+    late = stated(whole, Span(None, PROVEN + 2))
     assert not late.is_complete
     assert f"nothing is known of {SHARES_LOG}-3 after its last record that was read" in late.statements[1]
-    assert not stated(ledger, Span(None, END + 4 * 86_400 * SECOND)).is_complete
+    assert not stated(whole, Span(None, END + 4 * 86_400 * SECOND)).is_complete
 
 
 def test_an_empty_log_partition_of_a_copy_proves_no_time(ledger: Ledger, tmp_path: Path) -> None:
@@ -99,15 +118,13 @@ def test_an_empty_log_partition_of_a_copy_proves_no_time(ledger: Ledger, tmp_pat
     assert "it was empty when it was copied" in stated(ledger, Span(None, PROVEN)).statements[1]
 
 
-def test_questions_outside_of_the_log_are_errors(ledger: Ledger, tmp_path: Path) -> None:
+def test_questions_outside_of_the_log_are_errors(whole: Ledger) -> None:
     """A group that is not there, a time before the log begins or after its end, a span that runs backwards."""
     from jobs.queries.as_of.in_log import remarks_behind, require_begun, require_in_any_log
 
-    ledger.night(copied(tmp_path / "logs"), topics=TOPICS)
-
     def audit(group_ids: Sequence[str] | None, span: Span, listing: Listing = Listing.ARCHIVED) -> None:
         asked: dict[str, Any] = {"span": span, "group_ids": group_ids, "output_format": "table"}
-        run_audit_report(ledger.tables, listing=listing, out=StringIO(), **asked)
+        run_audit_report(whole.tables, listing=listing, out=StringIO(), **asked)
 
     audit(["s05-limit"], Span())
     for listing in Listing:
@@ -120,26 +137,23 @@ def test_questions_outside_of_the_log_are_errors(ledger: Ledger, tmp_path: Path)
     with pytest.raises(ArgumentError, match="--from must be before --to"):
         audit(None, Span(END, END))
     with pytest.raises(ArgumentError, match="before the log begins"):
-        require_begun(ledger.tables, END - 86_400 * SECOND)
+        require_begun(whole.tables, END - 86_400 * SECOND)
     with pytest.raises(ArgumentError, match="after the end"):
-        require_in_any_log(ledger.tables, END + 1, None)
-    ends = require_begun(ledger.tables, END)
+        require_in_any_log(whole.tables, END + 1, None)
+    ends = require_begun(whole.tables, END)
     assert list(remarks_behind(ends, END)) == []
     assert list(remarks_behind(ends, END + 1)) == [
         "the log was read up to 2026-11-21T02:59:18.988Z: what came after that is not known"
     ]
 
 
-def test_of_a_group_the_end_of_its_own_log_partition_counts(ledger: Ledger, tmp_path: Path) -> None:
+def test_of_a_group_the_end_of_its_own_log_partition_counts(in_part: Ledger) -> None:
     """Log partition 2 of the groups was read up to 02:59:18.994Z, number 4 up to 03:00:02.828Z."""
     from jobs.bronze.log_ends import log_ends
     from jobs.queries.as_of.in_log import remarks_behind
 
-    for name in (f"{GROUPS_LOG}-2", f"{GROUPS_LOG}-4", f"{METADATA}-0"):
-        shutil.copytree(LOGS / name, tmp_path / "logs" / name)
-    ledger.night(tmp_path / "logs", topics=(GROUPS_LOG, METADATA))
-    ends = log_ends(ledger.tables)
-    by_place = {row["log_partition"]: row["group_id"] for row in ledger.rows("silver.group_generations")}
+    ends = log_ends(in_part.tables)
+    by_place = {row["log_partition"]: row["group_id"] for row in in_part.rows("silver.group_generations")}
     at_ms = END + 10 * SECOND
     assert list(remarks_behind(ends, at_ms, [by_place[4]])) == []
     reported = list(remarks_behind(ends, at_ms, [by_place[2]]))
@@ -147,7 +161,7 @@ def test_of_a_group_the_end_of_its_own_log_partition_counts(ledger: Ledger, tmp_
     nobody = next(name for name in map(str, range(99)) if group_partition(name, 5) == 3)
     with pytest.raises(ArgumentError, match=f"{GROUPS_LOG}-3, where it would be, is in no source"):
         run_audit_report(
-            ledger.tables,
+            in_part.tables,
             listing=Listing.COMMITS,
             span=Span(),
             group_ids=[nobody],
@@ -156,14 +170,11 @@ def test_of_a_group_the_end_of_its_own_log_partition_counts(ledger: Ledger, tmp_
         )
 
 
-def test_answers_name_what_is_in_no_source(ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_answers_name_what_is_in_no_source(in_part: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     """owner, describe and restore do not take a group for absent, nor a partition for free, where the log partitions
     that would tell are in no source."""
-    for name in (f"{GROUPS_LOG}-2", f"{GROUPS_LOG}-4", f"{METADATA}-0"):
-        shutil.copytree(LOGS / name, tmp_path / "logs" / name)
-    ledger.night(tmp_path / "logs", topics=(GROUPS_LOG, METADATA))
     nobody = next(name for name in map(str, range(99)) if group_partition(name, 5) == 3)
-    place = ["--warehouse", str(ledger.root), "--cluster-id", ledger.cluster_id]
+    place = ["--warehouse", str(in_part.root), "--cluster-id", in_part.cluster_id]
 
     def stderr(*words: str, code: int = 0) -> str:
         assert cli.main([*words, *place]) == code
@@ -175,16 +186,13 @@ def test_answers_name_what_is_in_no_source(ledger: Ledger, tmp_path: Path, capsy
     own = f"{GROUPS_LOG}-3, where it would be, is in no source"
     assert own in stderr("describe", "--group", nobody, code=2)
     assert own in stderr("restore", "--group", nobody, "--at", str(END), code=2)
-    there = {row["log_partition"]: row["group_id"] for row in ledger.rows("silver.group_generations")}
+    there = {row["log_partition"]: row["group_id"] for row in in_part.rows("silver.group_generations")}
     assert "no source" not in stderr("describe", "--group", there[2])
 
 
-def test_answers_of_share_state_alone_say_so(
-    ledger: Ledger, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_answers_of_share_state_alone_say_so(whole: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     """Which groups there were is in the other coordinator's log, and an empty answer is none about it."""
-    ledger.night(copied(tmp_path / "logs"), topics=TOPICS)
-    place = ["--warehouse", str(ledger.root), "--cluster-id", ledger.cluster_id]
+    place = ["--warehouse", str(whole.root), "--cluster-id", whole.cluster_id]
     for words, code in ((["describe"], 0), (["describe", "--group", "s05-limit"], 1)):
         assert cli.main([*words, *place]) == code
         assert f"nothing of {GROUPS_LOG} was captured" in capsys.readouterr().err

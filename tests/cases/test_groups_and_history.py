@@ -33,16 +33,15 @@ def ask(ledger: Ledger, capsys: pytest.CaptureFixture[str]) -> Ask:
     return answer
 
 
-@pytest.mark.parametrize("time", ["2100-01-01", str(NOON_MS // 1000)])
-def test_no_group_is_ok_in_a_time_that_was_not_read(ledger: Ledger, ask: Ask, tmp_path: Path, time: str) -> None:
+def test_no_group_is_ok_in_a_time_that_was_not_read(ledger: Ledger, ask: Ask, tmp_path: Path) -> None:
     """A time after the end of the log is an error, and so are seconds given for milliseconds."""
     log = SmallLog()
     log.commit("g", 0, 5, NOON_MS)
     log.generation("g", 1, {"m": (0,)}, NOON_MS + 1_000)
     ledger.night(log.write(tmp_path / "logs"))
-    code, out, err = ask("groups", "--from", time)
-    assert (code, out) == (2, "")
-    assert ("after the end of what was read" if time.startswith("2100") else "are these seconds?") in err
+    for time, said in (("2100-01-01", "after the end of what was read"), (str(NOON_MS // 1000), "are these seconds?")):
+        code, out, err = ask("groups", "--from", time)
+        assert (code, out) == (2, "") and said in err
     code, out, _ = ask("groups", "--from", str(NOON_MS))
     assert code == 0 and "OK" in out
 

@@ -2,24 +2,21 @@
 
 from dataclasses import replace
 from datetime import timedelta
-from io import StringIO
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any, Final
 
 import pytest
 from pyspark.sql import SparkSession
-from rich.console import Console
 
 from coordinator_core.replay.lookup import SharePartitionKey, key_partition
 from jobs.cli_enums import Listing
-from jobs.console.progress import Steps
 from jobs.laboratory.whatif import asked as asked_whatif
 from jobs.laboratory.whatif import whatif
 from jobs.operations.erase import erase, erased_ids
 from jobs.operations.maintain import maintain
 from jobs.operations.nightly import run_replay
-from jobs.operations.run_context import RunContext
 from jobs.queries.answers.audit_report import Span, past_statements
 from jobs.queries.answers.findings import findings
 from jobs.queries.as_of.as_of import SilverAt
@@ -88,7 +85,8 @@ def compacted_logs(root: Path, group: str) -> Path:
 
 
 def test_the_table_says_where_a_group_is_and_what_tells_it(ledger: Ledger, tmp_path: Path) -> None:
-    """By the number of partitions that the user says, whichever log partition begins last; others have no row."""
+    """By the number of partitions that the user says, whichever log partition begins last; others have no row. The
+    owner is a member of the group where it is now, and notes name the log partition of before."""
     group = group_in(0, 2)
     ledger.night(compacted_logs(tmp_path / "logs", group), partitions=(f"{TOPIC}=3",))
     now = [row for row in ledger.rows(PLACES) if row["valid_to"] is None]
@@ -100,6 +98,16 @@ def test_the_table_says_where_a_group_is_and_what_tells_it(ledger: Ledger, tmp_p
         f"{TOPIC}-2" in line and f"Its records in {TOPIC}-0 are from before the topic got more partitions" in line
         for line in remarks
     )
+    owners, remarks = owned(ledger, "in", 0)
+    assert len(owners.splitlines()) == 2 and ",new," in owners
+    (line,) = [line for line in remarks if "from before the topic" in line]
+    assert f"it is in {TOPIC}-2" in line and f"Its records in {TOPIC}-0 are" in line and group in line
+    plan, remarks = restored(ledger, group, LATER)
+    assert "12" in plan and "5000" not in plan
+    assert any("from before the topic" in line for line in remarks)
+    reader = Reader(ledger.warehouse, Scope(ledger.cluster_id))
+    (drawn,) = read_groups(reader, [GroupLine(group, "CLASSIC")], Limits())
+    assert len(drawn.ownership.at_most(100).starts) == 1
 
 
 def test_a_topic_that_never_grew_has_no_rows(ledger: Ledger) -> None:
@@ -131,22 +139,10 @@ def place_now(ledger: Ledger, group: str) -> tuple[int, list[int]]:
     return row["log_partition"], row["former_log_partitions"]
 
 
-def test_owner_says_what_is_of_before(ledger: Ledger, tmp_path: Path) -> None:
-    """The owner is a member of the group where it is now; the note names the log partition of before."""
-    group = group_in(0, 2)
-    ledger.night(compacted_logs(tmp_path / "logs", group), partitions=(f"{TOPIC}=3",))
-    owners, remarks = owned(ledger, "in", 0)
-    assert len(owners.splitlines()) == 2 and ",new," in owners
-    (line,) = [line for line in remarks if "from before the topic" in line]
-    assert f"it is in {TOPIC}-2" in line and f"Its records in {TOPIC}-0 are" in line and group in line
-    plan, remarks = restored(ledger, group, LATER)
-    assert "12" in plan and "5000" not in plan
-    assert any("from before the topic" in line for line in remarks)
-
-
-def test_restore_says_that_all_records_are_of_before(ledger: Ledger, tmp_path: Path) -> None:
-    """Of a time before the topic grew and of now, as describe does: the current offsets are not what Kafka has. Another
-    group, whose log partition stayed the same, has no such note."""
+def test_answers_say_that_all_records_are_of_before(ledger: Ledger, tmp_path: Path) -> None:
+    """Restore, of a time before the topic grew and of now, as describe does: the current offsets are not what Kafka
+    has. Lists of now, but not of a span from before: then the group was there. Another group, whose log partition
+    stayed the same, has no such note."""
     group, stays = group_in(0, 2), group_in(0, 0)
     log = SmallLog(0)
     for name in (group, stays):
@@ -163,18 +159,6 @@ def test_restore_says_that_all_records_are_of_before(ledger: Ledger, tmp_path: P
         assert "before the topic got more partitions" in plan
         plan, remarks = restored(ledger, stays, at)
         assert "more partitions" not in " ".join([plan, *remarks])
-
-
-def test_lists_of_a_group_say_that_all_records_are_of_before(ledger: Ledger, tmp_path: Path) -> None:
-    """Of now, as describe does, but not of a span from before: then the group was there."""
-    group = group_in(0, 2)
-    log = SmallLog(0)
-    log.generation(group, 7, {"old": (0,)}, NOON_MS)
-    log.commit(group, 0, 5000, NOON_MS + MINUTE)
-    for number in (1, 2):
-        SmallLog(number).write(tmp_path / "logs")
-    ledger.night(log.write(tmp_path / "logs"), partitions=(f"{TOPIC}=3",))
-    (said,) = [line for line in described(ledger, group)[1] if "before the topic got more partitions" in line]
     assert past_statements(ledger.tables, Span(), [group]) == [said.replace("note: ", "group ")]
     assert past_statements(ledger.tables, Span(None, NOON_MS + 2 * MINUTE), [group]) == []
 
@@ -256,7 +240,7 @@ def test_share_partitions_of_former_log_partitions_say_so(ledger: Ledger, tmp_pa
     assert marks == {(moved, 0, True), (moved, 2, False), (stays, 0, False)}
 
 
-def test_pictures_of_the_report_end_where_the_group_left(ledger: Ledger, tmp_path: Path) -> None:
+def test_pictures_of_the_report_end_where_the_group_left(ledger: Ledger) -> None:
     """What is open in a former log partition is drawn as long as the group was there: a partition has one owner."""
     ledger.night(CASES / "J-partitions" / "logs")
     places = CoordinatorPartitions(ledger.table(PLACES))
@@ -267,12 +251,6 @@ def test_pictures_of_the_report_end_where_the_group_left(ledger: Ledger, tmp_pat
     assert len(drawn.starts) == 2
     assert drawn.starts.tolist()[1] == drawn.ends.tolist()[0] == left_ms
     assert [column.name for column in group.owners.columns][-1] == "is_former_log_partition"
-    compacted = Ledger(tmp_path / "compacted")
-    name = group_in(0, 2)
-    compacted.night(compacted_logs(tmp_path / "logs", name), partitions=(f"{TOPIC}=3",))
-    reader = Reader(compacted.warehouse, Scope(compacted.cluster_id))
-    (group,) = read_groups(reader, [GroupLine(name, "CLASSIC")], Limits())
-    assert len(group.ownership.at_most(100).starts) == 1
 
 
 def test_whatif_is_of_the_log_partition_where_the_group_is(ledger: Ledger, tmp_path: Path) -> None:
@@ -471,18 +449,7 @@ def test_the_table_stays_what_one_run_makes(tmp_path: Path) -> None:
     starts = len(ledger.rows("state.run_starts"))
     ledger.night(tmp_path / "all", number=5)
     assert len(ledger.rows("state.run_starts")) == starts and same()
-    steps = Steps(in_process(), Console(file=StringIO()))
-    run_replay(
-        RunContext(
-            in_process(),
-            ledger.warehouse,
-            settings,
-            run_id="again",
-            started_at=FIRST_NIGHT + timedelta(days=6),
-            steps=steps,
-        ),
-        rebuild=True,
-    )
+    ledger.run(partial(run_replay, rebuild=True), number=6)
     assert same()
 
 

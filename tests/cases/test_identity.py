@@ -40,7 +40,7 @@ def refused(ledger: Ledger, *folders: Path, match: str) -> str:
     """The error of a second night, which wrote nothing."""
     before = versions(ledger)
     with pytest.raises(SourceError, match=match) as caught:
-        ledger.night(*folders, number=2)
+        ledger.capture(*folders, number=2)
     assert versions(ledger) == before
     return str(caught.value)
 
@@ -67,14 +67,14 @@ def test_a_recreated_topic_is_refused_by_its_batches(ledger: Ledger, tmp_path: P
     """Where a folder has no topic id, other records at known offsets under a lower leader epoch tell it."""
     first = copy_of(NIGHT_1, tmp_path / "1", with_ids=1 in ids_of)
     second = copy_of(NIGHT_2, tmp_path / "2", with_ids=2 in ids_of)
-    assert ledger.night(first).exit_code in DONE
+    ledger.capture(first)
     said = refused(ledger, second, match="is another log than bronze")
     assert "At offset 0 " in said and "leader epoch 0" in said and "leader epoch 4" in said
 
 
 def test_the_old_log_is_refused_behind_the_new_one(ledger: Ledger, tmp_path: Path) -> None:
     """The order of nights does not matter: the old folder comes last."""
-    assert ledger.night(copy_of(NIGHT_2, tmp_path / "2", with_ids=False)).exit_code in DONE
+    ledger.capture(copy_of(NIGHT_2, tmp_path / "2", with_ids=False))
     refused(ledger, copy_of(NIGHT_1, tmp_path / "1", with_ids=False), match="is another log than bronze")
 
 
@@ -83,7 +83,7 @@ def test_two_logs_in_one_run_are_refused(ledger: Ledger, tmp_path: Path, with_id
     """Two folders of one run that cannot be of one log: not even a table is made."""
     folders = [copy_of(it, tmp_path / it.name, with_ids=with_ids) for it in (NIGHT_1, NIGHT_2)]
     with pytest.raises(SourceError, match="not of one log" if with_ids else "is another log than"):
-        ledger.night(*folders)
+        ledger.capture(*folders)
     assert ledger.warehouse.version(TABLES["bronze.record_batches"]) <= 0
     assert not ledger.rows("bronze.coverage")
 
@@ -96,7 +96,7 @@ def test_two_topic_ids_in_one_log_directory_name_both_folders(ledger: Ledger, tm
         folder = tmp_path / "logs" / f"__consumer_offsets-{number}"
         (folder / "partition.metadata").write_text(f"version: 0\ntopic_id: {topic_id}\n")
     with pytest.raises(SourceError, match="not of one log") as caught:
-        ledger.night(tmp_path / "logs")
+        ledger.capture(tmp_path / "logs")
     for number, topic_id in enumerate((T1, T2)):
         assert str(tmp_path / "logs" / f"__consumer_offsets-{number}") in str(caught.value)
         assert topic_id in str(caught.value)
@@ -105,7 +105,7 @@ def test_two_topic_ids_in_one_log_directory_name_both_folders(ledger: Ledger, tm
 def test_another_cluster_is_refused_by_its_id(ledger: Ledger, tmp_path: Path) -> None:
     """meta.properties of the log directory, or of the folder above a copy of it, names the cluster."""
     mine = copy_of(CASES / "X-compaction" / "full", tmp_path / "mine", cluster_id="mine-AAAAAAAAAAAAAAAAA")
-    assert ledger.night(mine).exit_code in DONE
+    ledger.capture(mine)
     others = copy_of(CASES / "S-skew", tmp_path / "others", cluster_id="other-BBBBBBBBBBBBBBBB") / "logs"
     said = refused(ledger, others, match="another Kafka cluster")
     for part in ("mine-AAAAAAAAAAAAAAAAA", "other-BBBBBBBBBBBBBBBB", str(others), str(mine), "--cluster-id"):
@@ -163,21 +163,23 @@ def dump_of(folder: Path, to: Path) -> Path:
 
 def test_a_dump_of_a_recreated_topic_is_refused(ledger: Ledger, tmp_path: Path) -> None:
     """As far as it can be seen: another record at offset 0, a day later; a dump of the same log goes on."""
-    assert ledger.night(NIGHT_1).exit_code in DONE
+    ledger.capture(NIGHT_1)
     before = versions(ledger)
     with pytest.raises(SourceError, match="is another log than bronze"):
-        ledger.night(dumps=(str(dump_of(NIGHT_2, tmp_path / "other.json")),), number=2)
+        ledger.capture(dumps=(str(dump_of(NIGHT_2, tmp_path / "other.json")),), number=2)
     assert versions(ledger) == before
-    ledger.night(dumps=(str(dump_of(NIGHT_1, tmp_path / "same.json")),), number=3)
+    ledger.capture(dumps=(str(dump_of(NIGHT_1, tmp_path / "same.json")),), number=3)
     again = Ledger(tmp_path / "dump first")
-    again.night(dumps=(str(tmp_path / "same.json"),))
-    again.night(copy_of(NIGHT_1, tmp_path / "1", with_ids=False), number=2)
+    again.capture(dumps=(str(tmp_path / "same.json"),))
+    again.capture(copy_of(NIGHT_1, tmp_path / "1", with_ids=False), number=2)
     with pytest.raises(SourceError, match="is another log than bronze"):
-        again.night(copy_of(NIGHT_2, tmp_path / "2", with_ids=False), number=3)
+        again.capture(copy_of(NIGHT_2, tmp_path / "2", with_ids=False), number=3)
 
 
-@pytest.mark.parametrize("is_one_run", [False, True])
-@pytest.mark.parametrize("kinds", [("log", "dump"), ("dump", "log"), ("dump", "dump")])
+@pytest.mark.parametrize(
+    ("kinds", "is_one_run"),
+    [(("log", "dump"), False), (("dump", "log"), False), (("dump", "log"), True), (("dump", "dump"), True)],
+)
 def test_a_dump_of_another_cluster_is_refused(
     ledger: Ledger, tmp_path: Path, kinds: tuple[str, str], is_one_run: bool
 ) -> None:
@@ -197,10 +199,10 @@ def test_a_dump_of_another_cluster_is_refused(
             for key, uris in source.items():
                 both[key] = (*both.get(key, ()), *uris)
         with pytest.raises(SourceError, match="is another log than"):
-            ledger.night(**both)
+            ledger.capture(**both)
         return
-    ledger.night(**sources[0])
+    ledger.capture(**sources[0])
     before = versions(ledger)
     with pytest.raises(SourceError, match="is another log than bronze"):
-        ledger.night(**sources[1], number=2)
+        ledger.capture(**sources[1], number=2)
     assert versions(ledger) == before

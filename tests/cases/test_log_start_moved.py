@@ -177,17 +177,14 @@ def test_the_first_capture_may_have_a_leader_that_did_not_load_all(ledger: Ledge
 
 
 NIGHTS: Final = {
-    "likely": ({45: 1}, ((0, 40, 0), (30, 60, 30))),
     "certain": ({50: 1}, ((0, 30, 0), (30, 45, 30), (30, 60, 30))),
-    "no new leader": ({}, ((0, 40, 0), (30, 60, 30))),
-    "moved afterwards": ({40: 1}, ((0, 50, 0), (30, 60, 30))),
     "moved twice": ({20: 1, 52: 2}, ((0, 12, 0), (11, 40, 11), (36, 60, 36))),
 }
 
 
 @pytest.mark.parametrize("name", NIGHTS)
 def test_any_order_of_copies_gives_the_same_tables(tmp_path: Path, name: str) -> None:
-    """Night by night, at once, or with copies that come late."""
+    """Night by night, at once, or with the newest first."""
     epochs, copies = NIGHTS[name]
     log = a_log(epochs)
     folders = [
@@ -198,7 +195,7 @@ def test_any_order_of_copies_gives_the_same_tables(tmp_path: Path, name: str) ->
     at_once.night(*folders)
     expected = everything(at_once)
     numbers = tuple(range(len(folders)))
-    for order in {numbers, numbers[::-1], (*numbers[:-2], *numbers[:-3:-1])}:
+    for order in (numbers, numbers[::-1]):
         ledger = Ledger(tmp_path / f"order {order}")
         for number, index in enumerate(order, 1):
             ledger.night(folders[index], number=number)

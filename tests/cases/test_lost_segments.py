@@ -58,11 +58,6 @@ def holes(ledger: Ledger) -> list[Hole]:
     return [tuple(row[name] for name in names) for row in rows if row["kind"] != "CAPTURED"]
 
 
-def is_complete(ledger: Ledger) -> bool:
-    """What an audit says."""
-    return audited(ledger, Listing.COMMITS).startswith("# COMPLETE")
-
-
 @pytest.mark.parametrize(
     ("skipped", "cleaned", "expected"),
     [
@@ -79,18 +74,25 @@ def test_where_the_cleaner_has_not_come_a_hole_between_files_is_a_lost_file(
 ) -> None:
     """A segment begins where the one before ends, until the cleaner rewrites it: cleaner-offset-checkpoint tells."""
     logs = segments(tmp_path / "logs", batches(*skipped), (0, 3, 6, 9), lost=(3,), cleaned=cleaned)
-    night = ledger.night(logs, partitions=ONE)
+    ledger.capture(logs, partitions=ONE)
     assert holes(ledger) == [*((it, it, "COMPACTED", COMPACTION) for it in skipped), expected]
-    is_lost = expected[2] == "MISSING"
-    assert night.exit_code == (3 if is_lost else 0)
+
+
+@pytest.mark.parametrize(("cleaned_to", "is_lost"), [(0, True), (6, False)])
+def test_a_night_and_answers_say_that_a_file_is_lost(
+    ledger: Ledger, tmp_path: Path, cleaned_to: int, is_lost: bool
+) -> None:
+    """Not what the cleaner took, of which no list is complete, either."""
+    logs = segments(tmp_path / "logs", batches(), (0, 3, 6, 9), lost=(3,), cleaned=checkpoint(cleaned_to))
+    assert ledger.night(logs, partitions=ONE).exit_code == (3 if is_lost else 0)
     assert any("3 to 5" in line for line in described(ledger, "g")[1]) == is_lost
-    assert not is_complete(ledger)
+    assert not audited(ledger, Listing.COMMITS).startswith("# COMPLETE")
 
 
 def test_holes_within_a_file_are_of_the_cleaner(ledger: Ledger, tmp_path: Path) -> None:
     """Whatever the checkpoint says: a follower gets them from its leader. So is one at the beginning of a file."""
     logs = segments(tmp_path / "logs", batches(1, 3), (0, 3, 6), cleaned=checkpoint(0))
-    assert ledger.night(logs, partitions=ONE).exit_code == 0
+    assert ledger.capture(logs, partitions=ONE).is_clean
     assert [hole[2] for hole in holes(ledger)] == ["COMPACTED", "COMPACTED"]
 
 
@@ -100,9 +102,8 @@ def test_an_index_without_its_segment_shows_a_lost_file(ledger: Ledger, tmp_path
     logs = segments(tmp_path / "logs", batches(2), (0, 3, 6, 9), lost=(3,), cleaned=checkpoint(9))
     for base in (3, 5):
         (logs / f"{TOPIC}-0" / f"{base:020d}.{name}").write_bytes(b"")
-    assert ledger.night(logs, partitions=ONE).exit_code == 3
+    assert not ledger.capture(logs, partitions=ONE).is_clean
     assert holes(ledger) == [(2, 2, "COMPACTED", COMPACTION), (3, 5, "MISSING", LOST_LOG)]
-    assert not is_complete(ledger)
 
 
 def test_indexes_of_segments_that_are_there_or_are_being_deleted_show_nothing() -> None:
@@ -118,16 +119,16 @@ def test_a_lost_file_stays_lost_over_nights_until_it_comes(tmp_path: Path) -> No
     """However the log is cut into nights; a later checkpoint does not make the hole the cleaner's, the file does."""
     whole, ledger = Ledger(tmp_path / "whole"), Ledger(tmp_path / "nights")
     segments(tmp_path / "logs", batches(to_offset=2), (0,), cleaned=checkpoint(0))
-    ledger.night(tmp_path / "logs", partitions=ONE)
+    ledger.capture(tmp_path / "logs", partitions=ONE)
     assert holes(ledger) == []
     for number, bases in enumerate(((0, 3, 6), (0, 3, 6, 9)), 2):
         written = batches(to_offset=3 * len(bases))
         segments(tmp_path / "logs", written, bases, lost=(3,))
-        ledger.night(tmp_path / "logs", partitions=ONE, number=number)
+        ledger.capture(tmp_path / "logs", partitions=ONE, number=number)
         assert holes(ledger) == [(3, 5, "MISSING", LOST)]
-    whole.night(tmp_path / "logs", partitions=ONE)
+    whole.capture(tmp_path / "logs", partitions=ONE)
     assert holes(whole) == holes(ledger)
     segments(tmp_path / "logs", batches(), (0, 3, 6, 9))
     for each in (whole, ledger):
-        assert each.night(tmp_path / "logs", partitions=ONE, number=9).exit_code == 0
-        assert holes(each) == [] and is_complete(each)
+        assert each.capture(tmp_path / "logs", partitions=ONE, number=9).is_clean
+        assert holes(each) == []

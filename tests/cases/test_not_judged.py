@@ -1,9 +1,10 @@
 """A group that cannot be judged keeps no other from gold: it is said, the night ends with 3, and it is judged from its
 beginning as soon as it can be."""
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -95,7 +96,7 @@ def test_a_group_that_cannot_be_judged(tmp_path: Path, monkeypatch: pytest.Monke
         assert ledger.night(log.write(tmp_path / "logs"), number=night).exit_code == 0
     with monkeypatch.context() as patch:
         plant(patch)
-        for _ in range(2):
+        for _ in range(1 + good_nights):
             night += 1
             more(log, night)
             reported = ledger.night(log.write(tmp_path / "logs"), number=night)
@@ -119,12 +120,6 @@ def test_a_group_that_cannot_be_judged(tmp_path: Path, monkeypatch: pytest.Monke
     assert ledger.night(log.write(tmp_path / "logs"), number=night).exit_code == 0
     assert whole.night(log.write(tmp_path / "logs")).exit_code == 0
     assert gold(ledger) == gold(whole)
-    night += 1
-    more(log, night)
-    ledger.night(log.write(tmp_path / "logs"), number=night)
-    after = Ledger(tmp_path / "after")
-    after.night(log.write(tmp_path / "logs"))
-    assert gold(ledger) == gold(after)
 
 
 @pytest.mark.parametrize(
@@ -172,7 +167,7 @@ def test_a_share_group_that_cannot_be_judged(
 
     with monkeypatch.context() as patch:
         patch.setattr(audit_shares, stage, failing)
-        for _ in range(2):
+        for _ in range(2 - good_nights):
             assert ledger.night(goes_on(), number=night).exit_code == 3
             rows = ledger.rows("gold.log_anomalies")
             assert [(row["group_id"], row["rule"], row["log_topic"]) for row in rows if row["rule"] == NOT_JUDGED] == [
@@ -181,20 +176,52 @@ def test_a_share_group_that_cannot_be_judged(
             assert by_group(ledger, "gold.redeliveries").keys() == {"good", "other"}
             assert by_group(ledger, "gold.archived_records").keys() == {"good", "other"}
             assert by_group(ledger, "gold.share_group_summary").keys() == {"good", "other"}
-    for _ in range(2):
-        assert ledger.night(goes_on(), number=night).exit_code == 0
+    assert ledger.night(goes_on(), number=night).exit_code == 0
     assert whole.night(tmp_path / "logs").exit_code == 0
     assert gold(ledger) == gold(whole)
 
 
+def share_log() -> SmallLog:
+    """One share group."""
+    log = SmallLog(0, SHARE_TOPIC)
+    log.snapshot("share", NOON_MS, ((0, 9, 4, 1), (10, 19, 0, 2)))
+    return log
+
+
+class Begun(NamedTuple):
+    """A warehouse after one night, to be copied, the logs of a second and of a third night, and gold of one night over
+    the latter in which all could be read."""
+
+    root: Path
+    second: Path
+    third: Path
+    gold: dict[str, list[str]]
+
+    def copy(self, root: Path) -> Ledger:
+        """A ledger that goes on."""
+        return Ledger(shutil.copytree(self.root, root))
+
+
+@pytest.fixture(scope="module")
+def begun(tmp_path_factory: pytest.TempPathFactory) -> Begun:
+    """Groups with members and without, and a share group."""
+    folder, log = tmp_path_factory.mktemp("begun"), groups_log()
+    ledger, whole = Ledger(folder / "first"), Ledger(folder / "whole")
+    first, second, third = (share_log().write(folder / f"logs-{number}") for number in (1, 2, 3))
+    for number, logs in enumerate((first, second, third), 1):
+        more(log, number)
+        log.write(logs)
+    assert ledger.night(first, number=1).exit_code == 0
+    assert whole.night(third).exit_code == 0
+    return Begun(folder / "first", second, third, gold(whole))
+
+
 @pytest.mark.parametrize("stage", ["_KeptBuilder.built", "is_noted", "rows_table"])
 def test_a_fault_in_what_is_done_for_many_groups_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
+    begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stage: str
 ) -> None:
     """It keeps no other group from gold, be it in columns of commits, in what is new, or where rows become columns."""
-    ledger, whole, log = Ledger(tmp_path / "nights"), Ledger(tmp_path / "whole"), groups_log()
-    assert ledger.night(log.write(tmp_path / "logs")).exit_code == 0
-    more(log, 2)
+    ledger = begun.copy(tmp_path / "nights")
     with monkeypatch.context() as patch:
         if stage == "is_noted":  # only where what is new is judged: all are judged from their beginning
             patch.setattr(audit_groups, stage, lambda *_: 1 // 0)
@@ -210,15 +237,13 @@ def test_a_fault_in_what_is_done_for_many_groups_at_once(
                 fails_of(built, lambda it: min((g for _, _, ids in it._kept + it._waiting for g in ids), default="")),
             )
             patch.setattr(audit_groups, "is_noted", lambda *_: 1 // 0)
-        reported = ledger.night(log.write(tmp_path / "logs"), number=2)
+        reported = ledger.night(begun.second, number=2)
         rows = [row["group_id"] for row in ledger.rows("gold.log_anomalies") if row["rule"] == NOT_JUDGED]
         assert sorted(rows) == ([] if stage == "is_noted" else ["bad", "bad-simple"])
         assert reported.exit_code == (3 if rows else 0)
         assert "good" in by_group(ledger, "gold.rebalances") and "good-simple" in by_group(ledger, "gold.group_summary")
-    more(log, 3)
-    assert ledger.night(log.write(tmp_path / "logs"), number=3).exit_code == 0
-    assert whole.night(log.write(tmp_path / "logs")).exit_code == 0
-    assert gold(ledger) == gold(whole)
+    assert ledger.night(begun.third, number=3).exit_code == 0
+    assert gold(ledger) == begun.gold
 
 
 def planted(real: Callable[..., Any], is_bad: Callable[..., bool]) -> Callable[..., Any]:
@@ -291,17 +316,6 @@ def raises(*_: Any) -> Any:
     raise PlantedError("planted")
 
 
-@pytest.fixture(scope="module")
-def gold_of_all(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]]:
-    """Gold of one night over two nights' logs, in which all could be read."""
-    folder, log = tmp_path_factory.mktemp("whole"), groups_log()
-    more(log, 1)
-    share_log().write(folder / "logs")
-    whole = Ledger(folder / "warehouse")
-    assert whole.night(log.write(folder / "logs")).exit_code == 0
-    return gold(whole)
-
-
 @pytest.mark.parametrize(
     ("module", "name", "what"),
     [
@@ -317,21 +331,13 @@ def gold_of_all(tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str]
     ],
 )
 def test_an_input_of_all_groups_that_cannot_be_read(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    gold_of_all: dict[str, list[str]],
-    module: Any,
-    name: str,
-    what: str,
+    begun: Begun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, module: Any, name: str, what: str
 ) -> None:
     """Gold is made without it and says so, the night ends with 3, and the next audit rebuilds gold with it."""
-    ledger, log, shares = Ledger(tmp_path / "nights"), groups_log(), share_log()
-    shares.write(tmp_path / "logs")
-    assert ledger.night(log.write(tmp_path / "logs"), number=1).exit_code == 0
-    more(log, 1)
+    ledger = begun.copy(tmp_path / "nights")
     with monkeypatch.context() as patch:
         patch.setattr(module, name, raises)
-        reported = ledger.night(log.write(tmp_path / "logs"), number=2)
+        reported = ledger.night(begun.second, number=2)
         assert reported.exit_code == 3
         assert f"gold was made without: {what}" in reported.text
         (row,) = [row for row in ledger.rows("gold.log_anomalies") if row["category"] == "AUDIT"]
@@ -339,15 +345,8 @@ def test_an_input_of_all_groups_that_cannot_be_read(
         assert row["details"].startswith(f"{what}: PlantedError: planted (test_not_judged.py:")
         assert by_group(ledger, "gold.rebalances").keys() == {"bad", "good"}
         assert by_group(ledger, "gold.archived_records").keys() == {"share"}
-    assert ledger.night(tmp_path / "logs", number=3).exit_code == 0
-    assert gold(ledger) == gold_of_all
-
-
-def share_log() -> SmallLog:
-    """One share group."""
-    log = SmallLog(0, SHARE_TOPIC)
-    log.snapshot("share", NOON_MS, ((0, 9, 4, 1), (10, 19, 0, 2)))
-    return log
+    assert ledger.night(begun.third, number=3).exit_code == 0
+    assert gold(ledger) == begun.gold
 
 
 @pytest.mark.parametrize(

@@ -2,17 +2,14 @@
 
 from dataclasses import replace
 from datetime import UTC, datetime
-from io import StringIO
+from functools import partial
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
 from jobs.bronze.retention import deleted_ranges
-from jobs.console.progress import Steps
 from jobs.operations.maintain import maintain
 from jobs.operations.nightly import run_audit
-from jobs.operations.run_context import RunContext
 from jobs.queries.answers.audit_report import Span, completeness
 from jobs.queries.as_of.as_of import GROUPS_LOG
 from schemas.consumer_offsets import RecordType
@@ -563,9 +560,7 @@ def test_steps_of_a_clock_in_batches_that_retention_deleted(ledger: Ledger, tmp_
     short = replace(settings, maintain=replace(settings.maintain, retention_days={"bronze.record_batches": 1}))
     maintain(in_process(), ledger.warehouse, short, started_at=LATER)
     assert deleted_ranges(ledger.tables) == {(GROUPS_LOG, 0): ((0, 2),)}
-    steps = Steps(in_process(), Console(file=StringIO()))
-    run = RunContext(in_process(), ledger.warehouse, settings, run_id="again", started_at=LATER, steps=steps)
-    run_audit(run, rebuild=True)
+    ledger.run(partial(run_audit, rebuild=True), number=3)
     assert gold(ledger) == before
     assert last_rebalance(ledger) == ("MEMBER_LEFT", "LIKELY")
 

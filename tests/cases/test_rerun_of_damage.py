@@ -1,7 +1,6 @@
 """What is wrong with a source is said by every night, whether its files were read in that night or not."""
 
 from pathlib import Path
-from typing import Any
 
 from coordinator_core.bytes.log.batch import build_batch
 from schemas.consumer_offsets import TOPIC
@@ -22,10 +21,10 @@ def write(root: Path, partition: int, segments: dict[int, bytes]) -> None:
         (folder / f"{base_offset:020d}.log").write_bytes(data)
 
 
-def three_nights(ledger: Ledger, root: Path) -> list[tuple[int, Any]]:
-    """Exit code and number of what is quarantined, each night."""
-    nights = [ledger.night(root, number=number) for number in (1, 2, 3)]
-    return [(night.exit_code, night.facts["captured"]["quarantined_count"]) for night in nights]
+def three_nights(ledger: Ledger, root: Path) -> list[tuple[bool, int]]:
+    """Is it clean, and how much is quarantined, each night?"""
+    captured = [ledger.capture(root, number=number) for number in (1, 2, 3)]
+    return [(summary.is_clean, summary.quarantined_count) for summary in captured]
 
 
 def rows(ledger: Ledger) -> list[tuple[str, bool]]:
@@ -39,11 +38,10 @@ def test_segments_of_two_log_partitions_swapped(ledger: Ledger, tmp_path: Path) 
     size = len(other) // 9
     write(tmp_path / "logs", 0, {0: one[: 4 * len(one) // 6], 4: other[6 * size :]})
     write(tmp_path / "logs", 1, {0: other[: 6 * size], 6: one[4 * len(one) // 6 :]})
-    assert three_nights(ledger, tmp_path / "logs") == [(3, 1)] * 3
+    assert three_nights(ledger, tmp_path / "logs") == [(False, 1)] * 3
     assert rows(ledger) == [("INVALID_BATCH", False)]
     write(tmp_path / "logs", 1, {6: other[6 * size :]})
-    night = ledger.night(tmp_path / "logs", number=4)
-    assert night.facts["captured"]["quarantined_count"] == 0
+    assert ledger.capture(tmp_path / "logs", number=4).quarantined_count == 0
     assert rows(ledger) == [("INVALID_BATCH", True)]
 
 
@@ -60,7 +58,7 @@ def test_an_old_segment_next_to_a_merged_one_that_was_cleaned(ledger: Ledger, tm
     records = [commit(offset, 0, offset) for offset in range(4, 6)]
     merged = build_batch(records[1:], base_offset=4, last_offset=5)
     write(tmp_path / "logs", 0, {0: log(0, 4) + merged, 4: build_batch(records), 6: log(6, 8)})
-    assert three_nights(ledger, tmp_path / "logs") == [(3, 1)] * 3
+    assert three_nights(ledger, tmp_path / "logs") == [(False, 1)] * 3
     assert rows(ledger) == [("INVALID_BATCH", False)]
 
 
@@ -69,8 +67,10 @@ def test_a_damaged_batch_stays_said_until_another_file_has_it(ledger: Ledger, tm
     bad = bytearray(log(0, 6))
     bad[len(bad) // 2 - 1] ^= 1
     write(tmp_path / "logs", 0, {0: bytes(bad)})
-    assert three_nights(ledger, tmp_path / "logs") == [(3, 1)] * 3
+    assert three_nights(ledger, tmp_path / "logs") == [(False, 1)] * 3
     assert rows(ledger) == [("CRC_MISMATCH", False)]
     write(tmp_path / "good", 0, {0: log(0, 6)})
-    assert ledger.night(tmp_path / "good", number=4).facts["captured"]["quarantined_count"] == 0
+    night = ledger.night(tmp_path / "logs", number=4)
+    assert (night.exit_code, night.facts["captured"]["quarantined_count"]) == (3, 1)
+    assert ledger.night(tmp_path / "good", number=5).facts["captured"]["quarantined_count"] == 0
     assert rows(ledger) == [("CRC_MISMATCH", True)]

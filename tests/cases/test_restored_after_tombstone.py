@@ -28,7 +28,7 @@ def restored(ledger: Ledger, at_ms: int, folder: Path) -> tuple[Rows, list[list[
     return rows, list(csv.reader(path.read_text().splitlines()))
 
 
-@pytest.mark.parametrize("magic", [0, 1, 2])
+@pytest.mark.parametrize("magic", [0, 2])
 def test_the_offsets_behind_the_tombstone_are_restored(ledger: Ledger, tmp_path: Path, magic: int) -> None:
     """Both partitions are as they were committed, after the tombstone as before it."""
     ledger.night(log_of_09(magic).write(tmp_path / "logs"))
@@ -37,10 +37,9 @@ def test_the_offsets_behind_the_tombstone_are_restored(ledger: Ledger, tmp_path:
     assert written == [["in", "0", "5"], ["in", "1", "6"]]
 
 
-@pytest.mark.parametrize("magic", [1, 2])
-def test_offsets_that_expired_since_are_brought_back(ledger: Ledger, tmp_path: Path, magic: int) -> None:
+def test_offsets_that_expired_since_are_brought_back(ledger: Ledger, tmp_path: Path) -> None:
     """As of a time before, there are no current ones; as of the first commit alone there is one."""
-    ledger.night(log_of_09(magic, expire=True).write(tmp_path / "logs"))
+    ledger.night(log_of_09(1, expire=True).write(tmp_path / "logs"))
     rows, written = restored(ledger, NOON_MS + 5 * MINUTE_MS, tmp_path)
     assert [(partition, offset) for partition, _, offset, _ in rows] == [("0", "5"), ("1", "6")]
     assert {current for _, current, _, _ in rows} == {"-"}

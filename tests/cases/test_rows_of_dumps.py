@@ -5,8 +5,6 @@ from itertools import permutations
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from coordinator_core.bytes.log.batch import Record, build_batch, build_marker
 from coordinator_core.bytes.log.compression import Codec
 from coordinator_core.bytes.log.records import iter_records
@@ -45,16 +43,14 @@ def kept(*offsets: int) -> list[Record]:
     return [LOG[offset] for offset in offsets]
 
 
-def run(ledger: Ledger, nights: Sequence[Sequence[dict[str, tuple[str, ...]]]]) -> list[int]:
-    """One night after the other; their exit codes."""
-    codes = []
+def run(ledger: Ledger, nights: Sequence[Sequence[dict[str, tuple[str, ...]]]], *, is_whole: bool = False) -> None:
+    """One night after the other, or what they capture."""
     for number, night in enumerate(nights, start=1):
         together: dict[str, tuple[str, ...]] = {}
         for source in night:
             for name, paths in source.items():
                 together[name] = (*together.get(name, ()), *paths)
-        codes.append(ledger.night(number=number, **together).exit_code)
-    return codes
+        _ = ledger.night(number=number, **together) if is_whole else ledger.capture(number=number, **together)
 
 
 def records(ledger: Ledger) -> dict[int, Record]:
@@ -65,32 +61,32 @@ def records(ledger: Ledger) -> dict[int, Record]:
 
 
 def orders(names: Sequence[str]) -> list[tuple[tuple[str, ...], ...]]:
-    """All together in one night, and one a night in any order: of three sources two orders, unless --count asks for
-    more."""
+    """All together in one night, and one a night in the opposite order, or in any where --count asks for more."""
     in_turn = [tuple((name,) for name in order) for order in permutations(names)]
-    return [(tuple(names),), *(in_turn if is_counted() else (in_turn[0], in_turn[-1]))]
+    return [(tuple(names),), *(in_turn if is_counted() else in_turn[-1:])]
 
 
-def in_any_order(tmp_path: Path, sources: Sources) -> list[Ledger]:
+def in_any_order(tmp_path: Path, sources: Sources, *, is_whole: bool = False) -> list[Ledger]:
     """A warehouse for each order and cut into nights."""
     ledgers = []
     for number, order in enumerate(orders(tuple(sources))):
         ledger = Ledger(tmp_path / f"warehouse-{number}")
-        run(ledger, [[sources[name] for name in night] for night in order])
+        run(ledger, [[sources[name] for name in night] for night in order], is_whole=is_whole)
         ledgers.append(ledger)
-    first, *others = map(contents, ledgers)
-    assert all(it == first for it in others)
+    if is_whole:
+        first, *others = map(contents, ledgers)
+        assert all(it == first for it in others)
     return ledgers
 
 
-@pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
-def test_a_dump_fills_what_compaction_took_out_of_a_batch(tmp_path: Path, codec: int) -> None:
-    """Every record that any source has is in bronze and silver, headers are those of the log's batch."""
+def test_a_dump_fills_what_compaction_took_out_of_a_batch(tmp_path: Path) -> None:
+    """Every record that any source has is in bronze and silver, headers are those of the log's batch, which is
+    compressed."""
     cleaned = segments(
-        tmp_path / "cleaned", batch(kept(2), 0, 3, codec_id=codec, producer_id=7), batch(kept(5, 6, 7), 5, 7)
+        tmp_path / "cleaned", batch(kept(2), 0, 3, codec_id=Codec.LZ4, producer_id=7), batch(kept(5, 6, 7), 5, 7)
     )
     full = rows(tmp_path / "full", batch(LOG, 0, 7))
-    for ledger in in_any_order(tmp_path, {"cleaned": cleaned, "full": full}):
+    for ledger in in_any_order(tmp_path, {"cleaned": cleaned, "full": full}, is_whole=True):
         assert records(ledger) == {it.offset: it for it in LOG}
         assert coverage(ledger) == [(0, 7, "CAPTURED")]
         assert [row[0] for row in commits(ledger)] == list(range(8))
@@ -110,7 +106,7 @@ def test_a_row_of_a_dump_is_of_the_transaction_of_its_batch(tmp_path: Path) -> N
     )
     cleaned = segments(tmp_path / "cleaned", batch(kept(1), 0, 1, is_transactional=True, **producer), marker)
     full = rows(tmp_path / "full", batch(kept(0, 1), 0, 1))
-    for ledger in in_any_order(tmp_path, {"cleaned": cleaned, "full": full}):
+    for ledger in in_any_order(tmp_path, {"cleaned": cleaned, "full": full}, is_whole=True):
         found = {row["log_offset"]: row["outcome"] for row in ledger.rows("silver.offset_commits")}
         assert found == {0: "ABORTED", 1: "ABORTED"}
 

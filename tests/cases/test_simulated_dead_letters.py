@@ -96,26 +96,6 @@ def test_copies_make_causes_certain(night: Ledger, root: Path) -> None:
     assert {row["dead_letter"] for place, row in found.items() if place[0] == "refused"} == {"REFUSED"}
 
 
-def test_nights_give_the_same_tables_as_one(night: Ledger, root: Path, tmp_path: Path) -> None:
-    """Wherever the log of share state is cut, also between ARCHIVING and ARCHIVED."""
-    nights = Ledger(tmp_path / "warehouse")
-    for number, part in enumerate((0.31, 0.62, 1.0), 1):
-        folder = tmp_path / f"logs-{number}"
-        for log in sorted((root / "logs").glob("*/*.log")):
-            target = folder / log.parent.name / log.name
-            target.parent.mkdir(parents=True)
-            data = log.read_bytes()
-            is_cut = log.parent.name.startswith("__share_group_state")
-            target.write_bytes(data[: int(len(data) * part)] if is_cut else data)
-        nights.night(folder, number=number)
-    for name in ("gold.archived_records", "gold.redeliveries", "silver.share_batch_transitions"):
-        once, cut = (
-            sorted(repr({k: v for k, v in row.items() if k != "is_settled"}) for row in found.rows(name))
-            for found in (night, nights)
-        )
-        assert once == cut, name
-
-
 def test_copies_to_a_deleted_topic_are_refused(tmp_path: Path) -> None:
     """While the dead letter topic is not there: its config ended with it, and began again with the next one."""
     text = (SCENARIOS / "dead-letters.toml").read_text(encoding="utf-8")

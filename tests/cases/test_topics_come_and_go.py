@@ -1,6 +1,5 @@
 """Topics that are made and deleted while groups read them: nights over simulated logs, against their truth."""
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,17 +18,12 @@ CREATED_MIN: Final = {"campaign": 1, "refunds": 7}
 Truth = dict[str, list[Facts]]
 
 
-def simulated(folder: Path, duration_s: int = 720) -> Truth:
-    """The logs of so much of the story; its truth."""
-    scenario = parse_scenario(SCENARIO.read_text(encoding="utf-8"), SCENARIO.name)
-    return simulate_into(folder, replace(scenario, duration_ms=1000 * duration_s)).lines
-
-
 @pytest.fixture(scope="module")
 def logs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Truth]:
     """The logs of the whole story, and its truth."""
     folder = tmp_path_factory.mktemp("whole")
-    return folder, simulated(folder)
+    scenario = parse_scenario(SCENARIO.read_text(encoding="utf-8"), SCENARIO.name)
+    return folder, simulate_into(folder, scenario).lines
 
 
 def deleted(ledger: Ledger) -> list[dict[str, Any]]:
@@ -66,16 +60,6 @@ def test_offsets_of_deleted_topics_are_named_so(ledger: Ledger, logs: tuple[Path
     assert {row["topic_id"] for row in topics} == {
         line["topic_id"] for line in logs[1]["topics"] if line["topic"] in CREATED_MIN
     }
-
-
-def test_it_does_not_depend_on_where_nights_are_cut(ledger: Ledger, tmp_path: Path, logs: tuple[Path, Truth]) -> None:
-    """A night that ends just after a deletion, and one over the rest, find what one night finds."""
-    ledger.night(logs[0])
-    cut = Ledger(tmp_path / "cut")
-    simulated(tmp_path / "1", 421)
-    assert cut.night(tmp_path / "1").exit_code == 0
-    assert cut.night(logs[0], number=9).exit_code == 0
-    assert deleted(cut) == deleted(ledger)
 
 
 def from_start_ms(lines: list[Facts]) -> list[int]:

@@ -2,7 +2,6 @@
 ones; of what gold claims, CERTAIN is never wrong, and LIKELY at least 19 times in 20.
 """
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
@@ -10,7 +9,6 @@ from pathlib import Path
 
 import pytest
 
-from jobs.laboratory.simulate import simulate
 from tests.cases.random_clusters import scenario_text
 from tests.cases.scenario_truth import (
     ABORTED,
@@ -37,19 +35,7 @@ from tests.cases.scenario_truth import (
     true_redeliveries,
 )
 from tests.claims import Claim
-from tests.scenarios import Scenario
-
-
-def lived(seed: int, folder: Path) -> Scenario:
-    """A cluster's logs, their truth, and a night over them."""
-    life = Scenario(f"story-{seed}", folder / str(seed))
-    life.root.mkdir(parents=True)
-    file = life.root / "scenario.toml"
-    file.write_text(scenario_text(seed), encoding="utf-8")
-    simulate(str(file), str(life.folder))
-    night = life.ledger.night(life.folder / "logs")
-    (life.root / "night.json").write_text(json.dumps([night.exit_code, night.lines, night.facts]), encoding="utf-8")
-    return life
+from tests.scenarios import Scenario, lived
 
 
 def claimed_causes(life: Scenario) -> Iterator[Claim]:
@@ -112,7 +98,7 @@ def test_gold_is_true(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """All that its tables list, and nothing else; and the reasons it gives."""
 
     def claims(seed: int) -> Iterator[Claim]:
-        life = lived(seed, tmp_path)
+        life = lived(scenario_text(seed), tmp_path / f"story-{seed}")
         assert life.night.exit_code == 0, life.name
         assert found_owners(life) == true_owners(life), life.name
         yield from claimed_causes(life)

@@ -99,6 +99,28 @@ def test_causes_are_the_true_ones(judged: Scenario, request: pytest.FixtureReque
     assert missed == []
 
 
+def test_rollouts_are_the_true_ones(judged: Scenario) -> None:
+    """Rebalances of rolling deployments are marked, and no others are: one whose first or last replacement is alone in
+    the log may not be found."""
+    kinds = [line["fault"] for line in judged.truth("faults")]
+    deployed = {
+        (line["group"], line["generation"])
+        for line in judged.truth("generations")
+        for cause in line["causes"]
+        # static members that come back make no generation
+        if cause["reason"] != "STATIC_MEMBER_BACK"
+        and cause["fault"] is not None
+        and kinds[cause["fault"]] == "rolling_deploy"
+    }
+    marked = {
+        (row["group_id"], row["to_generation"])
+        for row in judged.rows("gold.rebalances")
+        if row["rollout_id"] is not None and row["method"] != "COOPERATIVE_FOLLOW_UP"
+    }
+    assert marked <= deployed
+    assert bool(marked) == bool(deployed)
+
+
 def test_redeliveries_are_the_true_ones(judged: Scenario, request: pytest.FixtureRequest) -> None:
     """Each record that was handed back or given out again, as often as the log counts it, with its true cause where one
     is named."""

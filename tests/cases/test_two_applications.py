@@ -14,7 +14,7 @@ from coordinator_core.replay.java.hash_codes import string_hash_code
 from coordinator_core.replay.java.hash_map import in_hash_order
 from simulator.simulation.scenario_file import parse_scenario
 from simulator.simulation.truth import Facts
-from tests.cases.harness import Ledger
+from tests.cases.harness import Ledger, Night
 from tests.cases.simulated import simulate_into
 from tests.conftest import PROJECT_ROOT
 from tests.coordinator_core.live.assignors.groups import subscription_type_of
@@ -45,6 +45,15 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, lis
     return folder, simulated(folder, 240)
 
 
+@pytest.fixture(scope="module")
+def judged(
+    whole: tuple[Path, dict[str, list[Facts]]], tmp_path_factory: pytest.TempPathFactory
+) -> tuple[Ledger, Night]:
+    """One night over it."""
+    ledger = Ledger(tmp_path_factory.mktemp("judged") / "warehouse")
+    return ledger, ledger.night(whole[0])
+
+
 @pytest.fixture
 def lines(whole: tuple[Path, dict[str, list[Facts]]]) -> dict[str, list[Facts]]:
     """The truth of the whole story."""
@@ -52,11 +61,11 @@ def lines(whole: tuple[Path, dict[str, list[Facts]]]) -> dict[str, list[Facts]]:
 
 
 def test_members_whose_topics_do_not_overlap_are_a_finding(
-    ledger: Ledger, whole: tuple[Path, dict[str, list[Facts]]], lines: dict[str, list[Facts]]
+    judged: tuple[Ledger, Night], lines: dict[str, list[Facts]]
 ) -> None:
     """Which members have which topics, and since when: from the record of the member that shares none with the others;
     a night names the groups that are so now."""
-    night = ledger.night(whole[0])
+    ledger, night = judged
     assert night.exit_code == 0, night.text
     rows = found(ledger)
     by_group = {group: [row for row in rows if row["group_id"] == group] for group in {row["group_id"] for row in rows}}
@@ -86,15 +95,14 @@ def test_members_whose_topics_do_not_overlap_are_a_finding(
 
 
 def test_it_does_not_depend_on_where_nights_are_cut(
-    ledger: Ledger, tmp_path: Path, whole: tuple[Path, dict[str, list[Facts]]]
+    judged: tuple[Ledger, Night], tmp_path: Path, whole: tuple[Path, dict[str, list[Facts]]]
 ) -> None:
     """A night over half of the story and one over the rest find what one night finds."""
-    ledger.night(whole[0])
     for number, duration_s in enumerate((2, 95), 1):
         simulated(tmp_path / str(number), duration_s)
         assert Ledger(tmp_path / "cut").night(tmp_path / str(number), number=number).exit_code == 0
     assert Ledger(tmp_path / "cut").night(whole[0], number=9).exit_code == 0
-    assert found(Ledger(tmp_path / "cut")) == found(ledger)
+    assert found(Ledger(tmp_path / "cut")) == found(judged[0])
 
 
 def test_members_have_partitions_of_their_own_topics_alone(lines: dict[str, list[Facts]]) -> None:
@@ -159,11 +167,11 @@ def simple(had: Owned, subscribed: Mapping[str, tuple[str, ...]], initialized: M
 
 @pytest.mark.parametrize("group", ["share-shared", "share-one", "share-turns"])
 def test_share_partitions_go_as_simple_assignor_gives_them(
-    ledger: Ledger, whole: tuple[Path, dict[str, list[Facts]]], lines: dict[str, list[Facts]], group: str
+    judged: tuple[Ledger, Night], lines: dict[str, list[Facts]], group: str
 ) -> None:
     """Each target in the log is what SimpleAssignor makes of the members' own topics and the target before; it gives no
     member another topic, leaves out no partition, and is what the truth says that members took."""
-    ledger.night(whole[0])
+    ledger, _ = judged
     ids = {line["topic"]: line["topic_id"] for line in lines["topics"]}
     attributes, assignments, events = (
         [row for row in ledger.rows(f"silver.{name}") if row["group_id"] == group]

@@ -12,11 +12,10 @@ from typing import Any, Final
 import pytest
 
 from coordinator_core.inference.groups.handovers import ANSWER_MS
-from jobs.laboratory.simulate import simulate
 from schemas.group_types import GroupType
 from tests.cases.scenario_truth import ms
 from tests.cases.view_truth import END_MS, true_spans
-from tests.scenarios import Scenario
+from tests.scenarios import Scenario, lived
 from tests.simulator.simulation.random_scenarios import STORIES, restless_text
 
 LATENCY_MS: Final = 30
@@ -25,16 +24,6 @@ EAGER: Final = frozenset({"range", "roundrobin", "sticky"})
 HERE: Final = Path(__file__).parent / "unowned"
 
 Span = tuple[int, int]
-
-
-def lived(text: str, root: Path) -> Scenario:
-    """A simulated cluster, and a night over its logs."""
-    life = Scenario(root.name, root)
-    root.mkdir()
-    (root / "scenario.toml").write_text(text, encoding="utf-8")
-    simulate(str(root / "scenario.toml"), str(life.folder))
-    life.ledger.night(life.folder / "logs")
-    return life
 
 
 def unowned(spans: Sequence[Span]) -> Iterator[Span]:

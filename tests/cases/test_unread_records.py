@@ -1,6 +1,5 @@
 """Groups of which records cannot be read, as those of early access releases: answers say so where they know nothing."""
 
-from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -8,13 +7,13 @@ import pytest
 from coordinator_core.bytes.codec import encode_key, encode_value, make
 from jobs.cli_enums import View
 from jobs.errors import NoSuchGroupError
-from jobs.queries.answers.owner import run_owner
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.share_group_state import SHARE_SNAPSHOT_KEY, ShareStateRecordType
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.answers import describe
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
+from tests.cases.test_answers import owned
 from tests.coordinator_core.group_records import T1, record
 
 CUT_SHORT = b"\x00\x00\x05"
@@ -28,8 +27,8 @@ def unread_member(log: SmallLog, group_id: str, member_id: str) -> None:
     log.put(encode_key(TOPIC, kind, key), CUT_SHORT, NOON_MS)
 
 
-@pytest.fixture
-def logs(tmp_path: Path) -> Path:
+@pytest.fixture(scope="module")
+def unread(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     """Group `seen` has offsets and two unreadable members, `unseen` a member alone; `fine` is as it should be."""
     log = SmallLog()
     log.commit("seen", 0, 5, NOON_MS)
@@ -40,21 +39,23 @@ def logs(tmp_path: Path) -> Path:
     shares = SmallLog(topic=SHARE_TOPIC)
     key = make(SHARE_SNAPSHOT_KEY, group_id="unseen", topic_id=T1, partition=0)
     shares.put(encode_key(SHARE_TOPIC, ShareStateRecordType.SHARE_SNAPSHOT, key), CUT_SHORT, NOON_MS)
-    shares.write(tmp_path / "logs")
-    return log.write(tmp_path / "logs")
+    root = tmp_path_factory.mktemp("unread")
+    shares.write(root / "logs")
+    ledger = Ledger(root / "warehouse")
+    ledger.night(log.write(root / "logs"))
+    return ledger
 
 
-def test_a_group_with_unread_records_is_described_with_a_note(ledger: Ledger, logs: Path) -> None:
+def test_a_group_with_unread_records_is_described_with_a_note(unread: Ledger) -> None:
     """How many, where, and what is wrong; another group has none."""
-    ledger.night(logs)
-    described = describe(ledger.warehouse, CLUSTER_ID, view=View.STATE, group_ids=["seen", "fine"])
+    described = describe(unread.warehouse, CLUSTER_ID, view=View.STATE, group_ids=["seen", "fine"])
     notes = {it.group.group_id: it.note for it in described}
     assert notes["fine"] is None
     assert notes["seen"] is not None
     assert notes["seen"].startswith(
         "2 of its records in __consumer_offsets-0, between offsets 1 and 2, could not be read"
     )
-    assert {row["group_id"] for row in ledger.rows("bronze.quarantine")} == {"seen", "unseen"}
+    assert {row["group_id"] for row in unread.rows("bronze.quarantine")} == {"seen", "unseen"}
 
 
 def test_a_version_of_a_later_kafka_is_not_called_early_access(ledger: Ledger, tmp_path: Path) -> None:
@@ -68,11 +69,10 @@ def test_a_version_of_a_later_kafka_is_not_called_early_access(ledger: Ledger, t
     assert it.note is not None and "(UNKNOWN_VALUE_VERSION), as those of a later Kafka:" in it.note
 
 
-def test_a_group_of_unread_records_alone_is_not_just_missing(ledger: Ledger, logs: Path) -> None:
+def test_a_group_of_unread_records_alone_is_not_just_missing(unread: Ledger) -> None:
     """Of a group that no record tells of it is said that there are some, in both logs."""
-    ledger.night(logs)
     with pytest.raises(NoSuchGroupError) as raised:
-        describe(ledger.warehouse, CLUSTER_ID, view=View.STATE, group_ids=["unseen", "nobody"])
+        describe(unread.warehouse, CLUSTER_ID, view=View.STATE, group_ids=["unseen", "nobody"])
     text = str(raised.value)
     assert text.startswith(
         "no such group at that time: nobody, unseen; unseen: 1 of its records in __consumer_offsets-0, at offset 3,"
@@ -80,18 +80,9 @@ def test_a_group_of_unread_records_alone_is_not_just_missing(ledger: Ledger, log
     assert "unseen: 1 of its records in __share_group_state-0, at offset 0," in text
 
 
-def test_who_may_have_owned_a_partition_is_named(ledger: Ledger, logs: Path) -> None:
+def test_who_may_have_owned_a_partition_is_named(unread: Ledger) -> None:
     """Instead of that no group was ever assigned it."""
-    ledger.night(logs)
-    said = run_owner(
-        ledger.tables,
-        topic="in",
-        partition=0,
-        at_ms=None,
-        output_format="table",
-        out=StringIO(),
-    )
-    assert said == [
+    assert owned(unread, "in", 0)[1] == [
         "no owner is known",
         "seen, unseen may have owned it: 4 records that could not be read: see bronze.quarantine",
     ]
@@ -102,15 +93,7 @@ def test_what_was_read_after_all_is_not_said(ledger: Ledger, tmp_path: Path) -> 
     log = SmallLog()
     log.commit("fine", 0, 5, NOON_MS)
     ledger.night(log.write(tmp_path / "logs"))
-    said = run_owner(
-        ledger.tables,
-        topic="in",
-        partition=0,
-        at_ms=None,
-        output_format="table",
-        out=StringIO(),
-    )
-    assert said == ["no group was ever assigned partition 0 of topic in, as far as the log tells"]
+    assert owned(ledger, "in", 0)[1] == ["no group was ever assigned partition 0 of topic in, as far as the log tells"]
 
 
 EPOCH_MS = 60_000

@@ -199,7 +199,7 @@ RUN_AS_IT_IS: Final = frozenset({"sql", "audit", "replay", "report"})
 
 
 @pytest.mark.parametrize(
-    "place", ["nothing", *(pytest.param(place, marks=takes_minutes) for place in ("warehouse", "cluster")), "both"]
+    "place", ["nothing", *(pytest.param(place, marks=takes_minutes) for place in ("warehouse", "cluster", "both"))]
 )
 def test_every_printed_command_runs(
     monkeypatch: pytest.MonkeyPatch,

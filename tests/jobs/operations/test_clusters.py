@@ -134,7 +134,7 @@ def test_a_process_is_forked_from_one_that_has_loaded_all(tmp_path: Path, monkey
     assert done.stdout == "set()\n"
 
 
-@pytest.mark.parametrize(("number", "folder"), [(signal.SIGINT, ""), (signal.SIGKILL, ""), (signal.SIGKILL, "n" * 100)])
+@pytest.mark.parametrize(("number", "folder"), [(signal.SIGINT, ""), (signal.SIGKILL, "n" * 100)])
 def test_its_processes_end_with_the_command(tmp_path: Path, number: signal.Signals, folder: str) -> None:
     """Ctrl-C is one line, and nobody begins another cluster; of a command that was killed no process stays behind, and
     no file that the next one does not clear; where the path of the temporary folder is long for a socket, too."""

@@ -100,13 +100,12 @@ def test_nights_in_buckets_make_the_tables_of_nights_without(
     assert ledger_counts(cut) == ledger_counts(whole)
 
 
-@pytest.mark.parametrize("case", ["S-skew", "G-first", "C-expiry"])
-def test_cases_in_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str) -> None:
+def test_a_case_in_buckets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Clocks that went back are reported once; what is said of groups because of them is the same."""
     whole, cut = Ledger(tmp_path / "whole"), Ledger(tmp_path / "cut")
-    whole.night(CASES / case / "logs")
-    cut_at_random(monkeypatch, Random(case))
-    cut.night(CASES / case / "logs")
+    whole.night(CASES / "S-skew" / "logs")
+    cut_at_random(monkeypatch, Random("S-skew"))
+    cut.night(CASES / "S-skew" / "logs")
     assert tables(cut) == tables(whole)
     assert ledger_counts(cut) == ledger_counts(whole)
 

@@ -26,7 +26,7 @@ from jobs.spark.executors import Executor, SparkExecutor
 from schemas.consumer_offsets import RecordType
 from schemas.registry import REGISTRY
 from schemas.tables import TABLES
-from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
+from schemas.tables.bronze import QUARANTINE
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, SILVER_TABLES
 from schemas.tables.state import RUNS
 from tests.recorded import RECORDINGS
@@ -251,17 +251,3 @@ def test_quarantine_rows_stay_when_nothing_is_new(no_spark: Executor, tmp_path: 
     assert jobs.nightly("r2") == INCOMPLETE
     assert jobs.replay("r3", rebuild=True) == INCOMPLETE
     assert jobs.quarantine() == first
-
-
-def test_later_segments_extend_what_is_there(no_spark: Executor, tmp_path: Path) -> None:
-    """A log that grew: the second run takes what is new, and the tables equal those of one run over all."""
-    logs = log_folder(tmp_path / "logs", [FIRST + SECOND])
-    grown = Jobs(no_spark, tmp_path / "grown", logs)
-    grown.nightly("r1")
-    segment = logs / f"{TOPIC}-0" / f"{0:020d}.log"
-    segment.write_bytes(FIRST + SECOND + THIRD)
-    grown.nightly("r2")
-    at_once = Jobs(no_spark, tmp_path / "at-once", logs)
-    at_once.nightly("r1")
-    assert grown.silver() == at_once.silver()
-    assert sorted(grown.warehouse.read(RECORD_BATCHES, ["base_offset"])["base_offset"].to_pylist()) == [0, 2, 3]
