@@ -14,7 +14,7 @@ from tests.cases.small_logs import NOON_MS, SmallLog
 
 pytestmark = pytest.mark.nights
 
-NIGHTS = 30
+NIGHTS = 12
 SEGMENT_RECORDS = 6
 
 
