@@ -22,7 +22,7 @@ from jobs.gold.audit_groups import audit_whole_log
 from jobs.gold.audit_lag import LagWriter
 from jobs.gold.audit_shares import audit_by_group, audit_log
 from jobs.gold.hanging_transactions import COLUMNS as PENDING_COLUMNS
-from jobs.gold.hanging_transactions import open_commits
+from jobs.gold.hanging_transactions import hanging_table, open_commits
 from jobs.gold.share_reader import (
     ENDING_COLUMNS,
     MEMBER_COLUMNS,
@@ -35,7 +35,7 @@ from jobs.silver.bundles import GROUP_ROWS, group_lives
 from jobs.silver.commits import COMMIT_COLUMNS
 from schemas.group_types import GroupType
 from schemas.tables.declare import Table
-from schemas.tables.gold import HANGING_TRANSACTIONS, LAG_HISTORY, SHARE_GROUP_SUMMARY
+from schemas.tables.gold import LAG_HISTORY, SHARE_GROUP_SUMMARY
 from schemas.tables.silver import (
     GROUP_EVENTS,
     GROUP_MEMBERS,
@@ -166,7 +166,7 @@ class JudgeHanging:
             if cleaned <= commits.first_log_offset
         ]
         if made := sorted((row for row in found if row is not None), key=lambda row: row.first_log_offset):
-            yield rows_table(HANGING_TRANSACTIONS, made, {})
+            yield hanging_table(made)
 
 
 def apart(rows: pa.Table, columns: Columns) -> dict[str, pa.Table]:

@@ -169,7 +169,9 @@ DUMP_COLUMNS: Final = tuple(field.name for field in fields(DumpColumns))
 CAPTURE_FIELDS: Final = tuple(field.name for field in fields(CaptureSettings))
 MAINTAIN_FIELDS: Final = ("file_bytes", "merge_file_count_min")
 DAYS_MAX: Final = 36_500
-RETENTION_TABLES: Final = tuple(table.full_name for table in TABLES.values() if table.age_column)
+RETENTION_TABLES: Final = tuple(
+    table.full_name for table in TABLES.values() if table.age_column or "day" in table.partition_by
+)
 
 
 def _keys(section: str, *names: str) -> dict[str, str]:

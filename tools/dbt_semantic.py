@@ -14,6 +14,7 @@ from schemas.tables import TABLES
 from schemas.tables.declare import Column, Scalar, Table
 
 NUMBERS: Final = frozenset({Scalar.TINYINT, Scalar.SMALLINT, Scalar.INT, Scalar.BIGINT})
+TIMES: Final = frozenset({Scalar.TIMESTAMP, Scalar.DATE})
 CATEGORIES: Final = frozenset({Scalar.STRING, Scalar.BOOLEAN})
 GREATEST: Final = ("_max", "member_count", "delivery_count", "open_ms", "time_behind_ms", "lag")
 """Suffixes of columns for which the maximum is meaningful, and the sum is not."""
@@ -43,7 +44,7 @@ def _gold() -> list[Table]:
 
 
 def _daily() -> list[str]:
-    return [table.name for table in _gold() if "day" in table.column_names]
+    return [table.name for table in _gold() if "day" in table.key]
 
 
 def _lines() -> Iterator[str]:
@@ -72,7 +73,7 @@ def _lines() -> Iterator[str]:
 
 
 def _semantic_model(table: Table) -> Iterator[str]:
-    times = [column for column in table.columns if column.type is Scalar.TIMESTAMP]
+    times = [column for column in table.columns if column.type in TIMES]
     yield f"  - name: {table.name}"
     yield f"    description: {json.dumps(table.comment)}"
     yield f"    model: ref('{table.name}')"
@@ -86,13 +87,13 @@ def _semantic_model(table: Table) -> Iterator[str]:
         yield "        expr: concat(cluster_id, '/', group_id)"
     yield "    dimensions:"
     for column in table.columns:
-        if column.type is Scalar.TIMESTAMP or column.type in CATEGORIES:
+        if column.type in TIMES or column.type in CATEGORIES:
             yield f"      - name: {_named(column)}"
             yield f"        description: {json.dumps(column.comment)}"
             if _named(column) != column.name:
                 yield f"        expr: {column.name}"
-            yield f"        type: {'time' if column.type is Scalar.TIMESTAMP else 'categorical'}"
-            if column.type is Scalar.TIMESTAMP:
+            yield f"        type: {'time' if column.type in TIMES else 'categorical'}"
+            if column.type in TIMES:
                 yield from ("        type_params:", "          time_granularity: day")
     yield "    measures:"
     for name, expression, aggregate, about in measures(table):

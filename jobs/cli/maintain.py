@@ -1,7 +1,10 @@
 """The job maintain: its options, and how it is run."""
 
+import re
 import secrets
-from typing import Annotated
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Annotated, Final
 
 import typer
 
@@ -12,6 +15,23 @@ from jobs.cli.session import start_run
 from jobs.cli_enums import SummaryFormat
 from jobs.errors import SettingsError
 from jobs.exit_codes import DONE
+from jobs.settings import DAYS_MAX, RETENTION_TABLES, Settings
+
+AGE: Final = re.compile(r"([1-9][0-9]{0,4})([dy])")
+
+
+def with_retention(settings: Settings, ages: Mapping[str, str | None]) -> Settings:
+    """The settings with the ages of options, by layer, in place of those of the settings."""
+    days = dict(settings.maintain.retention_days)
+    for layer, age in ages.items():
+        if age is None:
+            continue
+        found = AGE.fullmatch(age)
+        if found is None:
+            raise SettingsError(f"--keep-{layer} {age}: give days or years, as 30d or 5y")
+        count = int(found[1]) * (365 if found[2] == "y" else 1)
+        days |= dict.fromkeys((name for name in RETENTION_TABLES if name.startswith(f"{layer}.")), min(count, DAYS_MAX))
+    return replace(settings, maintain=replace(settings.maintain, retention_days=days))
 
 
 @job
@@ -35,6 +55,24 @@ def maintain(
             "--allow-short-retention", help="Allow less than 7d, which may delete files that a running reader needs."
         ),
     ] = False,
+    keep_bronze: Annotated[
+        str | None,
+        typer.Option(
+            "--keep-bronze",
+            metavar="AGE",
+            help="Remove older batches and end offsets, as soon as silver has them, as 30d or 1y. They never come "
+            "back: replay --rebuild cannot make their rows again. [default: retention.days of the settings, else all]",
+        ),
+    ] = None,
+    keep_gold: Annotated[
+        str | None,
+        typer.Option(
+            "--keep-gold",
+            metavar="AGE",
+            help="Remove older days of all gold tables; what is open stays. audit --rebuild makes them again. "
+            "[default: retention.days of the settings, else all]",
+        ),
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")] = False,
     output_format: options.SummaryFormatOption = SummaryFormat.TABLE,
     erase: Annotated[
@@ -50,12 +88,12 @@ def maintain(
     """Merge small files of all tables, remove rows older than their retention, delete files that no reader needs."""
     from jobs.console.durations import parse_duration
 
-    settings = settings_of(warehouse)
+    settings = with_retention(settings_of(warehouse), {"bronze": keep_bronze, "gold": keep_gold})
     if erase:
         from jobs.operations.erase import erased_ids
 
         ids = erased_ids(erase)
-        if table or vacuum_after or allow_short_retention or dry_run:
+        if table or vacuum_after or allow_short_retention or keep_bronze or keep_gold or dry_run:
             raise SettingsError("--erase excludes the other options of maintain: it always changes all tables")
         run = start_run("maintain", settings, meanwhile=".operations.erase")
         from jobs.operations.erase import KEY_BYTES, print_erased

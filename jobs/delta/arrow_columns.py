@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.bytes.log.chunk import I8, I32, I64
+from coordinator_core.inference.facts.calendar import DAY_MS
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, stored_column
 from schemas.tables.declare import Table
 
@@ -33,17 +34,17 @@ def as_read(rows: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def together(parts: Sequence[pa.Table]) -> pa.Table:
-    """The rows of several parts as one chunk.
+    """The rows of several parts as one chunk, with their own strings only."""
+    return own_texts(pa.concat_tables(parts)).unify_dictionaries().combine_chunks()
 
-    Dictionaries with more strings than rows are reduced to the strings used: a few rows of a row group come with the
-    dictionary of all its rows.
-    """
-    rows = pa.concat_tables(parts)
+
+def own_texts(rows: pa.Table) -> pa.Table:
+    """The rows with no dictionary that has more strings than rows: a few rows of many come with the strings of all."""
     for index, field in enumerate(rows.schema):
         column = rows.column(index)
         if field.type == CODED and sum(len(chunk.dictionary) for chunk in column.chunks) > rows.num_rows:
             rows = rows.set_column(index, field, column.cast(pa.string()).dictionary_encode())
-    return rows.unify_dictionaries().combine_chunks()
+    return rows
 
 
 def codes_of(column: pa.ChunkedArray) -> tuple[I64, list[str]]:
@@ -97,6 +98,11 @@ def epoch_ms_column(column: pa.ChunkedArray) -> I64:
     micros = numbers_of(column.cast(pa.int64()))
     # null is -1 microsecond here, and rounds down to -1 millisecond
     return micros // 1000
+
+
+def day_starts(column: pa.ChunkedArray) -> I64:
+    """Days as epoch milliseconds of their first instant in UTC; a day before 1970 for null."""
+    return numbers_of(column.cast(pa.int32())) * DAY_MS
 
 
 def values_of(column: pa.ChunkedArray, order: I64 | None = None) -> list[Any]:

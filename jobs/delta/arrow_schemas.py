@@ -17,6 +17,8 @@ from numpy.typing import NDArray
 
 from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
 
+DAY: Final = "day"
+"""The partition column of tables by day."""
 TIMESTAMP_TYPE: Final = pa.timestamp("us", tz="UTC")
 """Delta and Spark store microseconds; Kafka's milliseconds fit."""
 
@@ -30,6 +32,7 @@ ARROW_SCALARS: Final = {
     Scalar.BIGINT: pa.int64(),
     Scalar.DOUBLE: pa.float64(),
     Scalar.TIMESTAMP: TIMESTAMP_TYPE,
+    Scalar.DATE: pa.date32(),
 }
 
 DELTA_SCALARS: Final = {
@@ -42,6 +45,7 @@ DELTA_SCALARS: Final = {
     Scalar.BIGINT: "long",
     Scalar.DOUBLE: "double",
     Scalar.TIMESTAMP: "timestamp",
+    Scalar.DATE: "date",
 }
 """Names in Delta's schema string, which is Spark's JSON form of a StructType."""
 
@@ -73,6 +77,13 @@ def arrow_schema(table: Table) -> pa.Schema:
 def file_schema(table: Table) -> pa.Schema:
     """The Arrow schema of a data file: without partition columns, which are only in Delta's log."""
     return pa.schema([field for field in arrow_schema(table) if field.name not in table.partition_by])
+
+
+@cache
+def made_schema(table: Table) -> pa.Schema:
+    """The Arrow schema of rows as a task makes them: those of a data file, and the day."""
+    fields = arrow_schema(table)
+    return pa.schema([field for field in fields if field.name == DAY or field.name not in table.partition_by])
 
 
 def text_columns(table: Table, columns: Iterable[str]) -> list[str]:

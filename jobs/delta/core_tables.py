@@ -27,11 +27,13 @@ from coordinator_core.replay.columnar.share_state_rows import (
     TransitionRows,
 )
 from jobs.delta.arrow_schemas import (
+    DAY,
     NO_TIMESTAMP_MS,
     TIMESTAMP_MS_MAX,
     TIMESTAMP_TYPE,
     arrow_schema,
     file_schema,
+    made_schema,
     timestamps,
 )
 from schemas.tables.bronze import QUARANTINE
@@ -60,14 +62,19 @@ def rows_table(table: Table, rows: Sequence[NamedTuple], constants: Mapping[str,
     Integers in a TIMESTAMP column of `rows` are epoch milliseconds; -1 is null.
     """
     columns = _columns(rows)
-    schema = file_schema(table)
+    schema = made_schema(table)
     arrays = [
         constant(constants[field.name], field.type, len(rows))
         if field.name in constants
-        else _array(columns[field.name], field.type)
+        else _array(columns[table.day_of if field.name == DAY and table.day_of else field.name], field.type)
         for field in schema
     ]
     return pa.Table.from_arrays(arrays, schema=schema)
+
+
+def days(times: pa.Array) -> pa.Array:
+    """The UTC days of times; null for null."""
+    return times.cast(pa.timestamp("us")).cast(pa.date32())
 
 
 def assignments_table(rows: AssignmentRows, log_partition: int | pa.Array) -> pa.Table:
@@ -328,6 +335,8 @@ def constant(value: Any, kind: pa.DataType, count: int) -> pa.Array:
 def _array(values: Sequence[Any], kind: pa.DataType) -> pa.Array:
     if kind == TIMESTAMP_TYPE:
         return _times(values)
+    if pa.types.is_date32(kind):
+        return days(_times(values))
     return _maps(values, kind) if pa.types.is_map(kind) else pa.array(values, kind)
 
 

@@ -11,16 +11,17 @@ from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
-from itertools import chain
+from itertools import pairwise
 from math import isnan
 from typing import Any, Final, Self
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyarrow import fs
 
-from jobs.delta.arrow_columns import CODED
+from jobs.delta.arrow_columns import CODED, own_texts
 from jobs.delta.arrow_schemas import file_schema, statistics_columns
 from jobs.delta.filesystems import filesystem_of
 from jobs.errors import WarehouseError, writing
@@ -288,23 +289,23 @@ def write_part(
 
 
 def write_parts(target: PartTarget, rows: pa.Table, name: str = "part") -> list[WrittenFile]:
-    """Write rows as part files, one for each combination of partition values; none if there are no rows."""
+    """Write rows as part files, one for each combination of partition values, in order; none if there are no rows."""
     partition_by = list(target.table.partition_by)
     if not rows.num_rows:
         return []
     if not partition_by:
         return [write_part(target, rows, name)]
-    distinct = [pc.unique(rows[column]).to_pylist() for column in partition_by]
-    if all(len(values) == 1 for values in distinct):
-        return [write_part(target, rows, name, dict(zip(partition_by, chain.from_iterable(distinct), strict=True)))]
-    written = []
-    for values in rows.group_by(partition_by).aggregate([]).to_pylist():
-        mask = None
-        for column, value in values.items():
-            same = pc.is_null(rows[column]) if value is None else pc.fill_null(pc.equal(rows[column], value), False)
-            mask = same if mask is None else pc.and_(mask, same)
-        written.append(write_part(target, rows.filter(mask), name, values))
-    return written
+    codes = np.zeros(rows.num_rows, np.int64)
+    for column in partition_by:
+        values = rows[column].combine_chunks().dictionary_encode(null_encoding="encode")
+        codes = codes * len(values.dictionary) + values.indices.to_numpy()
+    order = np.argsort(codes, kind="stable")
+    edges = np.flatnonzero(np.diff(codes[order])) + 1
+    if not len(edges):
+        return [write_part(target, rows, name)]
+    together = rows.take(pa.array(order))
+    parts = (together.slice(start, end - start) for start, end in pairwise([0, *edges.tolist(), len(order)]))
+    return [write_part(target, own_texts(part), name) for part in parts]
 
 
 class _Statistics:

@@ -204,6 +204,7 @@ def _all_equal(values: Mapping[str, Any], schema: pa.Schema) -> Any:
     """A filter: these columns equal these values."""
     found = pc.scalar(True)
     for name, value in values.items():
-        equal = pc.field(name) == pa.scalar(value, schema.field(name).type)
+        column = pc.field(name)
+        equal = column.is_null() if value is None else column == pa.scalar(value, schema.field(name).type)
         found = equal if len(values) == 1 else found & equal
     return found

@@ -8,8 +8,9 @@ driver joins both into the days of share groups.
 An audit processes what is new since the last audit. For share partitions that is everything after the last audit's
 watermark (`inference.share_past`): settled rows stay, the others are rebuilt. For groups it is the new commits, and the
 other new records of groups that have any (`inference.commits_only`). Gold rows of all other groups stay, except counts
-of days. `state.runs` records which silver the gold tables belong to, and the settings they were made with. Where
-neither has changed, an audit does nothing.
+of days; files of days whose rows all stay are left as they are (`jobs.gold.former_rows`). `state.runs` records the
+silver that the gold tables belong to, and the settings they were made with. Where neither has changed, an audit does
+nothing.
 """
 
 import dataclasses
@@ -28,16 +29,18 @@ from jobs.delta.audit_runs import audit_application
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.locks import only_one
 from jobs.delta.other_writers import later_writes
+from jobs.delta.part_files import write_parts
 from jobs.delta.silver_format import other_version
-from jobs.delta.warehouse import OVERWRITE, Committed, Warehouse
+from jobs.delta.warehouse import APPEND, OVERWRITE, Committed, Warehouse
 from jobs.errors import OUTSIDE, WarehouseError
 from jobs.gold.audit_groups import audit_groups, audit_groups_apart
 from jobs.gold.audit_shares import audit_shares, audit_shares_apart, share_days
+from jobs.gold.former_rows import Change, changed_days, former_changes
 from jobs.gold.hanging_transactions import hanging_transactions
 from jobs.gold.isolation import Lack
 from jobs.gold.log_anomalies import write_log_anomalies
 from jobs.gold.plan import AuditPlan, make_plan, removed_since_ms, unread_logs, works
-from jobs.gold.snapshot import IS_WHOLE, READ_TOGETHER, Basis, Snapshot
+from jobs.gold.snapshot import FORMER_GROUPS, IS_WHOLE, READ_TOGETHER, Basis, Snapshot
 from jobs.gold.task import AuditDone, AuditParts, AuditWork
 from jobs.silver.checkpoints import ReplayMode
 from jobs.silver.hot_logs import CutRule, cut_hot_logs
@@ -50,7 +53,7 @@ from schemas.group_types import GroupType
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.declare import Table
-from schemas.tables.gold import GOLD_TABLES, HANGING_TRANSACTIONS, SHARE_GROUP_SUMMARY
+from schemas.tables.gold import GOLD_TABLES, GROUP_SUMMARY, HANGING_TRANSACTIONS, LOG_ANOMALIES, SHARE_GROUP_SUMMARY
 from schemas.tables.silver import SILVER_TABLES
 from schemas.tables.state import AUDITED_LOGS, RUN_STARTS, RUNS
 
@@ -59,6 +62,8 @@ DRIVER_TABLES: Final = (HANGING_TRANSACTIONS, SHARE_GROUP_SUMMARY)
 DRIVER_NUMBER: Final = 10**9
 """Number in the names of the driver's files; task numbers are lower."""
 TASK_TABLES: Final = tuple(table for table in GOLD_TABLES if table not in DRIVER_TABLES)
+FORMER_TABLES: Final = (LOG_ANOMALIES, GROUP_SUMMARY, AUDITED_LOGS)
+"""Tables of which tasks read what the last audit wrote."""
 ALL_TABLES: Final = (RUN_STARTS, *GOLD_TABLES, AUDITED_LOGS, RUNS)
 """All tables that an audit writes: state.run_starts first, state.runs last."""
 LABEL: Final = "owners, causes, anomalies"
@@ -129,7 +134,7 @@ def audit(
             raise WarehouseError(f"another audit of cluster {cluster_id!r} began at the same time: run this one again")
         work = _work(warehouse, this.snapshot, plan)
         plan, done = _infer(executor, this.snapshot, plan, work, cut)
-        return _commit(warehouse, this, plan, work, done)
+        return _commit(executor, warehouse, this, plan, work, done)
 
 
 def is_audited(tables: ClusterTables, inference: InferenceSettings) -> bool:
@@ -158,9 +163,10 @@ def _work(warehouse: Warehouse, snapshot: Snapshot, plan: AuditPlan) -> AuditWor
         removed_since_ms=removed_since_ms(basis.removals, newest.settings),
         group_files=snapshot.group_files,
         places=basis.places,
+        has_moved_groups=FORMER_GROUPS not in basis.unchanged,
         topic_growth=basis.growth,
         partition_counts=basis.counts,
-        former=SilverFiles({table.full_name: newest.files(table) for table in (*TASK_TABLES, AUDITED_LOGS)}),
+        former=SilverFiles({table.full_name: newest.files(table) for table in FORMER_TABLES}),
     )
 
 
@@ -189,13 +195,11 @@ def _infer(
 
 
 def _commit(
-    warehouse: Warehouse, this: _Audit, plan: AuditPlan, work: AuditWork, done: list[AuditDone]
+    executor: Executor, warehouse: Warehouse, this: _Audit, plan: AuditPlan, work: AuditWork, done: list[AuditDone]
 ) -> AuditSummary:
     """Write the driver's own tables and commit all tables; the row in state.runs is last."""
     basis, newest, app_id, version = this.snapshot.basis, this.snapshot.basis.newest, this.app_id, this.version
     cluster_id, lacks = basis.tables.cluster_id, list(basis.lacks)
-    of_cluster: dict[str, Any] = {"cluster_id": cluster_id}
-    keeps_settled = bool(plan.partitions(SHARE_TOPIC, ReplayMode.REST, ReplayMode.GO_ON))
     failed: list[LogAnomalyRow] = []
     driver_rows = {
         HANGING_TRANSACTIONS: hanging_transactions(basis.tables, basis.run, failed),
@@ -204,26 +208,39 @@ def _commit(
     lacks += chain.from_iterable(task.lacks for task in done)
     if failed or lacks or basis.failures:
         done.append(_said_of(failed, lacks, basis.failures, dataclasses.replace(work, number=DRIVER_NUMBER)))
+    is_afresh = all(step is ReplayMode.AFRESH for step in plan.steps.values())
+    keeps_settled = bool(plan.partitions(SHARE_TOPIC, ReplayMode.REST, ReplayMode.GO_ON))
+    changes = (
+        {}
+        if is_afresh
+        else former_changes(executor, warehouse, newest, [task.outdated for task in done], keeps_settled=keeps_settled)
+    )
 
     def put(table: Table) -> Committed:
+        change = changes.get(table, Change())
+        written = list(chain.from_iterable(task.files.get(table.full_name, ()) for task in done))
         if table in driver_rows:
             rows = driver_rows[table]
-            return warehouse.write(table, rows, app_id=app_id, version=version, mode=OVERWRITE, replace=of_cluster)
-        is_kept = keeps_settled and "is_settled" in table.partition_by
+            if not is_afresh:
+                rows, change = changed_days(table, rows, newest.files(table))
+            written = write_parts(warehouse.target(table), rows)
+        is_whole = is_afresh or table is AUDITED_LOGS
         return warehouse.commit(
             table,
-            list(chain.from_iterable(task.files.get(table.full_name, ()) for task in done)),
+            [*written, *change.added],
             app_id=app_id,
             version=version,
-            mode=OVERWRITE,
-            replace=of_cluster | {"is_settled": False} if is_kept else of_cluster,
+            mode=OVERWRITE if is_whole else APPEND,
+            replace={"cluster_id": cluster_id} if is_whole else None,
+            removed=change.removed,
         )
 
     tables = (*TASK_TABLES, *DRIVER_TABLES, AUDITED_LOGS)
     committed = dict(zip((table.full_name for table in tables), warehouse.at_once(put, tables), strict=True))
-    row_counts = {table.full_name: committed[table.full_name].row_count for table in GOLD_TABLES}
+    row_counts = {
+        table.full_name: sum(file.row_count or 0 for file in basis.tables.files(table)) for table in GOLD_TABLES
+    }
     table_versions = {name: item.version for name, item in committed.items()}
-    is_afresh = all(step is ReplayMode.AFRESH for step in plan.steps.values())
     foreign_versions = (
         {} if is_afresh else later_writes(warehouse, newest.foreign_versions, newest.left_versions, table_versions)
     )

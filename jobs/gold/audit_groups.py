@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from functools import partial
-from itertools import chain, compress
+from itertools import chain, compress, takewhile
 from typing import Final
 
 import numpy as np
@@ -30,6 +30,7 @@ from coordinator_core.inference.audit.groups import GroupGold, Judged, judge_gro
 from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, group_anomalies, log_not_judged, not_judged
 from coordinator_core.inference.audit.simple_groups import SimpleGroups, judge_simple_groups
 from coordinator_core.inference.commits.deletions import CLOCKS_MS, NOTHING_REMOVED, Removed
+from coordinator_core.inference.facts.calendar import DAY_MS
 from coordinator_core.inference.facts.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.facts.life import GroupLife
 from coordinator_core.inference.facts.rows import GroupDayRow, ShareGroupDayRow
@@ -37,9 +38,9 @@ from coordinator_core.inference.groups.owners import topics_read_together
 from jobs.errors import OUTSIDE
 from jobs.gold.audit_lag import LagWriter, Samples, end_samples
 from jobs.gold.clock_steps import clock_steps, steps_before
-from jobs.gold.days import FormerDays
+from jobs.gold.former_rows import Outdated, day_of
 from jobs.gold.group_checkpoints import SavedGroups, packed_watermark, unpacked_watermark
-from jobs.gold.group_tables import ADDED_UP, GROUP_TABLES
+from jobs.gold.group_tables import ADDED_UP, GROUP_TABLES, NO_PLACE
 from jobs.gold.isolation import Lack, failing, read_or
 from jobs.gold.log_anomalies import write_log_anomalies
 from jobs.gold.markers import with_own_markers
@@ -49,8 +50,7 @@ from jobs.gold.topic_ids import TopicIds
 from jobs.silver.bundles import GROUP_WEIGHTS, GroupBundle, bundles, bundles_with, group_bundles, group_ids
 from jobs.silver.checkpoints import changed_versions
 from jobs.silver.commits import new_commits
-from schemas.tables.declare import Table
-from schemas.tables.gold import GROUP_SUMMARY
+from schemas.tables.gold import GROUP_SUMMARY, LOG_ANOMALIES
 from schemas.tables.silver import OFFSET_COMMITS
 
 BUFFERED_ROWS_MAX: Final = 100_000
@@ -66,23 +66,16 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
     """Audit the groups of the log partitions: all groups, or those with new records that affect more than counts."""
     known, removed, samples = _inputs(work, parts)
     lags = LagWriter(samples, work.inference, parts)
-    carried: dict[Table, dict[int, Mapping[str, int]]] = {table: {} for table in GROUP_TABLES}
-    """By table and log partition: the groups whose rows after a position are rebuilt; all other rows stay."""
     for log_partition in work.log_partitions:
         packed = work.all_saved(log_partition)
         saved = None if packed is None else SavedGroups.together([SavedGroups.unpacked(state) for state in packed])
         if saved is not None and work.bucket is not None:
             saved = saved.of_bucket(work.bucket)
         if saved is not None and log_partition in work.resting and not (saved.not_judged or late_groups(saved, work)):
-            for table in GROUP_TABLES:
-                carried[table][log_partition] = {}
-            parts.carry_log_anomalies(log_partition)
+            parts.remove(LOG_ANOMALIES, Outdated(work.topic, log_partition))
             left = saved
         elif saved is not None and work.keeps_groups:
-            audited = _NewAudit(work, parts, known, removed, log_partition, saved)
-            left = audited.run()
-            for table, rebuilt in audited.rebuilt.items():
-                carried[table][log_partition] = rebuilt
+            left = _NewAudit(work, parts, known, removed, log_partition, saved).run()
         else:
             own, only = _own_groups(work, log_partition)
             if log_partition in work.not_replayed:
@@ -90,8 +83,6 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
             left = audit_whole_log(log_partition, own, parts, known, removed, lags, only)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.keep(log_partition, left.packed())
-    for table, of_logs in carried.items():
-        parts.carry(table, of_logs)
 
 
 def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, Removed, Samples]:
@@ -127,6 +118,7 @@ def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
             left.packed()
             return left
 
+        parts.remove_all(log_partition, *GROUP_TABLES, LOG_ANOMALIES)
         try:
             own, only = _own_groups(work, log_partition)
             groups = group_ids(own.files, log_partition) if only is None else sorted(only)
@@ -153,9 +145,12 @@ def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
 
 
 def late_groups(saved: SavedGroups, work: AuditWork) -> set[str]:
-    """Groups that lost offsets because a topic was removed, where the metadata log shows the removal only now."""
+    """Groups whose rows change without new records: those that lost offsets because a topic was removed, where the
+    metadata log shows the removal only now; and all groups with records in several log partitions, if another one has.
+    """
     since_ms = work.removed_since_ms - CLOCKS_MS
-    return {group_id for group_id, past in saved.pasts.items() if past.tombstone_ms >= since_ms}
+    late = {group_id for group_id, past in saved.pasts.items() if past.tombstone_ms >= since_ms}
+    return late | (saved.pasts.keys() & work.places[work.topic].keys() if work.has_moved_groups else set())
 
 
 def audit_whole_log(
@@ -168,6 +163,7 @@ def audit_whole_log(
     only: Set[str] | None = None,
 ) -> SavedGroups:
     """Audit the groups of a log partition from their beginning; `only`: just these groups."""
+    parts.remove_all(log_partition, *GROUP_TABLES, LOG_ANOMALIES)
     made, kept = _Made(work, parts, log_partition), _KeptBuilder()
     made.find_clock_steps(0)
     for bundle in group_bundles(work.files, log_partition, only):
@@ -391,7 +387,9 @@ class _NewAudit:
         self._made = _Made(work, parts, log_partition)
         self._commit_times = saved.commit_times
         self._commit_times_before = saved.commit_times.by_group()
-        self._days_before = FormerDays(parts.former(GROUP_SUMMARY, log_partition))
+        self._days_before = parts.former_days()
+        self._settled_days: dict[str, int] = {}
+        """By group: the day up to which the rows of the last audit stay, except counts; NO_DAY: none stay."""
         self._noted: set[str] = set()
         """Groups with new records other than commits that leave their state unchanged."""
         self._whole: set[str] = set()
@@ -482,7 +480,7 @@ class _NewAudit:
         """Add to the counts of a day, whether gold has a row of it or not. False: the new row's other columns are
         not known."""
         place = group_id, day
-        if self._days_before.has(group_id, day):
+        if self._days_before.has(self._log_partition, group_id, day):
             self._counts[place] = self._counts.get(place, NO_COUNTS).plus(counts)
             return True
         row = self._quiet_days.get(place)
@@ -503,43 +501,66 @@ class _NewAudit:
             self._judge_whole(group_id)
             return
         past = self._saved.pasts.get(group_id)
-        before = None
+        before, former_days = None, dict[int, GroupDayRow]()
         if past is not None:
-            commit_times, days = self._commit_times_before.get(group_id, {}), self._days_before.of(group_id)
+            commit_times = self._commit_times_before.get(group_id, {})
+            former_days = self._days_before.of(self._log_partition, group_id, _first_day(life, is_new, watermark))
+            days = {day: DayCounts.of(row) for day, row in former_days.items()}
             before = GroupBefore(past, self._place, is_new, commit_times, days, watermark)
         try:
             timed = self._made.of_log(life)
             judged = judge_group(timed, self._work.inference, self._known, before, self._removed)
             until = NO_DAY if watermark is None else watermark.day
             share_days = [row for row in self._saved.days.get(group_id, ()) if row.day <= until]
+            until = _leave_equal_days(judged.gold.days, former_days, until)
             self._made.add(judged, self._place, share_days)
         except MemoryError:
             raise
         except Exception:
             self._judge_whole(group_id)
         else:
+            self._settled_days[group_id] = until
             if watermark is not None:
                 self._watermarks[group_id] = watermark
                 self._counts |= {(group_id, day): counts for day, counts in judged.late.items()}
 
-    @property
-    def rebuilt(self) -> Mapping[Table, Mapping[str, int]]:
-        """By table: the groups whose rows are rebuilt, and the position after which they are."""
-        return {
-            table: entry.written_again(self._noted, self._whole, self._watermarks)
-            for table, entry in GROUP_TABLES.items()
-            if table not in ADDED_UP
-        }
-
     def _carry(self) -> None:
-        """Write the counts, and the rows of the last audit that remain true."""
-        parts, log_partition = self._parts, self._log_partition
+        """Write the counts again, and remove the rows of the last audit that are no longer true."""
+        parts, topic, log_partition = self._parts, self._work.topic, self._log_partition
         for place, count in self._made.recreated.items():
             self._add_counts(*place, DayCounts(went_back_count=-count))
-        parts.carry_log_anomalies(log_partition, left_out=self._whole)
-        days_rebuilt = dict.fromkeys(self._noted, NO_DAY) | {
-            group_id: watermark.day for group_id, watermark in self._watermarks.items()
-        }
-        parts.write(GROUP_SUMMARY, self._days_before.counted(self._counts, days_rebuilt))
+        known = self._saved.pasts.keys() | self._saved.not_judged
+        noted, whole = self._noted & known, self._whole & known
+        first_ms = min((past.at_ms for past in self._watermarks.values()), default=NO_PLACE)
+        from_day = None if noted - self._watermarks.keys() else day_of(first_ms)
+        for table, entry in GROUP_TABLES.items():
+            if table not in ADDED_UP and (groups := entry.written_again(noted, whole, self._watermarks)):
+                parts.remove(table, Outdated(topic, log_partition, groups=groups, from_day=from_day))
+        parts.remove(LOG_ANOMALIES, Outdated(topic, log_partition, groups=dict.fromkeys(whole, NO_PLACE)))
+        settled = {group_id: self._settled_days.get(group_id, NO_DAY) for group_id in noted}
+        again, after = self._days_before.counted(log_partition, self._counts, settled)
+        if after:
+            from_day = day_of(min(after.values()))
+            parts.remove(GROUP_SUMMARY, Outdated(topic, log_partition, groups=after, from_day=from_day))
+        parts.write(GROUP_SUMMARY, again)
         days = [day for (group_id, _), day in self._quiet_days.items() if group_id not in self._noted]
         parts.write_rows(GROUP_SUMMARY, days, log_partition)
+
+
+def _first_day(life: GroupLife, is_new: BoolArray, watermark: AuditWatermark | None) -> int:
+    """The first day whose counts are needed to judge a group from a watermark on."""
+    if watermark is None:
+        return NO_DAY
+    at_ms = life.commits.applied_at_ms[is_new]
+    first_ms = int(at_ms[at_ms >= 0].min(initial=watermark.day))
+    return first_ms // DAY_MS * DAY_MS
+
+
+def _leave_equal_days(days: list[GroupDayRow], former: Mapping[int, GroupDayRow], until: int) -> int:
+    """Leave out the first days as long as their rows equal the former ones. Returns the last day up to which these
+    stay; `until`: the one up to which they stay anyway."""
+    later = sorted(day for day in former if day > until)
+    equal = takewhile(lambda pair: pair[0] == former[pair[1]], zip(days, later, strict=False))
+    kept = [day for _, day in equal]
+    del days[: len(kept)]
+    return max([until, *kept])

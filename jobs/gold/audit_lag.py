@@ -11,8 +11,8 @@ from coordinator_core.inference.commits.lag import CONFIDENCES, METHODS, NONE, E
 from coordinator_core.inference.facts.life import GroupLife
 from coordinator_core.inference.facts.settings import InferenceSettings
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
-from jobs.delta.arrow_schemas import file_schema, timestamps
-from jobs.delta.core_tables import constant
+from jobs.delta.arrow_schemas import DAY, made_schema, timestamps
+from jobs.delta.core_tables import constant, days
 from jobs.gold.task import AuditParts
 from jobs.silver.reader import SilverFiles
 from schemas.tables.bronze import END_OFFSETS
@@ -102,6 +102,7 @@ def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
         "partition": pa.array(commits.partition[rows]),
         "log_offset": pa.array(commits.log_offset[rows]),
         "at": timestamps(commits.applied_at_ms[rows]),
+        DAY: days(timestamps(commits.applied_at_ms[rows])),
         "log_partition": constant(life.log_partition, pa.int32(), len(rows)),
         "committed_offset": pa.array(commits.committed_offset[rows]),
         **{
@@ -116,7 +117,7 @@ def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
             CONFIDENCES,
         ),
     }
-    schema = file_schema(LAG_HISTORY)
+    schema = made_schema(LAG_HISTORY)
     return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
 
 

@@ -34,10 +34,12 @@ from coordinator_core.inference.shares.share_days import NO_COUNTS, ShareCounts,
 from coordinator_core.inference.shares.share_log import NO_PAST, GroupPast, ShareKeys, ShareLog, ShareMembers, of_groups
 from coordinator_core.inference.shares.shares import audit_share_log
 from jobs.delta.arrow_columns import numbers_of
-from jobs.delta.arrow_schemas import arrow_schema, file_schema, timestamps
-from jobs.delta.core_tables import constant, rows_table
+from jobs.delta.arrow_schemas import DAY, arrow_schema, made_schema, timestamps
+from jobs.delta.core_tables import constant, days, rows_table
 from jobs.errors import OUTSIDE
 from jobs.gold.clock_steps import clock_steps
+from jobs.gold.former_rows import Outdated
+from jobs.gold.group_tables import NO_PLACE
 from jobs.gold.isolation import Lack, failing, read_or
 from jobs.gold.log_anomalies import share_anomalies, write_log_anomalies
 from jobs.gold.share_checkpoints import SavedShares
@@ -57,7 +59,13 @@ from jobs.silver.row_groups import END_OF_LOG
 from schemas.group_types import GroupType
 from schemas.tables.common import IS_FORMER_LOG_PARTITION
 from schemas.tables.declare import Table
-from schemas.tables.gold import ARCHIVED_RECORDS, REDELIVERIES, SHARE_GROUP_SUMMARY, SHARE_OFFSET_CHANGES
+from schemas.tables.gold import (
+    ARCHIVED_RECORDS,
+    LOG_ANOMALIES,
+    REDELIVERIES,
+    SHARE_GROUP_SUMMARY,
+    SHARE_OFFSET_CHANGES,
+)
 
 
 def audit_shares(work: AuditWork, parts: AuditParts) -> None:
@@ -77,6 +85,7 @@ def audit_shares_apart(work: AuditWork, parts: AuditParts) -> None:
         return
     known, members = _inputs(work, parts)
     for log_partition in work.log_partitions:
+        parts.remove_all(log_partition, LOG_ANOMALIES)
         try:
             audit_by_group(log_partition, work, TrialParts(work), known, members)
         except OUTSIDE:
@@ -147,6 +156,7 @@ def audit_by_group(
             failed.append(not_judged(error, group_id, GroupType.SHARE, log_partition, newest))
         else:
             judged.append(code)
+    parts.remove_all(log_partition, LOG_ANOMALIES)
     log = of_groups(log, judged)
     gold = audit_share_log(log, known, members, work.inference)
     if len(gold.redeliveries):
@@ -174,7 +184,8 @@ def _audit_whole_log(
     past = NO_PAST if saved is None else saved.past
     if saved is not None:
         saved.known.require_same(known, members)
-        parts.carry_log_anomalies(log_partition, past.from_log_offset)
+    after = NO_PLACE if saved is None else past.from_log_offset - 1
+    parts.remove(LOG_ANOMALIES, Outdated(work.topic, log_partition, after))
     ends = slice_ends(work.files, log_partition, 0 if saved is None else saved.next_offset)
     shown = None
     if len(ends) > 1:
@@ -302,7 +313,7 @@ def _days_table(counts: Sequence[ShareCounts], days: Iterable[ShareGroupDayRow],
         return schema.empty_table()
     table = rows_table(SHARE_GROUP_SUMMARY, rows, {})
     names = pa.repeat(pa.scalar(cluster_id, pa.string()), len(rows))
-    return table.add_column(0, schema.field("cluster_id"), names).cast(schema)
+    return table.add_column(0, schema.field("cluster_id"), names).select(schema.names).cast(schema)
 
 
 def redeliveries_table(rows: RedeliveryColumns, keys: ShareKeys, log_partition: int) -> pa.Table:
@@ -354,6 +365,7 @@ def _place_columns(
         "last_offset": pa.array(rows.last_offset),
         "log_offset": pa.array(rows.log_offset),
         "at": timestamps(rows.at_ms),
+        DAY: days(timestamps(rows.at_ms)),
         "log_partition": constant(log_partition, pa.int32(), len(rows)),
         # set when the rows are written
         IS_FORMER_LOG_PARTITION.name: constant(False, pa.bool_(), len(rows)),
@@ -366,9 +378,9 @@ def _table(table: Table, columns: Mapping[str, pa.Array]) -> pa.Table:
         columns[field.name]
         if pa.types.is_dictionary(columns[field.name].type)
         else columns[field.name].cast(field.type)
-        for field in file_schema(table)
+        for field in made_schema(table)
     ]
-    return pa.Table.from_arrays(arrays, names=file_schema(table).names)
+    return pa.Table.from_arrays(arrays, names=made_schema(table).names)
 
 
 def _distinct_names(names: Sequence[str | None], key: I64) -> pa.DictionaryArray:

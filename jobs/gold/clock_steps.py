@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.inference.audit.log_anomalies import TIME_WENT_BACK, LogAnomalyRow, clock_step, time_went_back
 from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
+from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.table_files import TableFile, read_file
 from jobs.delta.times import epoch_ms
 from jobs.gold.task import AuditParts, AuditWork
@@ -38,9 +39,10 @@ def clock_steps(
 
 def _former_steps(parts: AuditParts, log_partition: int, topic: str) -> Iterator[dict[str, Any]]:
     """Rows of gold.log_anomalies in which the last audit reported the clock steps of a log partition."""
-    for rows in parts.former_log_anomalies(log_partition, of_all_tasks=True):
-        is_step = pc.and_(pc.equal(rows["rule"], TIME_WENT_BACK), pc.equal(rows["log_topic"], topic))
-        yield from rows.filter(is_step).select(["log_offset", "at", "details"]).to_pylist()
+    rows = parts.former_log_anomalies()
+    is_step = pc.and_(pc.equal(rows["rule"], TIME_WENT_BACK), pc.equal(rows["log_topic"], topic))
+    is_own = pc.and_(is_step, pc.equal(rows[LOG_PARTITION], log_partition))
+    yield from rows.filter(is_own).select(["log_offset", "at", "details"]).to_pylist()
 
 
 def _steps_seen(work: AuditWork, log_partition: int, from_log_offset: int) -> list[LogAnomalyRow]:

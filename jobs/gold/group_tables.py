@@ -16,7 +16,7 @@ import pyarrow as pa
 from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.inference.audit.audit_watermark import AuditWatermark
 from coordinator_core.inference.audit.groups import GroupGold
-from jobs.delta.arrow_columns import epoch_ms_column, numbers_of
+from jobs.delta.arrow_columns import day_starts, epoch_ms_column, numbers_of
 from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
 
@@ -32,10 +32,10 @@ class GroupTable:
     rows: Callable[[GroupGold], Sequence[Any]] | None
     """Its rows in the result of the inference; None: they do not come from there."""
     place: Callable[[pa.Table], I64] | None = None
-    """The position of each row, on the scale of `watermark`. None: all rows of a group are rewritten if it is
-    audited from its beginning, else it only gets additional rows."""
+    """The position of each row. None: all rows of a group are rewritten if it is audited from its beginning, else it
+    only gets additional rows."""
     watermark: Callable[[AuditWatermark], int] | None = None
-    """The position up to which rows of a group with a settled past stay."""
+    """The position, on the same scale, up to which rows of a group with a settled past stay."""
 
     def written_again(
         self, noted: Set[str], whole: Set[str], watermarks: Mapping[str, AuditWatermark]
@@ -69,7 +69,7 @@ GROUP_TABLES: Final[Mapping[Table, GroupTable]] = {
             REBALANCES, attrgetter("rebalances"), lambda rows: epoch_ms_column(rows["started_at"]), attrgetter("at_ms")
         ),
         GroupTable(COMMIT_ANOMALIES, attrgetter("anomalies")),
-        GroupTable(GROUP_SUMMARY, attrgetter("days")),
+        GroupTable(GROUP_SUMMARY, attrgetter("days"), lambda rows: day_starts(rows["day"])),
         GroupTable(LAG_HISTORY, None),
     )
 }

@@ -10,7 +10,7 @@ from coordinator_core.bytes.coverage import IN_BATCH
 from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, not_judged
 from coordinator_core.inference.commits.hanging import HangingRow, OpenCommits, hanging
 from jobs.bronze.coverage import COMPACTION, HOLES
-from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.arrow_schemas import DAY, arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.core_tables import rows_table
 from jobs.delta.replay_runs import WholeRun
@@ -36,8 +36,12 @@ def hanging_transactions(tables: ClusterTables, run: WholeRun, failed: list[LogA
     if not rows:
         return schema.empty_table()
     names = pa.repeat(pa.scalar(tables.cluster_id, pa.string()), len(rows))
-    table = rows_table(HANGING_TRANSACTIONS, rows, {})
-    return table.add_column(0, schema.field("cluster_id"), names).cast(schema)
+    return hanging_table(rows).add_column(0, schema.field("cluster_id"), names).cast(schema)
+
+
+def hanging_table(rows: Sequence[HangingRow]) -> pa.Table:
+    """Rows of gold.hanging_transactions, at least one, without the cluster. All of them are open."""
+    return rows_table(HANGING_TRANSACTIONS, rows, {DAY: None})
 
 
 def _hanging(tables: ClusterTables, run: WholeRun, failed: list[LogAnomalyRow]) -> Iterator[HangingRow]:
@@ -56,7 +60,7 @@ def _hanging(tables: ClusterTables, run: WholeRun, failed: list[LogAnomalyRow]) 
         try:
             row = _judged(commits, ranges, watermarks.get((OFFSETS_TOPIC, commits.log_partition)))
             if row is not None:
-                rows_table(HANGING_TRANSACTIONS, [row], {})
+                hanging_table([row])
         except OUTSIDE:
             raise
         except Exception as error:

@@ -47,7 +47,7 @@ from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATC
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, TOPICS
 from schemas.tables.state import AUDITED_LOGS, CHECKPOINTS, OFFSET_RANGES, Checkpoint, Ranges
 
-AUDIT_FORMAT: Final = 23
+AUDIT_FORMAT: Final = 24
 """Raise it when the rules of inference change, or the state kept for the next audit: gold of an older format is
 rebuilt."""
 
@@ -61,12 +61,13 @@ SOURCES: Final = frozenset({END_OFFSETS_VERSION, SESSION_CONFIGS, GROWN_TOPICS, 
 REMOVED_TOPICS: Final = "removed_topics"
 REMOVED_UNTIL: Final = "removed_until_ms"
 FORMER_SHARES: Final = "former_share_logs"
+FORMER_GROUPS: Final = "former_group_logs"
 NOT_REPLAYED_LOGS: Final = "not_replayed_logs"
-REMOVALS: Final = frozenset({REMOVED_TOPICS, REMOVED_UNTIL, FORMER_SHARES, NOT_REPLAYED_LOGS})
+REMOVALS: Final = frozenset({REMOVED_TOPICS, REMOVED_UNTIL, FORMER_SHARES, FORMER_GROUPS, NOT_REPLAYED_LOGS})
 """Further keys in `settings`, about topics that the metadata log shows removed: groups that lost offsets after the
-first new removal are audited from their beginning, others are not. Also about share partitions whose log partition
-changed, since their settled rows have a column for that; and about log partitions of which silver lacks something:
-these are audited from their beginning."""
+first new removal are audited from their beginning, others are not. Also about groups and share partitions whose log
+partition changed, since rows have a column for that; and about log partitions of which silver lacks something: these
+are audited from their beginning."""
 
 
 IS_WHOLE: Final = "is_whole"
@@ -120,6 +121,7 @@ class Basis:
             REMOVED_TOPICS: sum_of(removals),
             REMOVED_UNTIL: max((at_ms for at_ms, _ in removals), default=-1),
             FORMER_SHARES: sum_of(sorted(places.get(SHARE_TOPIC, {}).items())),
+            FORMER_GROUPS: sum_of(sorted(places.get(OFFSETS_TOPIC, {}).items())),
         } | dataclasses.asdict(inference)
         failures = read_failures(run)
         if failures:

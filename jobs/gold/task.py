@@ -1,6 +1,7 @@
 """The input and the result of an audit task, and its part files."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from itertools import repeat
@@ -13,7 +14,6 @@ import pyarrow.compute as pc
 
 from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.errors import StateUnreadable
-from coordinator_core.inference.audit.log_anomalies import NOT_JUDGED, NOT_REPLAYED
 from coordinator_core.inference.commits.deletions import Removed
 from coordinator_core.inference.facts.life import PartitionCounts
 from coordinator_core.inference.facts.log_facts import LEADERLESS_LOG, LogFacts
@@ -22,25 +22,31 @@ from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.inference.shares.share_days import ShareCounts
 from coordinator_core.replay.key_buckets import KeyBucket
 from coordinator_core.replay.lookup import SharePartitionKey
-from jobs.delta.arrow_columns import codes_of, numbers_of
-from jobs.delta.arrow_schemas import arrow_schema, file_schema, text_columns
-from jobs.delta.core_tables import rows_table
-from jobs.delta.part_files import LOG_PARTITION, PartTarget, PartWriter, WrittenFile
-from jobs.delta.table_files import TableFile
-from jobs.gold.group_tables import EVERY_PLACE, GROUP_TABLES
+from jobs.delta.arrow_columns import codes_of, columns_read, numbers_of
+from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.core_tables import constant, rows_table
+from jobs.delta.part_files import LOG_PARTITION, PartTarget, PartWriter, WrittenFile, write_parts
+from jobs.delta.table_files import TableFile, read_file
+from jobs.gold.days import FormerDays
+from jobs.gold.former_rows import Outdated
+from jobs.gold.group_tables import NO_PLACE
 from jobs.gold.isolation import Lack
 from jobs.silver.checkpoints import Watermark, watermark_row
 from jobs.silver.reader import SilverFiles
-from jobs.silver.row_groups import END_OF_LOG
-from jobs.silver.rows import numbers_by_group
 from schemas.tables.common import IS_FORMER_LOG_PARTITION
 from schemas.tables.declare import Table
-from schemas.tables.gold import ARCHIVED_RECORDS, LOG_ANOMALIES, REDELIVERIES, SHARE_OFFSET_CHANGES
+from schemas.tables.gold import (
+    ARCHIVED_RECORDS,
+    GROUP_SUMMARY,
+    LOG_ANOMALIES,
+    REDELIVERIES,
+    SHARE_OFFSET_CHANGES,
+)
 from schemas.tables.state import AUDITED_LOGS
 
-ROW_GROUP_ROWS_MIN: Final = 1 << 15
-"""Many tables have few rows per log partition, and each row group has overhead, so rows of several log partitions
-share one."""
+BUFFERED_BYTES_MAX: Final = 96 << 20
+"""Rows that a task keeps before it writes those of the largest table: a file of each day has all rows of the task if
+they fit."""
 NEVER_MS: Final = 2**62
 """Later than any timestamp."""
 WAITING_ROWS_MAX: Final = 10_000
@@ -89,7 +95,10 @@ class AuditWork:
     batch_files: Mapping[int, tuple[TableFile, ...]] = field(default_factory=dict)
     """By log partition, bronze's files."""
     places: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
-    """Groups with records in several log partitions, and the log partition that Kafka uses for each."""
+    """By coordinator topic: groups with records in several log partitions, and the log partition that Kafka uses for
+    each."""
+    has_moved_groups: bool = False
+    """Is `places` another one than the last audit had?"""
     watermarks: Mapping[int, Watermark] = field(default_factory=dict)
     """By log partition, how far silver has replayed it."""
     not_replayed: Mapping[int, frozenset[str] | None] = field(default_factory=dict)
@@ -155,16 +164,22 @@ class AuditDone:
     """Inputs that were missing for all of it."""
     read_together: set[str] = field(default_factory=set)
     """Topics that a subtopology of a streams group reads with others."""
+    outdated: dict[str, list[Outdated]] = field(default_factory=dict)
+    """By table: rows of the last audit that are no longer true."""
 
 
 class AuditParts:
-    """The part files of one task, opened when first needed."""
+    """The rows that one task makes. Files are written at the end, or earlier where there are many rows."""
 
     def __init__(self, work: AuditWork) -> None:
         self._work = work
-        self._writers: dict[tuple[str, bool], PartWriter] = {}
         self._waiting: dict[Table, list[tuple[NamedTuple, int]]] = {}
-        """Rows of the core that are not written yet, with the log partition of each."""
+        """Rows of the core that are not columns yet, with the log partition of each."""
+        self._buffered: dict[Table, list[pa.Table]] = {}
+        self._buffered_bytes: Counter[Table] = Counter()
+        self._states: PartWriter | None = None
+        self._former_log_anomalies: pa.Table | None = None
+        self._former_days: FormerDays | None = None
         self._stack = ExitStack()
         self.done = AuditDone(topic=work.topic)
         self.row_count = 0
@@ -179,13 +194,14 @@ class AuditParts:
         if error is None:
             for table in list(self._waiting):
                 self._write_waiting(table)
+            for table in list(self._buffered):
+                self._write_buffered(table)
         self._stack.__exit__(kind, error, trace)
-        if error is None:
-            for (name, _), writer in self._writers.items():
-                self.done.files.setdefault(name, []).append(writer.close())
+        if error is None and self._states is not None:
+            self.done.files[AUDITED_LOGS.full_name] = [self._states.close()]
 
     def write_rows(self, table: Table, rows: Sequence[NamedTuple], log_partition: int) -> None:
-        """Append rows of the core to the part file of a gold table, possibly later."""
+        """Append rows of the core to a gold table, possibly later."""
         self.row_count += len(rows)
         waiting = self._waiting.setdefault(table, [])
         waiting += zip(rows, repeat(log_partition))
@@ -199,22 +215,26 @@ class AuditParts:
             self.write(table, _rows_table(table, rows, log_partitions))
 
     def write(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
-        """Append rows, without partition columns, to the part file of a gold table."""
+        """Append rows to a gold table, without the columns that are one for all: `made_schema`."""
         if not rows.num_rows:
             return
         self.row_count += rows.num_rows
         self._write_waiting(table)
-        writer = self._writers.get((table.full_name, is_settled))
-        if writer is None:
-            target = self._work.targets[table.full_name]
-            values = {"cluster_id": self._work.cluster_id, "is_settled": is_settled}
-            kept = {column: values[column] for column in table.partition_by}
-            name = f"part-{self._work.number:05d}"
-            # states are read one by one
-            rows_min = 0 if table is AUDITED_LOGS else ROW_GROUP_ROWS_MIN
-            part = PartWriter(target, name, kept, row_group_rows_min=rows_min)
-            writer = self._writers[table.full_name, is_settled] = self._stack.enter_context(part)
-        writer.write(_coded(with_former_log_partitions(table, rows, self._work.places.get(self._work.topic, {}))))
+        rows = _coded(with_former_log_partitions(table, rows, self._work.places.get(self._work.topic, {})))
+        for name, value in (("cluster_id", self._work.cluster_id), ("is_settled", is_settled)):
+            if name in table.partition_by:
+                kind = arrow_schema(table).field(name).type
+                rows = rows.append_column(name, constant(value, kind, rows.num_rows))
+        self._buffered.setdefault(table, []).append(rows)
+        self._buffered_bytes[table] += rows.nbytes
+        if self._buffered_bytes.total() > BUFFERED_BYTES_MAX:
+            self._write_buffered(self._buffered_bytes.most_common(1)[0][0])
+
+    def _write_buffered(self, table: Table) -> None:
+        del self._buffered_bytes[table]
+        rows = pa.concat_tables(self._buffered.pop(table)).unify_dictionaries()
+        written = write_parts(self._work.targets[table.full_name], rows, f"part-{self._work.number:05d}")
+        self.done.files.setdefault(table.full_name, []).extend(written)
 
     def keep(self, log_partition: int, state: bytes) -> None:
         """Write the state of a log partition for the next audit."""
@@ -222,59 +242,39 @@ class AuditParts:
         bucket = 0 if self._work.bucket is None else self._work.bucket.number
         row = watermark_row(watermark) | {"topic": topic, "log_partition": log_partition, "bucket": bucket}
         row |= {"state": state}
-        self.write(AUDITED_LOGS, pa.Table.from_pylist([row], schema=arrow_schema(AUDITED_LOGS)))
+        self._keep(_coded(pa.Table.from_pylist([row], schema=arrow_schema(AUDITED_LOGS))))
 
-    def carry(self, table: Table, rebuilt: Mapping[int, Mapping[str, int]]) -> None:
-        """Write the last audit's rows of some log partitions.
+    def _keep(self, row: pa.Table) -> None:
+        if self._states is None:
+            target, values = self._work.targets[AUDITED_LOGS.full_name], {"cluster_id": self._work.cluster_id}
+            part = PartWriter(target, f"part-{self._work.number:05d}", values)
+            self._states = self._stack.enter_context(part)
+        self._states.write(row)  # a row group each: states are read one by one
 
-        `rebuilt`: by log partition, groups whose rows were rebuilt, with the position after which they were; only rows
-        up to that position (`GroupTable.places`) are written. NO_PLACE: none.
-        """
-        columns = file_schema(table).names
-        texts = text_columns(table, columns)
-        former = self._work.former.iterate_some(table, columns, rebuilt, texts) if rebuilt else ()
-        for rows in map(self._own, former):
-            kept = rows
-            if any(rebuilt.values()):
-                is_kept = GROUP_TABLES[table].places(rows) <= numbers_by_group(rows, rebuilt, EVERY_PLACE)
-                kept = rows if is_kept.all() else rows.filter(pa.array(is_kept))
-            self.write(table, kept)
+    def remove(self, table: Table, outdated: Outdated) -> None:
+        """Remove rows that the last audit wrote."""
+        self.done.outdated.setdefault(table.full_name, []).append(outdated)
 
-    def carry_log_anomalies(
-        self, log_partition: int, to_log_offset: int = END_OF_LOG, left_out: Set[str] = frozenset()
-    ) -> None:
-        """Write the last audit's rows of gold.log_anomalies, for records before a log offset."""
-        for rows in self.former_log_anomalies(log_partition, left_out):
-            is_kept = pc.and_(pc.equal(rows["log_topic"], self._work.topic), pc.less(rows["log_offset"], to_log_offset))
-            # a group that could not be judged is judged again in each audit
-            not_judged = pc.is_in(rows["rule"], value_set=pa.array([NOT_JUDGED, NOT_REPLAYED]))
-            is_kept = pc.and_(is_kept, pc.invert(not_judged))
-            self.write(LOG_ANOMALIES, rows.filter(is_kept))
+    def remove_all(self, log_partition: int, *tables: Table) -> None:
+        """Remove all rows of a log partition that the last audit wrote."""
+        for table in tables:
+            self.remove(table, Outdated(self._work.topic, log_partition, after=NO_PLACE))
 
-    def former(self, table: Table, log_partition: int) -> pa.Table:
-        """The last audit's rows of a log partition, without partition columns; strings as they are stored."""
-        columns = file_schema(table).names
-        return self._own(self._work.former.read(table, columns, log_partition, text_columns(table, columns)))
+    def former_log_anomalies(self) -> pa.Table:
+        """The last audit's rows of the task's log partitions, of all groups."""
+        if self._former_log_anomalies is None:
+            columns = ("log_topic", LOG_PARTITION, "rule", "log_offset", "at", "details")
+            parts = [read_file(file, LOG_ANOMALIES, columns) for file in self._work.former.files(LOG_ANOMALIES)]
+            rows = pa.concat_tables([columns_read(LOG_ANOMALIES, columns).empty_table(), *parts])
+            own = pa.array(self._work.log_partitions, pa.int32())
+            self._former_log_anomalies = rows.filter(pc.is_in(rows[LOG_PARTITION], own))
+        return self._former_log_anomalies
 
-    def former_log_anomalies(
-        self, log_partition: int, left_out: Set[str] = frozenset(), *, of_all_tasks: bool = False
-    ) -> Iterator[pa.Table]:
-        """The last audit's rows of a log partition, row group by row group, without those of some groups.
-
-        `of_all_tasks`: include groups of other tasks.
-        """
-        others = pa.array(sorted(left_out), pa.string())
-        former = self._work.former.iterate(LOG_ANOMALIES, file_schema(LOG_ANOMALIES).names, log_partition)
-        for rows in former if of_all_tasks else map(self._own, former):
-            yield rows.filter(pc.invert(pc.is_in(rows["group_id"], value_set=others))) if left_out else rows
-
-    def _own(self, rows: pa.Table) -> pa.Table:
-        """Only the rows of this task's groups; rows without a group belong to the first task."""
-        bucket = self._work.bucket
-        if bucket is None or not rows.num_rows:
-            return rows
-        group, group_ids = codes_of(rows["group_id"])
-        return rows.filter(pa.array(np.append(bucket.has_groups(group_ids), bucket.is_first)[group]))
+    def former_days(self) -> FormerDays:
+        """The days of groups, as the last audit wrote them."""
+        if self._former_days is None:
+            self._former_days = FormerDays(self._work.former.files(GROUP_SUMMARY), self._work.log_partitions)
+        return self._former_days
 
 
 class TrialParts(AuditParts):

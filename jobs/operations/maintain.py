@@ -9,7 +9,7 @@ some tables and not others: run it again.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timedelta
+from datetime import date, datetime, timedelta
 from typing import Final
 
 from pyarrow import fs
@@ -21,6 +21,7 @@ from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.retention import record_deletions
 from jobs.bronze.writer import is_damaged, offsets_of
 from jobs.console.progress import Steps, size_text, summary_table
+from jobs.delta.arrow_schemas import DAY
 from jobs.delta.audit_runs import WholeAudit, audit_application
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import delete_folder, filesystem_of
@@ -85,12 +86,15 @@ class Plan:
         """Files of a table with rows older than its retention.
 
         Of bronze.record_batches only whole files are dropped, after their replay, and the newest one of a log partition
-        stays: it shows up to where the log is known.
+        stays: it shows up to where the log is known. Of tables by day whole days are dropped.
         """
         days = self.settings.retention_days.get(table.full_name)
-        if days is None or table.age_column is None:
+        if days is None:
             return OldFiles(self.at)
         before = self.at - timedelta(days=days)
+        if DAY in table.partition_by:
+            return OldFiles(before, tuple(file for file in files if _is_of_day_before(file, before.date())))
+        assert table.age_column is not None
         age = table.age_column
         dropped = [file for file in files if age in file.maximum and file.maximum[age] < before]
         if table is not RECORD_BATCHES:
@@ -110,6 +114,11 @@ class Plan:
                 and not subtract([offsets_of(file)], self.replayed.get(log_of(file), ()))
             ),
         )
+
+
+def _is_of_day_before(file: TableFile, first: date) -> bool:
+    day = file.partition_values[DAY]
+    return day is not None and day < first
 
 
 @dataclass(frozen=True, slots=True)

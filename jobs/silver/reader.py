@@ -56,6 +56,9 @@ class SilverFiles:
         whole = WholeRun.newest(tables)
         return cls({table.full_name: whole.files(table) for table in those})
 
+    def files(self, table: Table) -> tuple[TableFile, ...]:
+        return self._files.get(table.full_name, ())
+
     def having(self, table: Table, column: str, value: str) -> Self:
         """Without those files of one table that, by their statistics, have no row with this value."""
 

@@ -37,11 +37,9 @@ VALID_TO = Column("valid_to", TIMESTAMP, "When it ended (exclusive); null while 
 INCARNATION = Column("incarnation", INT, "How often the group id had been created again before; starts at 0.")
 FROM_GENERATION = Column("from_generation", INT, "Group generation or epoch in which the interval began, inclusive.")
 TO_GENERATION = Column(
-    "to_generation", INT, "Last generation or epoch of the interval, inclusive; the newest known while open."
+    "to_generation", INT, "Last generation or epoch of the interval, inclusive; while open the newest."
 )
-IS_SETTLED = Column(
-    "is_settled", BOOLEAN, "False: a later run may still change the row, because it is open or its outcome is pending."
-)
+IS_SETTLED = Column("is_settled", BOOLEAN, "False: a later run may still change the row.")
 IS_COMPLETE = Column("is_complete", BOOLEAN, "False until a snapshot of the share partition has been seen.")
 
 SETTLED_APART = ("cluster_id", "is_settled")

@@ -20,6 +20,7 @@ class Scalar(Enum):
     BIGINT = "BIGINT"
     DOUBLE = "DOUBLE"
     TIMESTAMP = "TIMESTAMP"
+    DATE = "DATE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +70,8 @@ class Table:
     partition_by: tuple[str, ...] = ("cluster_id",)
     age_column: str | None = None
     """A time by which old rows may be removed; None: other rows depend on them, so they stay."""
+    day_of: str | None = None
+    """The time whose UTC day is in the column `day`; None: there is no such column, or it is made with the row."""
 
     def __hash__(self) -> int:
         """By name: tables are often used as dictionary keys, and hashing all their columns would be slow."""
@@ -99,3 +102,4 @@ INT = Scalar.INT
 BIGINT = Scalar.BIGINT
 DOUBLE = Scalar.DOUBLE
 TIMESTAMP = Scalar.TIMESTAMP
+DATE = Scalar.DATE

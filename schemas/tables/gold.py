@@ -17,7 +17,6 @@ from schemas.tables.common import (
     IS_SETTLED,
     LOG_PARTITION,
     MEMBER_ID,
-    SETTLED_APART,
     TO_GENERATION,
     TO_LOG_OFFSET,
     TOPIC_OF_ID,
@@ -26,9 +25,11 @@ from schemas.tables.common import (
     as_key,
     key,
 )
-from schemas.tables.declare import BIGINT, BOOLEAN, DOUBLE, INT, STRING, TIMESTAMP, ArrayOf, Column, Table
+from schemas.tables.declare import BIGINT, BOOLEAN, DATE, DOUBLE, INT, STRING, TIMESTAMP, ArrayOf, Column, Table
 
-gold_table = partial(Table, "gold")
+BY_DAY = ("cluster_id", "day")
+"""`partition_by` of gold: a night replaces files of the days in which it changes rows, and old days can be dropped."""
+gold_table = partial(Table, "gold", partition_by=BY_DAY)
 
 GROUP_COLUMNS = (CLUSTER_ID, GROUP_ID, GROUP_TYPE)
 METHOD = Column("method", STRING, "The rule by which it was inferred.")
@@ -39,6 +40,9 @@ TOPIC_ID = key("topic_id", STRING, "Topic id; null if it is not in the log.")
 PARTITION = key("partition", INT, "Partition of the topic.")
 FIRST_OFFSET = key("first_offset", BIGINT, "First offset of the range.")
 LAST_OFFSET = Column("last_offset", BIGINT, "Last offset of the range, inclusive.")
+DAY_OF_END = Column("day", DATE, "UTC day of the end; null while open.")
+DAY_OF_IT = Column("day", DATE, "UTC day of `at`.")
+DAY = key("day", DATE, "The day, in UTC.")
 
 PARTITION_OWNERS = gold_table(
     name="partition_owners",
@@ -46,6 +50,7 @@ PARTITION_OWNERS = gold_table(
     "owned the partition meanwhile: in generations that are missing (silver.group_generations.is_contiguous), or, "
     "where bronze.coverage has a hole, a static member under an id that the log does not show, or anybody after the "
     "last generation that the log shows.",
+    day_of="valid_to",
     columns=(
         *GROUP_COLUMNS,
         key("topic", STRING, "The topic."),
@@ -81,12 +86,14 @@ PARTITION_OWNERS = gold_table(
         ),
         LOG_PARTITION,
         IS_FORMER_LOG_PARTITION,
+        DAY_OF_END,
     ),
 )
 
 REBALANCES = gold_table(
     name="rebalances",
     comment="One row per rebalance: its cause, its duration, and what moved.",
+    day_of="completed_at",
     columns=(
         *GROUP_COLUMNS,
         key("to_generation", INT, "Generation or group epoch after the rebalance."),
@@ -169,13 +176,15 @@ REBALANCES = gold_table(
         ),
         LOG_PARTITION,
         IS_FORMER_LOG_PARTITION,
+        DAY_OF_END,
     ),
 )
 
 REDELIVERIES = gold_table(
     name="redeliveries",
     comment="An offset range of a share partition that was released, or delivered again.",
-    partition_by=SETTLED_APART,
+    partition_by=(*BY_DAY, "is_settled"),
+    day_of="at",
     columns=(
         *GROUP_COLUMNS,
         TOPIC_OF_ID,
@@ -195,13 +204,15 @@ REDELIVERIES = gold_table(
         LOG_PARTITION,
         IS_FORMER_SHARE_LOG_PARTITION,
         IS_SETTLED,
+        DAY_OF_IT,
     ),
 )
 
 ARCHIVED_RECORDS = gold_table(
     name="archived_records",
     comment="An offset range of a share partition that was given up.",
-    partition_by=SETTLED_APART,
+    partition_by=(*BY_DAY, "is_settled"),
+    day_of="at",
     columns=(
         *GROUP_COLUMNS,
         TOPIC_OF_ID,
@@ -233,12 +244,14 @@ ARCHIVED_RECORDS = gold_table(
         LOG_PARTITION,
         IS_FORMER_SHARE_LOG_PARTITION,
         IS_SETTLED,
+        DAY_OF_IT,
     ),
 )
 
 SHARE_OFFSET_CHANGES = gold_table(
     name="share_offset_changes",
     comment="An admin, or the end of the group, changed what a share partition delivers next.",
+    day_of="at",
     columns=(
         *GROUP_COLUMNS,
         TOPIC_OF_ID,
@@ -270,12 +283,14 @@ SHARE_OFFSET_CHANGES = gold_table(
         CONFIDENCE,
         LOG_PARTITION,
         IS_FORMER_SHARE_LOG_PARTITION,
+        DAY_OF_IT,
     ),
 )
 
 COMMIT_ANOMALIES = gold_table(
     name="commit_anomalies",
     comment="A rewind, reset, skip, stall or delete of committed offsets.",
+    day_of="at",
     columns=(
         *GROUP_COLUMNS,
         key("topic", STRING, "The topic."),
@@ -299,6 +314,7 @@ COMMIT_ANOMALIES = gold_table(
         CONFIDENCE,
         LOG_PARTITION,
         IS_FORMER_LOG_PARTITION,
+        DAY_OF_IT,
     ),
 )
 
@@ -306,6 +322,7 @@ LAG_HISTORY = gold_table(
     name="lag_history",
     comment="How far a group was behind the log end offset of its topic at a commit, if the end was sampled "
     "around that time.",
+    day_of="at",
     columns=(
         *GROUP_COLUMNS,
         key("topic", STRING, "The topic."),
@@ -330,6 +347,7 @@ LAG_HISTORY = gold_table(
         METHOD,
         CONFIDENCE,
         LOG_PARTITION,
+        DAY_OF_IT,
     ),
 )
 
@@ -337,6 +355,7 @@ LOG_ANOMALIES = gold_table(
     name="log_anomalies",
     comment="Where a log breaks the coordinators' own rules, what is odd about clients and the log, and what "
     "that means.",
+    day_of="at",
     columns=(
         CLUSTER_ID,
         key("log_topic", STRING, "The coordinator topic."),
@@ -365,6 +384,7 @@ LOG_ANOMALIES = gold_table(
             "one group.id; AUDIT: a group or log partition could not be judged, or an input could not be read, "
             "so it is missing from gold.",
         ),
+        DAY_OF_IT,
     ),
 )
 
@@ -398,10 +418,9 @@ HANGING_TRANSACTIONS = gold_table(
         METHOD,
         CONFIDENCE,
         Column("remedy", STRING, "What to do."),
+        DAY_OF_END,
     ),
 )
-
-DAY = key("day", TIMESTAMP, "The day, its first instant in UTC.")
 
 GROUP_SUMMARY = gold_table(
     name="group_summary",

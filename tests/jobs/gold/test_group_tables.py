@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from jobs.delta import other_writers, part_files
-from jobs.gold import audit, audit_groups, group_tables, task
+from jobs.gold import audit, audit_groups, former_rows, group_tables
 from jobs.gold.group_tables import GROUP_TABLES
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
@@ -38,7 +38,7 @@ def test_a_new_table_is_one_entry(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     """Declared and entered as others are, tables get the same rows, whether their log came in one night or in three."""
     models = {replace(model, name=f"new_{model.name}"): model for model in MODELS}
     entries = {**GROUP_TABLES, **{new: replace(GROUP_TABLES[model], table=new) for new, model in models.items()}}
-    for module in (group_tables, audit_groups, task):
+    for module in (group_tables, audit_groups, former_rows):
         monkeypatch.setattr(module, "GROUP_TABLES", entries)
     declared = dict(TABLES) | {new.full_name: new for new in models}
     for other in (part_files, other_writers):

@@ -3,7 +3,7 @@
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import date, timedelta
 from pathlib import Path
 from random import Random
 from typing import Any, Final
@@ -26,10 +26,17 @@ from jobs.gold.audit import audit
 from jobs.gold.share_reader import slice_ends
 from jobs.silver.hot_logs import CutRule
 from schemas.tables import TABLES
-from schemas.tables.gold import COMMIT_ANOMALIES, GOLD_TABLES, REDELIVERIES
+from schemas.tables.declare import Table
+from schemas.tables.gold import COMMIT_ANOMALIES, GOLD_TABLES, GROUP_SUMMARY, PARTITION_OWNERS, REBALANCES, REDELIVERIES
 from schemas.tables.state import AUDITED_LOGS
-from tests.coordinator_core.inference.group_lives import moved_member
-from tests.coordinator_core.inference.group_weeks import moved_after_days, standing_log, weeks_log
+from tests.coordinator_core.inference.group_lives import commit, generation, moved_member
+from tests.coordinator_core.inference.group_weeks import (
+    DAY_MS,
+    moved_after_days,
+    standing_log,
+    timed_batches,
+    weeks_log,
+)
 from tests.jobs.in_process import in_process
 from tests.jobs.silver.test_incremental_replay import BrokenOffError
 from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT, Jobs
@@ -39,6 +46,7 @@ from tests.recorded import RECORDINGS
 
 pytestmark = pytest.mark.nights
 
+HOUR_MS: Final = 3_600_000
 FULL_A: Final = RECORDINGS / "full-a" / "logs"
 Gold = dict[str, list[str]]
 
@@ -174,6 +182,41 @@ def test_weeks_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(set(places)) > len({group_id for group_id, _ in places}), places
 
 
+def test_files_of_days_without_a_change_stay(tmp_path: Path) -> None:
+    """A group that rebalances four times a day: the night after twelve days leaves the files of the first ten, and of
+    another group that only commits, of all but the day of its commits."""
+    reported = [
+        (day * DAY_MS + hour * HOUR_MS, generation(4 * day + hour // 6 + 1, {f"m{hour % 12}": [0, 1]}))
+        for day in range(13)
+        for hour in (2, 8, 14, 20)
+    ]
+    commits = [(day * DAY_MS + 5 * HOUR_MS, commit(10 * day, 0, "only-commits")) for day in range(13)]
+    logs = [timed_batches(sorted([*reported, *commits], key=lambda one: one[0])[:count]) for count in (60, 65)]
+    nights = Nights(tmp_path / "warehouse", tmp_path)
+    files = []
+    for number, batches in enumerate(logs):
+        folder = tmp_path / f"night-{number}" / "__consumer_offsets-0"
+        folder.mkdir(parents=True)
+        (folder / f"{0:020}.log").write_bytes(b"".join(batches))
+        nights.run(folder.parent, f"night-{number}")
+        files.append(
+            {table.full_name: paths_by_day(nights, table) for table in (REBALANCES, PARTITION_OWNERS, GROUP_SUMMARY)}
+        )
+    whole = Nights(tmp_path / "whole", tmp_path)
+    whole.run(tmp_path / "night-1", "r")
+    assert nights.gold() == whole.gold()
+    for name in files[0]:
+        stayed = {day for day, paths in files[0][name].items() if files[1][name].get(day) == paths}
+        assert stayed >= {date(1970, 1, 1) + timedelta(days=number) for number in range(10)}, name
+
+
+def paths_by_day(nights: Nights, table: Table) -> dict[date | None, set[str]]:
+    paths: dict[date | None, set[str]] = {}
+    for file in nights.warehouse.files(table):
+        paths.setdefault(file.partition_values["day"], set()).add(file.path)
+    return paths
+
+
 def test_odd_commits_of_groups_whose_membership_is_unchanged(tmp_path: Path) -> None:
     """Offsets go back, are deleted, stay for long, or come in transactions, night after night."""
     logs = {number: standing_log(Random(f"tables/{number}"), 3) for number in range(6)}
@@ -264,11 +307,11 @@ def test_audits_that_break_off(tmp_path: Path, whole: Gold, monkeypatch: pytest.
     with pytest.raises(BrokenOffError):
         nights.run(parts[1], "night-1")
     last = len(GOLD_TABLES) + 2
-    for commit in range(1, last + 1) if is_long() else (2, 6, last):
-        left[0] = commit
+    for broken_at in range(1, last + 1) if is_long() else (2, 6, last):
+        left[0] = broken_at
         with pytest.raises(BrokenOffError):
-            nights.audit(f"again-{commit}")
-        if commit in {2, 6, last}:
+            nights.audit(f"again-{broken_at}")
+        if broken_at in {2, 6, last}:
             assert nights.gold() == before
     monkeypatch.undo()
     assert nights.audit("last")

@@ -3,7 +3,7 @@
 import os
 import shutil
 from dataclasses import asdict, replace
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -20,6 +20,7 @@ from jobs.operations.maintain import MaintainSummary, maintain, old_staging, pin
 from jobs.spark.executors import Executor
 from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES
+from schemas.tables.gold import COMMIT_ANOMALIES, REBALANCES
 from schemas.tables.silver import OFFSET_COMMITS
 from schemas.tables.state import RUN_STARTS, RUNS
 from tests.jobs.conftest import Recorded
@@ -109,6 +110,20 @@ def test_maintained_tables_hold_the_same_and_are_replayed_on(
     jobs.catch_up(FULL_A, "night-3")
     assert jobs.warehouse.read(RECORD_BATCHES, ["base_offset"]).num_rows == batch_count, "none of it is captured again"
     assert jobs.silver() == whole
+
+
+def test_old_days_of_gold_go(no_spark: Executor, tmp_path: Path) -> None:
+    """Whole days, of the tables that have a retention; what is open stays."""
+    jobs = Jobs(no_spark, tmp_path / "warehouse", FULL_A)
+    first = date(2029, 12, 30)
+    days = [None, *(first + timedelta(days=number) for number in range(3))]
+    for table in (REBALANCES, COMMIT_ANOMALIES):
+        made = rows(table, *({"cluster_id": "c", "group_id": "g", "day": day} for day in days))
+        jobs.warehouse.write(table, made, app_id="a", version=1)
+    done = {table.name: table for table in tended(jobs, at=LATER, days={REBALANCES.full_name: 1}).tables}
+    assert done[REBALANCES.full_name].left_out_count == 1
+    assert set(jobs.warehouse.read(REBALANCES)["day"].to_pylist()) == {None, *days[2:]}
+    assert set(jobs.warehouse.read(COMMIT_ANOMALIES)["day"].to_pylist()) == set(days)
 
 
 def test_replay_does_not_forget_by_itself(
