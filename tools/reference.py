@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from jobs.queries.views.all_views import DEFINITIONS
+from jobs.queries.views.moments import IS_REPEATED
 from schemas.tables import TABLES
 from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
 from tools.dbt_semantic import models, semantic_models
@@ -97,11 +98,23 @@ def views() -> Iterator[str]:
         "They are available in `sql`, and in a metastore for all its users. Query a function like a table: "
         "`select * from owner_at('orders', 17, timestamp '2026-11-20T03:12:00Z')`."
     )
+    known: dict[frozenset[str], str] = {}
     for definition in DEFINITIONS:
         yield f"### {definition.name}{definition.signature.replace('`', '')}"
         of = ", ".join(f"`{table.full_name}`" for table in dict.fromkeys(definition.tables))
         yield f"{definition.about} A {definition.kind.value.lower()} of {of}."
-        yield column_lines(replace(column, is_key=False) for column in definition.columns)
+        names = frozenset(column.name for column in definition.columns)
+        if (view := known.get(names - {IS_REPEATED.name})) is not None:
+            yield f"As `{view}`, and `{IS_REPEATED.name}`: {IS_REPEATED.comment}"
+            continue
+        known[names] = definition.name
+        described = {column.comment: column.name for table in definition.tables for column in table.columns}
+        same = [column.name for column in definition.columns if described.get(column.comment) == column.name]
+        if shown := [name for name in same if name != "cluster_id"]:
+            yield f"As there: {', '.join(f'`{name}`' for name in shown)}."
+        own = [replace(column, is_key=False) for column in definition.columns if column.name not in same]
+        if own:
+            yield column_lines(own)
 
 
 def table_parts(table: Table) -> Iterator[str]:

@@ -160,7 +160,7 @@ TOPICS = bronze_table(
     "number of partitions changed, and when it is not listed any more.",
     columns=(
         CLUSTER_ID,
-        key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
+        key("topic_id", STRING, "Topic id."),
         key("observed_at", TIMESTAMP, "When the cluster was asked."),
         Column("topic", STRING, "Its name."),
         Column("partition_count", INT, "Its number of partitions at that time; null if it is not listed any more."),

@@ -17,29 +17,25 @@ MEMBER_ID = key("member_id", STRING, "The member.", is_personal=True)
 INSTANCE_ID = Column("instance_id", STRING, "Static member's group.instance.id, else null.", is_personal=True)
 CLIENT_ID = Column("client_id", STRING, "The member's client.id.", is_personal=True)
 CLIENT_HOST = Column("client_host", STRING, "The member's host, as the broker saw it.", is_personal=True)
-LOG_PARTITION = Column("log_partition", INT, "Partition of the coordinator topic that has the record.")
+LOG_PARTITION = Column("log_partition", INT, "Partition of the coordinator topic.")
 IS_FORMER_LOG_PARTITION = Column(
     "is_former_log_partition",
     BOOLEAN,
-    "The group is in another log partition now, because __consumer_offsets got more partitions: the row is from "
-    "before that, and an open interval in it is not valid any more.",
+    "Its records are in another log partition now, since __consumer_offsets grew; an open interval ended.",
 )
 IS_FORMER_SHARE_LOG_PARTITION = Column(
     "is_former_log_partition",
     BOOLEAN,
-    "The share partition is in another log partition now, because __share_group_state got more partitions: the "
-    "row is from before that.",
+    "Its records are in another log partition now, since __share_group_state grew.",
 )
-FROM_LOG_OFFSET = Column("from_log_offset", BIGINT, "Last record of the operation that began the interval.")
-TO_LOG_OFFSET = Column("to_log_offset", BIGINT, "Last record of the operation that ended it; null while open.")
-VALID_FROM = Column("valid_from", TIMESTAMP, "When the interval began (inclusive).")
-VALID_TO = Column("valid_to", TIMESTAMP, "When it ended (exclusive); null while open.")
-INCARNATION = Column("incarnation", INT, "How often the group id had been created again before; starts at 0.")
-FROM_GENERATION = Column("from_generation", INT, "Group generation or epoch in which the interval began, inclusive.")
-TO_GENERATION = Column(
-    "to_generation", INT, "Last generation or epoch of the interval, inclusive; while open the newest."
-)
-IS_SETTLED = Column("is_settled", BOOLEAN, "False: a later run may still change the row.")
+FROM_LOG_OFFSET = Column("from_log_offset", BIGINT, "Offset of the record that began it.")
+TO_LOG_OFFSET = Column("to_log_offset", BIGINT, "Offset of the record that ended it; null while open.")
+VALID_FROM = Column("valid_from", TIMESTAMP, "When it began (inclusive).")
+VALID_TO = Column("valid_to", TIMESTAMP, "When it ended (exclusive).")
+INCARNATION = Column("incarnation", INT, "How often the group id was created again before.")
+FROM_GENERATION = Column("from_generation", INT, "Generation or epoch in which it began, inclusive.")
+TO_GENERATION = Column("to_generation", INT, "Its last generation or epoch, inclusive; while open the newest.")
+IS_SETTLED = Column("is_settled", BOOLEAN, "False: it may still change.")
 IS_COMPLETE = Column("is_complete", BOOLEAN, "False until a snapshot of the share partition has been seen.")
 
 SETTLED_APART = ("cluster_id", "is_settled")
@@ -52,14 +48,14 @@ LOG_KEY = (
 SHARE_KEY = (
     CLUSTER_ID,
     GROUP_ID,
-    key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
+    key("topic_id", STRING, "Topic id."),
     key("partition", INT, "Partition of the topic."),
 )
 SHARE_PARTITION_OR_GROUP = (
     key("topic_id", STRING, "For a share partition, the id of its topic; null for a group."),
     key("partition", INT, "For a share partition, the partition of its topic; null for a group."),
 )
-TOPIC_OF_ID = Column("topic", STRING, "Name of the topic; null while no name is known for the topic id.")
+TOPIC_OF_ID = Column("topic", STRING, "Name of the topic; null while unknown.")
 
 
 def as_key(column: Column) -> Column:

@@ -32,7 +32,7 @@ from schemas.tables.declare import BIGINT, BOOLEAN, INT, STRING, TIMESTAMP, Arra
 silver_table = partial(Table, "silver")
 settling_table = partial(silver_table, partition_by=SETTLED_APART)
 
-LOG_OFFSET = key("log_offset", BIGINT, "Offset of the record in the log partition.")
+LOG_OFFSET = key("log_offset", BIGINT, "Offset in the log partition.")
 
 OFFSET_COMMITS = settling_table(
     name="offset_commits",
@@ -337,7 +337,7 @@ TOPICS = silver_table(
     comment="Names of topic ids over time.",
     columns=(
         CLUSTER_ID,
-        key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
+        key("topic_id", STRING, "Topic id."),
         Column("topic", STRING, "Its name."),
         Column("valid_from", TIMESTAMP, "Earliest time at which the name is known; null if no time is known."),
         Column("valid_to", TIMESTAMP, "When the topic was deleted; null if no deletion is known."),
@@ -353,7 +353,7 @@ PARTITION_COUNTS = silver_table(
     "partitions, if the metadata log or the Admin API gives it.",
     columns=(
         CLUSTER_ID,
-        key("topic_id", STRING, "Topic id, 22 characters as Kafka prints it."),
+        key("topic_id", STRING, "Topic id."),
         Column("topic", STRING, "Its name; null while no name is known."),
         key("partition_count", INT, "Number of its partitions."),
         Column(

@@ -58,9 +58,7 @@ SHARE_COLUMNS: Final = """
     s.acknowledged_count, s.archived_count, s.is_complete, s.valid_from, s.valid_to, s.log_partition, s.log_offset,
     s.archiving_count
 """
-IS_REPEATED: Final = Column(
-    "is_moment_repeated", BOOLEAN, "The log passes the time twice, and this is one of several answers."
-)
+IS_REPEATED: Final = Column("is_moment_repeated", BOOLEAN, "One of several answers: the log passes the time twice.")
 BATCHES: Final = Column(
     "batches",
     ArrayOf(
