@@ -14,6 +14,7 @@ from tests.claims import Claim, hand_over
 from tests.live.libraries.judge import GUESS, JUDGED, LIKELY, Judgement, report, speaks_of_coordinators
 from tests.live.libraries.truth import EXPIRED, LEFT, Truth, read_truth
 from tests.recorded import ARCHIVES as RECORDINGS
+from tools.recordings import extract
 
 ARCHIVES: Final = RECORDINGS / "clients"
 LIBRARY_COUNTS: Final = {"recording": 10, "defaults": 8}
@@ -37,7 +38,7 @@ def recording(name: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """logs/ and truth/"""
     folder = tmp_path_factory.mktemp("clients")
     with tarfile.open(ARCHIVES / f"{name}.tar.xz") as archive:
-        archive.extractall(folder, filter="data")
+        extract(archive, folder)
     return folder
 
 

@@ -30,6 +30,7 @@ from tests.jobs.report.tables import tables_of
 from tests.jobs.silver.test_replay import CLUSTER, Jobs
 from tests.lengths import is_long, takes_minutes
 from tests.recorded import RECORDINGS
+from tools.recordings import extract
 
 MADE_AT: Final = datetime(2026, 1, 2, tzinfo=UTC)
 AXE: Final = "axe-core@4.14.1"
@@ -318,7 +319,7 @@ def axe() -> str:
         if packed.returncode:
             pytest.skip(f"npm gave no {AXE}")
         with tarfile.open(folder / packed.stdout.strip()) as archive:
-            archive.extractall(folder, filter="data")
+            extract(archive, folder)
     return path.read_text()
 
 
