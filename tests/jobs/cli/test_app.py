@@ -377,7 +377,7 @@ def test_ctrl_c_while_bootstrap_is_loaded(tmp_path: Path) -> None:
     for own in ("bootstrap.py", "set_up.py"):
         shutil.copy(PROJECT_ROOT / own, tmp_path)
     for error, said in (("KeyboardInterrupt", "interrupted\n"), ("ValueError('x')", None)):
-        (tmp_path / "fcntl.py").write_text(f"raise {error}")
+        (tmp_path / "hashlib.py").write_text(f"raise {error}")
         words = [sys.executable, "-S", str(tmp_path / "bootstrap.py")]
         done = subprocess.run(words, capture_output=True, text=True, check=False)
         assert done.stderr == said if said else "ValueError: x" in done.stderr
