@@ -118,7 +118,6 @@ def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
             left.packed()
             return left
 
-        parts.remove_all(log_partition, *GROUP_TABLES, LOG_ANOMALIES)
         try:
             own, only = _own_groups(work, log_partition)
             groups = group_ids(own.files, log_partition) if only is None else sorted(only)
@@ -130,6 +129,7 @@ def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
         except OUTSIDE:
             raise
         except Exception as error:
+            parts.remove_all(log_partition, *GROUP_TABLES, LOG_ANOMALIES)
             parts.done.lacks.append(Lack(work.topic, log_not_judged(error, log_partition)))
             continue
         failed = [

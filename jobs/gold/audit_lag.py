@@ -95,14 +95,15 @@ def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
     """Rows of gold.lag_history, without `cluster_id`."""
     commits, rows = life.commits, lags.row
     group_type, group_types = GenerationsAt(life.generations, life.events).types_at(commits.log_offset[rows])
+    at = timestamps(commits.applied_at_ms[rows])
     columns = {
         "group_id": pa.repeat(pa.scalar(life.group_id), len(rows)),
         "group_type": _coded(group_type, group_types),
         "topic": _coded(commits.topic[rows], commits.topics),
         "partition": pa.array(commits.partition[rows]),
         "log_offset": pa.array(commits.log_offset[rows]),
-        "at": timestamps(commits.applied_at_ms[rows]),
-        DAY: days(timestamps(commits.applied_at_ms[rows])),
+        "at": at,
+        DAY: days(at),
         "log_partition": constant(life.log_partition, pa.int32(), len(rows)),
         "committed_offset": pa.array(commits.committed_offset[rows]),
         **{

@@ -85,12 +85,12 @@ def audit_shares_apart(work: AuditWork, parts: AuditParts) -> None:
         return
     known, members = _inputs(work, parts)
     for log_partition in work.log_partitions:
-        parts.remove_all(log_partition, LOG_ANOMALIES)
         try:
             audit_by_group(log_partition, work, TrialParts(work), known, members)
         except OUTSIDE:
             raise
         except Exception as error:
+            parts.remove_all(log_partition, LOG_ANOMALIES)
             parts.done.lacks.append(Lack(work.topic, log_not_judged(error, log_partition)))
         else:
             audit_by_group(log_partition, work, parts, known, members)
@@ -354,7 +354,7 @@ def _place_columns(
     rows: RedeliveryColumns | ArchivedColumns, keys: ShareKeys, log_partition: int
 ) -> dict[str, pa.Array]:
     """The columns that identify share partition, offset and time."""
-    key = rows.key
+    key, at = rows.key, timestamps(rows.at_ms)
     return {
         "group_id": _names(keys.group.astype(np.int32)[key], keys.group_ids),
         "group_type": _names(np.zeros(len(rows), np.int8), (GroupType.SHARE,)),
@@ -364,8 +364,8 @@ def _place_columns(
         "first_offset": pa.array(rows.first_offset),
         "last_offset": pa.array(rows.last_offset),
         "log_offset": pa.array(rows.log_offset),
-        "at": timestamps(rows.at_ms),
-        DAY: days(timestamps(rows.at_ms)),
+        "at": at,
+        DAY: days(at),
         "log_partition": constant(log_partition, pa.int32(), len(rows)),
         # set when the rows are written
         IS_FORMER_LOG_PARTITION.name: constant(False, pa.bool_(), len(rows)),

@@ -105,10 +105,8 @@ class FormerDays:
         for index, name in enumerate(DayCounts._fields):
             column = self._counts[index].copy()
             column[at] += np.array([counts[index] for *_, counts in found], np.int64)
-            place = rows.schema.get_field_index(name)
-            rows = rows.set_column(
-                place, rows.schema.field(place), pa.array(column).cast(rows.schema.field(place).type)
-            )
+            field = rows.schema.field(name)
+            rows = rows.set_column(rows.schema.get_field_index(name), field, pa.array(column).cast(field.type))
         is_again = (self._day > behind[self._group]) & (self._day <= until[self._group])
         return rows.filter(pa.array(is_again)), after
 

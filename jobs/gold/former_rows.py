@@ -132,7 +132,7 @@ def changed_days(table: Table, rows: pa.Table, files: Sequence[TableFile]) -> tu
     """Of the rows of a small table, those of days that differ from the last audit's; and the files of these days."""
     schema = arrow_schema(table)
     former = pa.concat_tables([schema.empty_table(), *(read_file(file, table, schema.names) for file in files)])
-    order = [(name, "ascending") for name in (DAY, *table.key) if name in schema.names]
+    order = [(name, "ascending") for name in dict.fromkeys((DAY, *table.key))]
     before, now = (_by_day(some.sort_by(order)) for some in (former, rows))
     changed = {day for day in {*before, *now} if day not in before or day not in now or before[day] != now[day]}
     parts = [now[day] for day in now if day in changed]

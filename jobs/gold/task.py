@@ -242,14 +242,12 @@ class AuditParts:
         bucket = 0 if self._work.bucket is None else self._work.bucket.number
         row = watermark_row(watermark) | {"topic": topic, "log_partition": log_partition, "bucket": bucket}
         row |= {"state": state}
-        self._keep(_coded(pa.Table.from_pylist([row], schema=arrow_schema(AUDITED_LOGS))))
-
-    def _keep(self, row: pa.Table) -> None:
         if self._states is None:
             target, values = self._work.targets[AUDITED_LOGS.full_name], {"cluster_id": self._work.cluster_id}
             part = PartWriter(target, f"part-{self._work.number:05d}", values)
             self._states = self._stack.enter_context(part)
-        self._states.write(row)  # a row group each: states are read one by one
+        # a row group each: states are read one by one
+        self._states.write(_coded(pa.Table.from_pylist([row], schema=arrow_schema(AUDITED_LOGS))))
 
     def remove(self, table: Table, outdated: Outdated) -> None:
         """Remove rows that the last audit wrote."""
