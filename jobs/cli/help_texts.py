@@ -183,7 +183,7 @@ def epilog(job: str) -> str:
 ROOT_EPILOG: Final = _exact(
     "First answer:",
     f"  {command('nightly')}",
-    f'  {command("sql -e")} "select * from gold.group_summary"',
+    f"  {command('groups --needs-attention')}",
     f"Each job's --help has examples: {command('owner --help')}",
     f"Options before the job's name are Spark's: {command('--master local[2] nightly')}",
     "Settings: conf/groupledger.toml; GROUPLEDGER_* in the environment; options.",

@@ -151,4 +151,7 @@ DeadLetterOption = Annotated[
         help="With --payload: look for copies there; may be repeated. [default: as the groups are configured]",
     ),
 ]
+WideOption = Annotated[
+    bool, typer.Option("--wide", help="All columns, where a terminal has room for some. Pipes and files get all.")
+]
 DebugOption = Annotated[bool, typer.Option("--debug", help="Show the traceback of an error.")]

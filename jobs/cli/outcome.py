@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final
 
 import typer
 
-from jobs.cli.options import DebugOption
+from jobs.cli.options import DebugOption, WideOption
 from jobs.cli_enums import SummaryFormat
+from jobs.console.output import IS_WIDE, folded_text, json_line, printable
 from jobs.errors import JobError, TableDamaged
 from jobs.exit_codes import DONE, FAILED, INTERRUPTED
 
@@ -29,10 +30,8 @@ PARSED: Final = 64
 
 def say(*lines: str) -> None:
     """Print lines on stderr, with control characters escaped."""
-    from jobs.console.output import printable
-
     for line in lines:
-        typer.echo(printable(line), err=True)
+        typer.echo(folded_text(printable(line), sys.stderr), err=True)
 
 
 def print_facts(job: str, run: "Run | RunContext", steps: "Steps", code: int, output_format: SummaryFormat) -> int:
@@ -41,8 +40,6 @@ def print_facts(job: str, run: "Run | RunContext", steps: "Steps", code: int, ou
     Returns the exit code unchanged.
     """
     if output_format is SummaryFormat.JSON:
-        from jobs.console.output import json_line
-
         typer.echo(json_line(facts_of(job, run, steps, code)), nl=False)
     return code
 
@@ -54,7 +51,8 @@ def facts_of(job: str, run: "Run | RunContext", steps: "Steps", code: int) -> di
 
 
 def job(function: Callable[..., int]) -> Callable[..., None]:
-    """The command of a job: `run_job` runs its function, which returns the exit code, and it has --debug.
+    """The command of a job: `run_job` runs its function, which returns the exit code, and it has --debug; one that
+    prints tables has --wide.
 
     A parameter whose type is a dataclass gives an option for each field.
     """
@@ -62,7 +60,8 @@ def job(function: Callable[..., int]) -> Callable[..., None]:
     classes: dict[str, Any] = {one.name: one.annotation for one in given if is_dataclass(one.annotation)}
 
     @wraps(function)
-    def command(*, debug: bool, **chosen: Any) -> None:
+    def command(*, debug: bool, wide: bool = False, **chosen: Any) -> None:
+        IS_WIDE.set(wide)
         for name, of in classes.items():
             chosen[name] = of(**{field.name: chosen.pop(field.name) for field in fields(of)})
         run_job(lambda: function(**chosen), debug)
@@ -72,9 +71,13 @@ def job(function: Callable[..., int]) -> Callable[..., None]:
         for one in given
         for option in (signature(one.annotation).parameters.values() if one.name in classes else (one,))
     ]
-    debug = Parameter("debug", Parameter.KEYWORD_ONLY, default=False, annotation=DebugOption)
-    keywords = [option.replace(kind=Parameter.KEYWORD_ONLY) for option in parameters]
-    command.__signature__ = Signature([*keywords, debug])  # type: ignore[attr-defined]
+    own = {"debug": DebugOption}
+    if any(one.name == "output_format" and not isinstance(one.default, SummaryFormat) for one in given):
+        own["wide"] = WideOption
+    parameters += [Parameter(name, Parameter.KEYWORD_ONLY, default=False, annotation=of) for name, of in own.items()]
+    command.__signature__ = Signature(  # type: ignore[attr-defined]
+        [option.replace(kind=Parameter.KEYWORD_ONLY) for option in parameters]
+    )
     return command
 
 

@@ -1,5 +1,9 @@
 """Print answers: as a table in the style of Kafka's tools, as JSON (one object per line), or as CSV.
 
+On a terminal, a table is as wide as the terminal: the columns that are the answer come first, long cells go on in
+the next line, and columns for which there is no room are left out. A pipe or a file gets everything, and JSON and CSV
+have everything.
+
 A value is a number, a string, a bool, or None for unknown: `-` in tables and CSV, null in JSON. Strings may contain
 anything a client sent: output of all kinds is safe for terminals (`escaped`), and CSV for spreadsheets (formulas).
 """
@@ -7,10 +11,18 @@ anything a client sent: output of all kinds is safe for terminals (`escaped`), a
 import csv
 import io
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final, TextIO
+from itertools import zip_longest
+from shutil import get_terminal_size
+from textwrap import wrap
+from typing import Any, Final, NamedTuple, TextIO
+from unicodedata import east_asian_width
+
+from coordinator_core.text import counted
+from jobs.console.command_name import ENTRY
 
 Value = str | int | float | bool | None
 
@@ -24,6 +36,12 @@ QUOTED_ENDS: Final = "\r\n"
 CELL_CHARACTERS_MAX: Final = 255
 """A longer cell of a table is cut. No name of a topic is that long, and ids can have 30,000 characters."""
 CUT: Final = "..."
+TERMINAL_COLUMNS: Final = 120
+"""Width of a terminal that does not tell its own."""
+FOLDED_COLUMNS_MIN: Final = 24
+"""A column that is folded is at least this wide: as a time."""
+IS_WIDE: ContextVar[bool] = ContextVar("is_wide", default=False)
+"""Does --wide ask for all columns, whatever the width?"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,12 +57,104 @@ class Column:
     is_whole: bool = False
 
 
-def table_lines(columns: Sequence[Column], rows: Sequence[Sequence[Value]]) -> list[str]:
-    """The header and the rows, padded like Java's `%-15s`."""
-    cells = [list(map(text_cell, values)) for values in zip(*rows, strict=True)] or [[] for _ in columns]
-    cells = [texts if column.is_whole else list(map(cut, texts)) for column, texts in zip(columns, cells, strict=True)]
-    padded = map(_padded, columns, cells)
-    return [" ".join(line).rstrip() for line in zip(*padded, strict=True)]
+class Bars(NamedTuple):
+    """What is between two columns: in the header, in the line below it (empty: there is none), and in rows."""
+
+    header: str = " "
+    line: str = ""
+    row: str = " "
+
+
+BLANKS: Final = Bars()
+
+
+def room_for(out: TextIO) -> int | None:
+    """The width of a terminal; None: lines may have any."""
+    if IS_WIDE.get() or not out.isatty():
+        return None
+    return max(get_terminal_size((TERMINAL_COLUMNS, 24)).columns, 1)
+
+
+def table_lines(
+    columns: Sequence[Column],
+    rows: Sequence[Sequence[Value]],
+    *,
+    first: Sequence[str] = (),
+    room: int | None = None,
+    bars: Bars = BLANKS,
+) -> Iterator[str]:
+    """The header and the rows, padded like Java's `%-15s`; in `room`, if it is too small for them, as `_fitted`.
+
+    `first`: the columns that are the answer, by importance; without them all are, in their order.
+    """
+    texts = [list(map(text_cell, values)) for values in zip(*rows, strict=True)] or [[] for _ in columns]
+    ranks = [first.index(it.name) if it.name in first else len(first) for it in columns]
+    in_order = sorted(range(len(columns)), key=ranks.__getitem__)
+    columns = [columns[index] for index in in_order]
+    cells = [texts[index] for index in in_order]
+    cells = [these if column.is_whole else list(map(cut, these)) for column, these in zip(columns, cells, strict=True)]
+    lines = list(_joined(zip(*map(_padded, columns, cells), strict=True), bars))
+    if room is None or all(_shown_length(line) <= room for line in lines):
+        yield from lines
+    else:
+        named = [[it.name, *these] for it, these in zip(columns, cells, strict=True)]
+        yield from _fitted(named, sum(rank < len(first) for rank in ranks) or len(columns), room, bars)
+
+
+def _joined(rows: Iterable[Sequence[str]], bars: Bars, header_count: int = 1) -> Iterator[str]:
+    """Lines of padded cells, of which the first ones are the header."""
+    for number, cells in enumerate(rows, 1):
+        yield (bars.header if number <= header_count else bars.row).join(cells).rstrip()
+        if bars.line and number == header_count:
+            yield bars.line.join(bars.line[0] * _shown_length(cell) for cell in cells)
+
+
+def _fitted(columns: Sequence[Sequence[str]], answer_count: int, room: int, bars: Bars) -> Iterator[str]:
+    """Lines that fit into the room: long cells of the first columns, which are the answer, go on in the next line, and
+    of the other columns there are those that still fit. A last line says how many were left out."""
+    gap = len(bars.row)
+    widths: dict[int, int] = {}
+    left = room + gap
+    needed = [max(map(_shown_length, texts)) for texts in columns]
+    for index, width in enumerate(needed[:answer_count]):
+        least = min(width, FOLDED_COLUMNS_MIN, room)
+        if least + gap <= left:
+            widths[index] = least
+            left -= least + gap
+    for index, width in widths.items():
+        more = min(needed[index] - width, left)
+        widths[index] += more
+        left -= more
+    for index, width in enumerate(needed[answer_count:], answer_count):
+        if width + gap <= left:
+            widths[index] = width
+            left -= width + gap
+    folded = [[_folded(text, width) for text in columns[index]] for index, width in widths.items()]
+    rows = [list(zip_longest(*row, fillvalue="")) for row in zip(*folded, strict=True)]
+    padded = (
+        [text + " " * (width - _shown_length(text)) for text, width in zip(line, widths.values(), strict=True)]
+        for row in rows
+        for line in row
+    )
+    yield from _joined(padded, bars, len(rows[0]))
+    if len(widths) < len(columns):
+        yield f"{counted(len(columns) - len(widths), 'more column')}: --wide"
+
+
+def _folded(text: str, width: int) -> list[str]:
+    """The lines of a cell."""
+    # a wide character needs two columns
+    characters = width if len(text) == _shown_length(text) else max(width // 2, 1)
+    return wrap(text, characters) or [""]
+
+
+def folded_text(text: str, out: TextIO, indent: str = "  ") -> str:
+    """A sentence in lines that a terminal has room for. With a command it stays one line, to be copied."""
+    room = room_for(out)
+    if room is None or _shown_length(text) <= room or f"{ENTRY} " in text:
+        return text
+    lines = _folded(text, max(room - len(indent), 1))
+    return f"\n{indent}".join(lines)
 
 
 def cut(text: str) -> str:
@@ -114,21 +224,45 @@ def write_json(rows: Sequence[Mapping[str, Value]], out: TextIO) -> None:
         out.write(json_line(row))
 
 
-def write_answers(columns: Sequence[str], rows: Sequence[Sequence[Value]], output_format: str, out: TextIO) -> None:
-    """Rows of equal shape in the requested format."""
+def write_table(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Value]],
+    out: TextIO,
+    *,
+    first: Sequence[str] = (),
+    bars: Bars = BLANKS,
+) -> None:
+    """A table for people, as `table_lines`."""
+    grown = [Column(name, len(name), grows=True) for name in columns]
+    out.writelines(f"{line}\n" for line in table_lines(grown, rows, first=first, room=room_for(out), bars=bars))
+
+
+def write_answers(
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Value]],
+    output_format: str,
+    out: TextIO,
+    *,
+    first: Sequence[str] = (),
+) -> None:
+    """Rows of equal shape in the requested format. `first`: the columns that are the answer, by importance."""
     named = [dict(zip(columns, row, strict=True)) for row in rows]
     if output_format == "json":
         write_json(named, out)
     elif output_format == "csv":
         write_csv(columns, named, out)
     else:
-        grown = [Column(name, len(name), grows=True) for name in columns]
-        out.writelines(line + "\n" for line in table_lines(grown, rows))
+        write_table(columns, rows, out, first=first)
 
 
 def _length(text: str) -> int:
     """Length as in Java: UTF-16 code units."""
     return len(text) if text.isascii() else len(text) + sum(character > "\uffff" for character in text)
+
+
+def _shown_length(text: str) -> int:
+    """Columns of a terminal: East Asian characters are two wide."""
+    return len(text) if text.isascii() else len(text) + sum(east_asian_width(character) in "WF" for character in text)
 
 
 def _padded(column: Column, cells: Sequence[str]) -> list[str]:

@@ -17,8 +17,10 @@ from coordinator_core.errors import CoreError, UnknownKafkaVersion, WhatIfError
 from coordinator_core.inference.facts.clock import is_time, lacks_times
 from coordinator_core.inference.facts.life import GroupLife
 from coordinator_core.replay.lookup import SharePartitionKey
+from coordinator_core.text import counted
 from jobs.console.command_name import command
-from jobs.console.output import Value, time_text, write_answers, write_csv, write_json
+from jobs.console.names import short
+from jobs.console.output import Value, folded_text, time_text, write_answers, write_csv, write_json
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import WhatIfArgumentError, WhatIfJobError
 from jobs.gold.share_reader import configs
@@ -54,6 +56,7 @@ from simulator.whatif.release import ABOUT as RELEASE_ABOUT
 from simulator.whatif.release import ReleaseSource
 from simulator.whatif.settings import Question, Recorded, question_of
 from simulator.whatif.shares import Transition
+from simulator.whatif.verdicts import Verdict
 
 END_OF_TIME: Final = 2**62
 GROUP_TABLES: Final = (GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS, GROUP_EVENTS, OFFSET_COMMITS)
@@ -203,12 +206,15 @@ def _plain(name: str, value: object) -> Value:
 def _print_table(rows: Sequence[WhatIfRow], out: TextIO) -> None:
     answers = [row for row in rows if row.kind != TOTAL]
     total = rows[-1]
-    out.write(f"group {total.group_id!r} ({total.group_type.lower()}), had it been with {total.asked}\n\n")
     is_of_records = total.deliveries_min is not None
+    brief = f"{total.recorded}, {total.would_be}" if is_of_records else _brief(total, answers)
+    sure = f" ({total.confidence})" if total.confidence else ""
+    sentence = f"group {short(total.group_id)} ({total.group_type.lower()}) with {total.asked}: {brief}{sure}"
+    out.write(f"{folded_text(sentence, out)}\n\n")
     if is_of_records:
-        write_answers(RECORD_COLUMNS, [_record_cells(row) for row in answers], "table", out)
+        write_answers(RECORD_COLUMNS, [_record_cells(row) for row in answers], "table", out, first=ANSWER)
     else:
-        write_answers(REBALANCE_COLUMNS, [_rebalance_cells(row) for row in answers], "table", out)
+        write_answers(REBALANCE_COLUMNS, [_rebalance_cells(row) for row in answers], "table", out, first=ANSWER)
     out.write(f"\nin all: {total.recorded}; {total.would_be}\n")
     if is_of_records:
         out.write(f"deliveries: {_span(total.deliveries_min, total.deliveries_max, signed=True)}\n")
@@ -221,9 +227,39 @@ def _print_table(rows: Sequence[WhatIfRow], out: TextIO) -> None:
         out.write(f"played by the rules of Kafka {total.kafka_version}, {about}\n")
     if total.assumptions:
         out.write("\nassumed:\n")
-        out.writelines(f"  {name}: {ALL_ASSUMPTIONS[name]}\n" for name in total.assumptions)
+        lines = (f"  {name}: {ALL_ASSUMPTIONS[name]}" for name in total.assumptions)
+        out.writelines(f"{folded_text(line, out, '    ')}\n" for line in lines)
 
 
+def _brief(total: WhatIfRow, answers: Sequence[WhatIfRow]) -> str:
+    """How many rebalances there would be, and what would be another, in words."""
+    before, after = (
+        _span(*(getattr(total, f"rebalances_{when}_{end}") for end in ENDS)) for when in ("before", "after")
+    )
+    noun = "rebalance" if before == "1" else "rebalances"
+    count = f"at least {after.removesuffix('..?')}" if after.endswith("..?") else after.replace("..", " to ")
+    words = [f"still {before} {noun}" if before == after else f"{count} in place of {before} {noun}"]
+    others = [row for row in answers if row.verdict != Verdict.KEPT]
+    known = [row for row in others if row.verdict not in UNKNOWN]
+    words += map(_change, known[:1])
+    if len(known) > 1:
+        words.append(counted(len(known) - 1, "more change"))
+    if len(others) > len(known):
+        words.append(f"{len(others) - len(known):,} not known")
+    return ", ".join(words)
+
+
+def _change(row: WhatIfRow) -> str:
+    """What would be another, of one rebalance."""
+    if row.verdict != Verdict.MOVED or row.shift_ms_min is None or row.shift_ms_max is None:
+        return f"{row.recorded} {row.would_be}".strip()
+    shift_s = (row.shift_ms_min + row.shift_ms_max) / 2000
+    digits = 0 if abs(shift_s) >= 10 else 1
+    return f"{row.recorded} {abs(shift_s):.{digits}f} s {'earlier' if shift_s < 0 else 'later'}"
+
+
+UNKNOWN: Final = frozenset({Verdict.CANNOT_TELL, Verdict.NOT_REPRODUCED, Verdict.NOT_PLAYED})
+ENDS: Final = ("min", "max")
 NO_MEASURE: Final = "? -> ?"
 MEASURES: Final = ("rebalances", "partitions moved", "unowned partition-ms", "partition-ms not served")
 REBALANCE_COLUMNS: Final = ("at", "generation", "recorded", "verdict", "would be", "later by", *MEASURES, "confidence")
@@ -238,6 +274,8 @@ RECORD_COLUMNS: Final = (
     "deliveries",
     "confidence",
 )
+ANSWER: Final = ("at", "topic", "partition", "offsets", "recorded", "verdict", "would be", "later by", "confidence")
+"""Columns of both tables."""
 
 
 def _rebalance_cells(row: WhatIfRow) -> tuple[Value, ...]:

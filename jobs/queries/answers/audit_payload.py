@@ -65,6 +65,10 @@ COLUMNS: Final = (
     "dead_letter_message",
     "confidence",
 )
+ANSWER: Final = (
+    *("group_id", "topic", "partition", "offset", "likely_cause", "confidence", "presence", "dead_letter"),
+    *("key", "dead_letter_place", "value"),
+)
 
 Row = Mapping[str, Any]
 
@@ -118,7 +122,7 @@ def run_payload(
     if without_copy:
         place = COLUMNS.index("dead_letter")
         lines = [line for line in lines if line[place] != CopyState.FOUND]
-    write_answers(columns, lines, output_format, out)
+    write_answers(columns, lines, output_format, out, first=ANSWER)
     return complete.is_complete
 
 

@@ -22,7 +22,7 @@ from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, numbers
 from jobs.bronze.quarantine import open_rows
 from jobs.cli_enums import Listing
 from jobs.console.names import short
-from jobs.console.output import Value, json_line, time_text, write_answers
+from jobs.console.output import Value, folded_text, json_line, time_text, write_answers
 from jobs.delta import other_writers
 from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.audit_runs import WholeAudit
@@ -63,16 +63,47 @@ class Source(NamedTuple):
     table: Table
     time_column: str
     log: str
+    first: tuple[str, ...]
+    """The columns that are the answer, by importance."""
 
 
+OF_RECORDS: Final = ("group_id", "topic", "partition", "first_offset", "last_offset", "at")
+ARCHIVED: Final = Source(
+    ARCHIVED_RECORDS, "at", SHARES_LOG, (*OF_RECORDS, "likely_cause", "confidence", "cause", "delivery_count")
+)
 SOURCES: Final = {
-    Listing.ARCHIVED: Source(ARCHIVED_RECORDS, "at", SHARES_LOG),
-    Listing.WITHOUT_COPY: Source(ARCHIVED_RECORDS, "at", SHARES_LOG),
-    Listing.REDELIVERIES: Source(REDELIVERIES, "at", SHARES_LOG),
-    Listing.SHARE_OFFSETS: Source(SHARE_OFFSET_CHANGES, "at", SHARES_LOG),
-    Listing.REBALANCES: Source(REBALANCES, "started_at", GROUPS_LOG),
-    Listing.COMMITS: Source(COMMIT_ANOMALIES, "at", GROUPS_LOG),
-    Listing.OWNERS: Source(PARTITION_OWNERS, "valid_from", GROUPS_LOG),
+    Listing.ARCHIVED: ARCHIVED,
+    Listing.WITHOUT_COPY: ARCHIVED._replace(first=(*OF_RECORDS, "dead_letter", "likely_cause", "confidence")),
+    Listing.REDELIVERIES: Source(
+        REDELIVERIES, "at", SHARES_LOG, (*OF_RECORDS, "likely_cause", "confidence", "to_delivery_count", "cause")
+    ),
+    Listing.SHARE_OFFSETS: Source(
+        SHARE_OFFSET_CHANGES,
+        "at",
+        SHARES_LOG,
+        (
+            *("group_id", "topic", "partition", "at", "kind", "from_offset", "to_offset", "confidence"),
+            *("never_delivered_count", "delivered_again_count"),
+        ),
+    ),
+    Listing.REBALANCES: Source(
+        REBALANCES,
+        "started_at",
+        GROUPS_LOG,
+        ("group_id", "started_at", "cause", "confidence", "to_generation", "member_count", "partitions_moved"),
+    ),
+    Listing.COMMITS: Source(
+        COMMIT_ANOMALIES,
+        "at",
+        GROUPS_LOG,
+        ("group_id", "topic", "partition", "at", "kind", "from_offset", "to_offset", "confidence", "likely_cause"),
+    ),
+    Listing.OWNERS: Source(
+        PARTITION_OWNERS,
+        "valid_from",
+        GROUPS_LOG,
+        ("group_id", "topic", "partition", "client_id", "valid_from", "valid_to", "client_host", "member_id"),
+    ),
 }
 
 
@@ -416,7 +447,8 @@ def write_completeness(complete: Completeness, output_format: str, out: TextIO) 
         statement = {"is_complete": complete.is_complete, "completeness": complete.statements}
         out.write(json_line(statement))
     else:
-        out.writelines(f"# {line}\n" for line in complete.statements)
+        lines = (folded_text(f"# {line}", out, "#   ") for line in complete.statements)
+        out.writelines(f"{line}\n" for line in lines)
 
 
 def without_unread(complete: Completeness, listing: Listing, unread: str) -> Completeness:
@@ -503,5 +535,5 @@ def run_audit_report(
     place = columns.index(SOURCES[listing].time_column)
     complete = complete.adding(*untimed_statement(sum(row[place] is None for row in rows), span))
     write_completeness(complete, output_format, out)
-    write_answers(columns, rows, output_format, out)
+    write_answers(columns, rows, output_format, out, first=SOURCES[listing].first)
     return complete.is_complete

@@ -21,7 +21,7 @@ from typing import Final, TextIO
 from coordinator_core.replay.java.hash_codes import string_order
 from coordinator_core.text import counted
 from jobs.cli_enums import Tool, View
-from jobs.console.output import Column, Value, printable, table_lines, time_text, write_csv, write_json
+from jobs.console.output import Column, Value, printable, room_for, table_lines, time_text, write_csv, write_json
 from jobs.delta.arrow_columns import dicts_of
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import NoSuchGroupError
@@ -429,7 +429,7 @@ def write_descriptions(descriptions: Sequence[Description], output_format: str, 
     """Print descriptions: like the tools do, or as rows with the tools' column names."""
     if output_format == "table":
         for description in descriptions:
-            out.writelines(line + "\n" for line in _lines(description, verbose))
+            out.writelines(line + "\n" for line in _lines(description, verbose, room_for(out)))
         return
     names: dict[str, None] = {}
     rows: list[dict[str, Value]] = []
@@ -454,7 +454,7 @@ def write_descriptions(descriptions: Sequence[Description], output_format: str, 
         write_csv(list(names), rows, out)
 
 
-def _lines(description: Description, verbose: bool) -> Iterator[str]:
+def _lines(description: Description, verbose: bool, room: int | None) -> Iterator[str]:
     group, tool, layout, rows = description.group, description.tool, description.layout, description.rows
     title = f"{TITLES[tool]} '{printable(group.group_id)}'"
     if description.log_position is not None:
@@ -471,7 +471,8 @@ def _lines(description: Description, verbose: bool) -> Iterator[str]:
     elif rows or layout.without_rows:
         columns = layout.shown(verbose, rows)
         yield ""
-        yield from table_lines(columns, [[_cell(row, it.name, verbose) for it in columns] for row in rows])
+        cells = [[_cell(row, it.name, verbose) for it in columns] for row in rows]
+        yield from table_lines(columns, cells, room=room)
 
 
 def _cell(row: Cells, name: str, verbose: bool) -> Value:

@@ -18,7 +18,7 @@ from coordinator_core.inference.groups.rollouts import FOLLOW_UPS
 from coordinator_core.inference.shares.archived import NOT_GIVEN_UP
 from coordinator_core.text import counted
 from jobs.console.names import short
-from jobs.console.output import Value, time_text, write_answers
+from jobs.console.output import Value, folded_text, time_text, write_answers
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import PinnedTables, WholeRun
@@ -48,8 +48,9 @@ FIRST_SEEN: Final = "first_seen"
 EVENT_COLUMNS: Final = ("at", "event", "confidence", "text")
 GROUP_COLUMNS: Final = (
     "GROUP", "TYPE", "STATE", "MEMBERS", "LAST-CHANGE", "REBALANCES", "STORMS", "UNOWNED-MS", "GIVEN-UP", "REDELIVERED",
-    "EXTRA-DELIVERIES", "REWINDS", "VERDICT", "WHY",
+    "EXTRA-DELIVERIES", "REWINDS", "VERDICT", "WHY", "SINCE",
 )  # fmt: skip
+GROUP_ANSWER: Final = ("GROUP", "VERDICT", "WHY", "SINCE")
 
 LOG_OF_TABLE: Final = (
     (GROUP_EVENTS, GROUPS_LOG),
@@ -150,7 +151,7 @@ def run_history(
     events, steps = events_and_steps(tables, group_id, from_ms=from_ms, to_ms=to_ms)
     sink = out or sys.stdout
     if output_format == "table":
-        sink.writelines(f"{event.line}\n" for event in events)
+        sink.writelines(f"{folded_text(event.line, sink)}\n" for event in events)
     else:
         is_placed = any(it.log_position for it in events)
         columns = (*EVENT_COLUMNS, "log_position") if is_placed else EVENT_COLUMNS
@@ -343,8 +344,9 @@ def run_groups(
     for line in verdicts:
         if needs_attention and line.verdict == OK:
             continue
-        values: dict[str, Any] = {**line._asdict(), "last_change_ms": time_text(line.last_change_ms)}
+        times = {name: time_text(getattr(line, name)) for name in ("last_change_ms", "since_ms")}
+        values: dict[str, Any] = line._asdict() | times
         rows.append(list(values.values())[: len(GROUP_COLUMNS)])
     names = GROUP_COLUMNS if output_format == "table" else [name.lower().replace("-", "_") for name in GROUP_COLUMNS]
-    write_answers(names, rows, output_format, out or sys.stdout)
+    write_answers(names, rows, output_format, out or sys.stdout, first=GROUP_ANSWER)
     return list(_remarks(tables))

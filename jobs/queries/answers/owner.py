@@ -53,7 +53,7 @@ COLUMNS: Final[tuple[str, ...]] = (
     "OWNED-FROM",
     "OWNED-TO",
 )
-
+ANSWER: Final = ("GROUP", "CLIENT-ID", "HOST", "OWNED-FROM", "OWNED-TO", "CONSUMER-ID")
 
 CELLS: Final = attrgetter(
     *("group_id", "group_type", "topic", "partition", "member_id", "instance_id", "client_host", "client_id"),
@@ -229,7 +229,7 @@ def run_owner(
     if output_format != "table":
         columns, rows = with_notes(columns, rows, notes_by_group(found.caveats))
     if rows or output_format != "table":
-        write_answers(columns, rows, output_format, out or sys.stdout)
+        write_answers(columns, rows, output_format, out or sys.stdout, first=ANSWER)
     return [*_remarks(found, topic, partition), *lines_of(found.caveats)]
 
 

@@ -19,12 +19,9 @@ from typing import Any, Final, Protocol, TextIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-from rich.console import Console
-from rich.table import Table as RichTable
-from rich.text import Text
 
 from jobs.cli_enums import Engine
-from jobs.console.output import csv_cell, csv_line, cut, json_line, printable
+from jobs.console.output import Bars, csv_cell, csv_line, json_line, printable, write_table
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError, StatementError
 from jobs.queries.views.all_views import DEFINITIONS
@@ -32,6 +29,7 @@ from schemas.tables import TABLES
 
 TABLE_ROWS_MAX: Final = 1000
 """Maximum number of rows in a table for people; json and csv have all."""
+BARS: Final = Bars(" ┃ ", "━╇━", " │ ")
 
 
 class Answer(Protocol):
@@ -224,23 +222,17 @@ def write_rows(result: Answer, output_format: str, out: TextIO) -> None:
 
 
 def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], out: TextIO) -> None:
-    console = Console(file=out, highlight=False, width=None if out.isatty() else 10_000)
-    table = RichTable(show_edge=False, pad_edge=False)
-    for name in columns:
-        table.add_column(printable(name), overflow="fold")
-    for row in islice(rows, TABLE_ROWS_MAX):
-        # a cell may contain anything a client sent: markup and control codes must have no effect
-        table.add_row(*(_plain(value) for value in row))
-    console.print(table, markup=False)
+    shown = [list(map(_plain, row)) for row in islice(rows, TABLE_ROWS_MAX)]
+    write_table(list(map(printable, columns)), shown, out, bars=BARS)
     if len(rows) > TABLE_ROWS_MAX:
-        console.print(f"... more than {TABLE_ROWS_MAX} rows: add a LIMIT, or take --format csv", markup=False)
+        out.write(f"... more than {TABLE_ROWS_MAX} rows: add a LIMIT, or take --format csv\n")
 
 
-def _plain(value: Any) -> Any:
+def _plain(value: Any) -> str:
     if value is None:
-        return Text("NULL", style="dim")
-    text = value if isinstance(value, str) else json_value(value)
-    return Text(cut(printable(text if isinstance(text, str) else json.dumps(text, ensure_ascii=False))))
+        return "NULL"
+    plain = json_value(value)
+    return plain if isinstance(plain, str) else json.dumps(plain, ensure_ascii=False)
 
 
 def json_value(value: Any) -> Any:

@@ -1,0 +1,134 @@
+"""What a terminal shows of each answer: as wide as it is, the answer first, and nothing cut for anybody else."""
+
+import io
+import re
+import shlex
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import pytest
+
+from jobs import exit_codes
+from jobs.cli import app as cli
+from tests.cases.harness import Ledger
+from tests.made_once import MadeOnce
+from tests.questions import QUESTIONS
+from tests.recorded import RECORDINGS
+
+pytestmark = pytest.mark.first
+
+WIDTHS: Final = (100, 120, 160)
+ANSWERS: Final = {
+    "groups": "GROUP",
+    "owner": "GROUP     CLIENT-ID",
+    "where": "KEY-TYPE",
+    "describe": "GROUP",
+    "restore": "GROUP",
+    "changes": "TABLE|_change_type",
+    "history": "2026-11-21T",
+    "whatif": " with ",
+    "audit": "# COMPLETE",
+    "sql": " ┃ ",
+}
+"""What the first lines of each job's answers have."""
+
+
+class Screen(io.StringIO):
+    """A terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Shown(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Asks = Callable[..., Shown]
+
+
+@pytest.fixture(scope="module")
+def recorded_warehouse(made_once: MadeOnce) -> Path:
+    """The night of the project's recording."""
+    return made_once(
+        "recorded-night",
+        lambda root: Ledger(root / "warehouse", cluster_id="kafka").night(RECORDINGS / "full-a" / "logs"),
+    )
+
+
+@pytest.fixture(scope="module")
+def ask(recorded_warehouse: Path) -> Iterator[Asks]:
+    """Runs a command on it, for a terminal of a width or (None) for a pipe, once however often it is asked for."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(recorded_warehouse)
+
+        @cache
+        def run(words: str, columns: int | None = None) -> Shown:
+            kind: Any = io.StringIO if columns is None else Screen
+            with pytest.MonkeyPatch.context() as own:
+                own.setenv("COLUMNS", str(columns or 0))
+                own.setattr("sys.stdout", out := kind())
+                own.setattr("sys.stderr", err := kind())
+                code = cli.main(shlex.split(words))
+            return Shown(code, out.getvalue(), err.getvalue())
+
+        yield run
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_no_line_is_wider_than_the_terminal(ask: Asks, question: str) -> None:
+    """At 100, 120 and 160 columns, but for commands to copy; the answer is within the first five lines."""
+    for columns in WIDTHS:
+        shown = ask(question, columns)
+        assert shown.code in (exit_codes.DONE, exit_codes.INCOMPLETE), shown.err
+        lines = [line for line in f"{shown.out}{shown.err}".splitlines() if "./spark-submit.sh" not in line]
+        assert [line for line in lines if len(line) > columns] == []
+        if "without-copy" not in question:
+            assert re.search(ANSWERS[question.split(maxsplit=1)[0]], "\n".join(shown.out.splitlines()[:5]))
+
+
+@pytest.mark.parametrize("question", QUESTIONS)
+def test_a_pipe_and_wide_get_all_columns(ask: Asks, question: str) -> None:
+    """Whoever reads a file gets what was there before terminals were asked for their width; so does --wide."""
+    piped = ask(question)
+    assert "--wide" not in piped.out
+    assert ask(f"{question} --wide", 100)[:2] == piped[:2]
+
+
+@pytest.mark.parametrize("columns", WIDTHS)
+def test_the_verdict_and_its_reason_are_on_every_terminal(ask: Asks, columns: int) -> None:
+    """Of the groups that need attention: who, how bad, why and since when; and how many columns are left out."""
+    lines = ask("groups", columns).out.splitlines()
+    assert lines[0].split()[:4] == ["GROUP", "VERDICT", "WHY", "SINCE"]
+    [stormy] = [line for line in lines if line.startswith("k10-empty-switch ")]
+    assert stormy.split()[:6] == ["k10-empty-switch", "WARN", "6", "in", "storms", "2026-11-21T02:58:11.436Z"]
+    left_out = len(ask("groups").out.splitlines()[0].split()) - len(lines[0].split())
+    assert lines[-1] == f"{left_out} more columns: --wide"
+
+
+@pytest.mark.parametrize(
+    ("question", "sentence"),
+    [
+        (
+            "whatif --group c16-kill9 --set session.timeout.ms=60000",
+            "group c16-kill9 (classic) with session.timeout.ms=60000: still 2 rebalances, MEMBER_EXPIRED of "
+            "c16-kill9-m1 57 s later (LIKELY)",
+        ),
+        (
+            "whatif --group c01-range --set session.timeout.ms=60000",
+            "group c01-range (classic) with session.timeout.ms=60000: at least 4 in place of 9 rebalances, 5 not "
+            "known (GUESS)",
+        ),
+        (
+            "whatif --group s05-limit --set share.delivery.count.limit=10",
+            "group s05-limit (share) with share.delivery.count.limit=10: 16 records in 16 ranges, MORE_TRIES 16",
+        ),
+    ],
+)
+def test_what_if_begins_with_a_sentence(ask: Asks, question: str, sentence: str) -> None:
+    """How many rebalances or records, and what would have been another; what nobody can tell is counted apart."""
+    assert ask(question).out.splitlines()[0] == sentence

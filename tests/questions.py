@@ -1,0 +1,36 @@
+"""Questions about the recording that comes with the project, one for each kind of answer: commands that only read."""
+
+from typing import Final
+
+QUESTIONS: Final = (
+    "groups",
+    "groups --needs-attention",
+    "owner --topic c01-range --partition 1 --at 2026-11-21T02:58:17Z",
+    "where --group c01-range --share s05-limit:s05-limit:0",
+    "describe --group c01-range --at 2026-11-21T02:58:17Z",
+    "describe --group c01-range --at 2026-11-21T02:58:17Z --members",
+    "describe --group c01-range --at 2026-11-21T02:58:17Z --members --verbose",
+    "describe --all-groups --state --verbose",
+    "describe --tool share --verbose",
+    "describe --tool streams --state --verbose",
+    "history --group c01-range",
+    "history --group s11-delete",
+    "history --group c06-topics",
+    "restore --group c01-range --at 2026-11-21T02:58:15Z",
+    "changes",
+    "changes --table gold.rebalances",
+    "audit --list archived",
+    "audit --list archived --payload --group s05-limit",
+    "audit --list without-copy",
+    "audit --list redeliveries --group s05-limit",
+    "audit --list share-offsets",
+    "audit --list rebalances",
+    "audit --list commits",
+    "audit --list owners",
+    "whatif --group c16-kill9 --set session.timeout.ms=60000",
+    "whatif --group s05-limit --set share.delivery.count.limit=10",
+    "sql -e 'select * from gold.group_summary'",
+    "sql -e 'select * from gold.rebalances limit 5'",
+    "sql -e 'select * from gold.log_anomalies'",
+    "sql -e 'describe gold.rebalances'",
+)
