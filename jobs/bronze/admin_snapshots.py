@@ -1,15 +1,17 @@
 """Admin snapshots: what the Admin API of a live cluster answered (bronze.topics, bronze.configs), for later jobs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from coordinator_core.history.rows import TopicName
 from coordinator_core.inference.facts.configs import ALL_BROKERS, BROKER
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import Warehouse
 from schemas.tables.bronze import CONFIGS, TOPICS
 from schemas.tables.declare import Table
+
+if TYPE_CHECKING:
+    from jobs.delta.warehouse import Warehouse
 
 ADMIN: Final = "ADMIN"
 """The `source` of a topic id's name that an Admin snapshot gave."""
@@ -29,7 +31,7 @@ class ObservedConfig(NamedTuple):
     at: int
 
 
-def admin_snapshot_versions(warehouse: Warehouse) -> tuple[int, int]:
+def admin_snapshot_versions(warehouse: "Warehouse") -> tuple[int, int]:
     """Versions of bronze.topics and bronze.configs; -1: there is no such table."""
     return warehouse.version(TOPICS), warehouse.version(CONFIGS)
 

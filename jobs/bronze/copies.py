@@ -21,7 +21,7 @@ from coordinator_core.bytes.log.copies import UNKNOWN_EPOCH, Lineage, has_no_epo
 from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.quarantine import COPIES_DIFFER, COPIES_PART
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.delta.warehouse import OVERWRITE
+from jobs.delta.commits import OVERWRITE
 from jobs.sources.segments import Segment
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.state import OFFSET_RANGES, READ_FILES, REWRITES, Ranges

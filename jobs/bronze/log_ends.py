@@ -20,8 +20,8 @@ from coordinator_core.bytes.log_partitions import LogPartition
 from jobs.bronze.partition_counts import SETTING, KnownCount, known_counts
 from jobs.console.output import time_text
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.commits import OVERWRITE
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import OVERWRITE
 from jobs.errors import ArgumentError
 from jobs.sources.segments import LogPlace
 from schemas.tables.bronze import COVERAGE, LOG_PARTITIONS

@@ -14,8 +14,9 @@ from jobs.bronze.retention import deleted_ranges
 from jobs.bronze.work import SETTLED, TaskDone
 from jobs.bronze.writer import DAMAGED
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.commits import OVERWRITE
 from jobs.delta.table_files import TableFile
-from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import CaptureConflict
 from schemas.tables import TABLES
 from schemas.tables.bronze import COVERAGE, RECORD_BATCHES

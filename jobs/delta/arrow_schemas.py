@@ -5,14 +5,12 @@ column is nullable: Delta's NOT NULL would bind every later writer, and the natu
 design (silver.member_assignments.task_type). Elements of arrays and keys of maps are never null.
 """
 
-import json
 from collections.abc import Iterable
 from functools import cache
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
-from deltalake import Schema as DeltaSchema
 from numpy.typing import NDArray
 
 from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
@@ -98,11 +96,6 @@ def stored_column(rows: pa.Table, field: pa.Field) -> pa.ChunkedArray:
         column = rows.column(place)
         return column if column.type == field.type else column.cast(field.type)
     return pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
-
-
-def delta_schema(table: Table) -> DeltaSchema:
-    """delta-rs's schema, with the comments."""
-    return DeltaSchema.from_json(json.dumps(delta_struct(table.columns)))
 
 
 def delta_struct(columns: Iterable[Column]) -> dict[str, Any]:

@@ -2,22 +2,25 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.commits import APPEND, OVERWRITE, Committed
 from jobs.delta.table_files import TableFile
-from jobs.delta.warehouse import APPEND, OVERWRITE, Committed, Warehouse
 from jobs.settings import place_words
 from schemas.tables.declare import Table
+
+if TYPE_CHECKING:
+    from jobs.delta.warehouse import Warehouse
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterTables:
     """A warehouse, and the cluster whose rows of it are meant."""
 
-    warehouse: Warehouse
+    warehouse: "Warehouse"
     cluster_id: str
 
     def read(

@@ -5,10 +5,8 @@ import os
 import tempfile
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-import pyarrow as pa
-from deltalake.fs import DeltaStorageHandler
 from pyarrow import fs
 
 from jobs.errors import REFUSED, NotWritable
@@ -20,27 +18,10 @@ HADOOP_SCHEMES: Final = frozenset({"hdfs", "viewfs"})
 S3_SCHEMES: Final = frozenset({"s3", "s3a"})
 
 
-class HadoopHandler(DeltaStorageHandler):  # type: ignore[misc]
-    """HDFS through the client of delta-rs; HADOOP_CONF_DIR defines the name nodes and nameservices."""
-
-    def open_output_stream(self, path: str, metadata: dict[str, str] | None = None) -> pa.PythonFile:
-        """Open a new file. pyarrow passes buffers, but delta-rs accepts only bytes."""
-        return pa.PythonFile(_TakesBuffers(self._handler.open_output_stream(path, metadata)), mode="w")
-
-
-class _TakesBuffers:
-    def __init__(self, stream: Any) -> None:
-        self._stream = stream
-
-    def write(self, data: pa.Buffer | bytes) -> int:
-        return int(self._stream.write(bytes(data)))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._stream, name)
-
-
 @cache
 def _hadoop_filesystem(authority: str) -> fs.FileSystem:
+    from jobs.delta.hadoop import HadoopHandler  # noqa: PLC0415  (it needs delta-rs, and a replay of DataFrames does not)
+
     return fs.PyFileSystem(HadoopHandler(authority + "/"))
 
 

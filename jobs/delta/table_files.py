@@ -2,15 +2,17 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote
 
 import pyarrow as pa
-from deltalake import DeltaTable
 
 from jobs.delta.arrow_schemas import arrow_schema, stored_column
 from jobs.delta.scanner import Scanner
 from schemas.tables.declare import Table
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 THREADS_BYTES_MIN: Final = 1 << 20
 """Minimum size of a file whose columns are read in parallel: for smaller ones, starting threads takes longer than
@@ -30,7 +32,7 @@ class TableFile:
     maximum: Mapping[str, Any] = field(default_factory=dict)
 
 
-def files_by_name(delta: DeltaTable, folder: str, known: Mapping[str, TableFile]) -> dict[str, TableFile]:
+def files_by_name(delta: "DeltaTable", folder: str, known: Mapping[str, TableFile]) -> dict[str, TableFile]:
     """The files of a version by their paths in Delta's log.
 
     Files never change, so those in `known` are not read again.

@@ -9,6 +9,7 @@ belong to a table; VACUUM deletes them.
 """
 
 import fcntl
+import json
 import re
 import sys
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +23,7 @@ from typing import Any, Final, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from deltalake import CommitProperties, DeltaTable, Transaction
+from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
 from pyarrow import fs
@@ -30,10 +31,11 @@ from pyarrow import fs
 from jobs.delta.arrow_schemas import (
     STATISTICS_PROPERTY,
     arrow_schema,
-    delta_schema,
+    delta_struct,
     statistics_columns,
     table_properties,
 )
+from jobs.delta.commits import APPEND, OVERWRITE, Committed
 from jobs.delta.filesystems import delete_folder, filesystem_of
 from jobs.delta.handles import Handles, delete_unfinished, has_log, open_table
 from jobs.delta.part_files import PartTarget, WrittenFile, partition_text, write_parts
@@ -47,10 +49,8 @@ from schemas.tables.declare import Column, Table
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-APPEND: Final = "append"
 LOCKS: Final = "_locks"
 """Folder of a local warehouse with lock files."""
-OVERWRITE: Final = "overwrite"
 
 SCHEMES: Final = frozenset({"file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "az", "hdfs", "viewfs"})
 """Stores on which a commit of delta-rs is atomic."""
@@ -76,15 +76,6 @@ DERIVED_LAYERS: Final = frozenset({"silver", "gold"})
 
 TABLES_AT_ONCE: Final = 8
 """Number of tables that the driver processes in parallel."""
-
-
-@dataclass(frozen=True, slots=True)
-class Committed:
-    """The result of a commit. `skipped`: the application's version already existed, and nothing was written."""
-
-    version: int
-    row_count: int
-    skipped: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -610,6 +601,11 @@ class Warehouse:
             )
             for file in files
         ]
+
+
+def delta_schema(table: Table) -> Schema:
+    """delta-rs's schema, with the comments."""
+    return Schema.from_json(json.dumps(delta_struct(table.columns)))
 
 
 def next_version(delta: DeltaTable, app_id: str) -> Transaction:

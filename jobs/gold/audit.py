@@ -27,11 +27,12 @@ from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.replay.lookup import SharePartitionKey
 from jobs.delta.audit_runs import audit_application
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.commits import APPEND, OVERWRITE, Committed
 from jobs.delta.locks import only_one
 from jobs.delta.other_writers import later_writes
 from jobs.delta.part_files import write_parts
 from jobs.delta.silver_format import other_version
-from jobs.delta.warehouse import APPEND, OVERWRITE, Committed, Warehouse
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import OUTSIDE, WarehouseError
 from jobs.gold.audit_groups import audit_groups, audit_groups_apart
 from jobs.gold.audit_shares import audit_shares, audit_shares_apart, share_days

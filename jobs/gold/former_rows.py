@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from itertools import chain, pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import pyarrow as pa
@@ -22,13 +22,15 @@ from jobs.delta.arrow_schemas import DAY, arrow_schema
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.part_files import LOG_PARTITION, PartTarget, WrittenFile, write_part
 from jobs.delta.table_files import TableFile, read_file
-from jobs.delta.warehouse import Warehouse
 from jobs.gold.group_tables import EVERY_PLACE, GROUP_TABLES, NO_PLACE
 from jobs.silver.rows import numbers_by_group
 from jobs.spark.executors import Executor
 from jobs.spark.tasks import run_tasks, tapered
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, LOG_ANOMALIES, REDELIVERIES, SHARE_OFFSET_CHANGES
+
+if TYPE_CHECKING:
+    from jobs.delta.warehouse import Warehouse
 
 DRIVER_BYTES_MAX: Final = 4 << 20
 """Less is written again on the driver, in less time than it takes to start tasks."""
@@ -93,7 +95,7 @@ class FormerFile:
 
 def former_changes(
     executor: Executor,
-    warehouse: Warehouse,
+    warehouse: "Warehouse",
     newest: WholeAudit,
     outdated: Sequence[Mapping[str, Sequence[Outdated]]],
     *,

@@ -36,6 +36,7 @@ from jobs.console.command_name import command
 from jobs.console.names import some_of
 from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, timestamps
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.commits import OVERWRITE, Committed
 from jobs.delta.filesystems import delete_file
 from jobs.delta.last_release import carry_over
 from jobs.delta.locks import only_one
@@ -46,7 +47,7 @@ from jobs.delta.replay_runs import Start, WholeRun, broken_off, earlier_runs, en
 from jobs.delta.silver_format import SILVER_FORMAT, other_version, silver_format
 from jobs.delta.table_files import TableFile
 from jobs.delta.times import epoch_ms
-from jobs.delta.warehouse import OVERWRITE, Committed, Warehouse
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.silver.checkpoints import ReplayMode, log_name, read_watermarks, saved_logs, watermark_rows
 from jobs.silver.configs import config_rows, logged_changes

@@ -18,9 +18,10 @@ import numpy as np
 import pyarrow as pa
 
 from jobs.bronze.capture import capture
+from jobs.delta.commits import OVERWRITE
 from jobs.delta.part_files import write_part
 from jobs.delta.table_files import read_file
-from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.delta.warehouse import Warehouse
 from jobs.gold.audit import audit
 from jobs.settings import Settings, load_settings
 from jobs.silver.hot_logs import CutRule

@@ -23,7 +23,8 @@ from pyspark.sql import SparkSession
 from coordinator_core.history.comparison_with_broker import Verdict
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.delta.commits import OVERWRITE
+from jobs.delta.warehouse import Warehouse
 from jobs.queries.verify.verify import run_verify
 from jobs.settings import Settings, load_settings
 from jobs.spark.executors import SparkExecutor

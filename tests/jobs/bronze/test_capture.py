@@ -25,7 +25,8 @@ from jobs.bronze.coverage import (
 )
 from jobs.bronze.export_segments import export_segments
 from jobs.delta.arrow_schemas import arrow_schema
-from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.delta.commits import OVERWRITE
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import ExportError, SourceError, WarehouseError
 from jobs.settings import load_settings
 from jobs.sources.segments import UNREADABLE_FILE, find_partitions, read_segment

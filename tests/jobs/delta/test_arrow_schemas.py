@@ -11,13 +11,12 @@ from pyspark.sql import SparkSession
 from jobs.delta.arrow_schemas import (
     TIMESTAMP_MS_MAX,
     arrow_schema,
-    delta_schema,
     file_schema,
     statistics_columns,
     timestamps,
 )
 from jobs.delta.spark_schemas import spark_schema
-from jobs.delta.warehouse import Warehouse
+from jobs.delta.warehouse import Warehouse, delta_schema
 from schemas.tables import TABLES, Table
 from schemas.tables.declare import Scalar
 from tests.jobs.frames import frame

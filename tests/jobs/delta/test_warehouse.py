@@ -19,12 +19,13 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from jobs.delta import handles
+from jobs.delta.commits import OVERWRITE, Committed
 from jobs.delta.filesystems import spark_uri
 from jobs.delta.handles import UNFINISHED
 from jobs.delta.part_files import write_part, write_parts
 from jobs.delta.spark_schemas import spark_schema
 from jobs.delta.table_files import TableFile
-from jobs.delta.warehouse import OVERWRITE, Committed, Warehouse
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES, Table
 from tests.jobs.frames import frame

@@ -10,8 +10,9 @@ import pytest
 
 from coordinator_core.inference.audit.days import NO_DAY, DayCounts
 from coordinator_core.inference.audit.log_anomalies import NOT_JUDGED
+from jobs.delta.commits import APPEND
 from jobs.delta.table_files import TableFile, read_file
-from jobs.delta.warehouse import APPEND, Warehouse
+from jobs.delta.warehouse import Warehouse
 from jobs.gold import days
 from jobs.gold.days import FormerDays
 from jobs.gold.former_rows import FormerFile, Outdated, changed_days, day_of, without_outdated

@@ -18,8 +18,9 @@ from coordinator_core.inference.audit.groups import Judged, judge_group
 from coordinator_core.inference.facts.life import GroupLife
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.commits import Committed
 from jobs.delta.locks import only_one
-from jobs.delta.warehouse import Committed, Warehouse
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.gold import audit_groups, audit_shares, share_reader
 from jobs.gold.audit import audit

@@ -11,10 +11,11 @@ from pyspark.sql import SparkSession
 
 from jobs.bronze.retention import deleted_ranges
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.commits import OVERWRITE
 from jobs.delta.locks import only_one
 from jobs.delta.part_files import write_parts
 from jobs.delta.replay_runs import Start
-from jobs.delta.warehouse import MAINTAIN_APPLICATION, OVERWRITE, Warehouse
+from jobs.delta.warehouse import MAINTAIN_APPLICATION, Warehouse
 from jobs.errors import SettingsError, WarehouseError
 from jobs.operations.maintain import MaintainSummary, maintain, old_staging, pinned_versions
 from jobs.spark.executors import Executor

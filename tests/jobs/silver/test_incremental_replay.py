@@ -11,9 +11,10 @@ import pytest
 
 from coordinator_core.bytes.log_partitions import LogPartition
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.commits import Committed
 from jobs.delta.locks import only_one
 from jobs.delta.replay_runs import WholeRun, ended
-from jobs.delta.warehouse import Committed, Warehouse
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
 from jobs.exit_codes import DONE
 from jobs.operations.maintain import maintain

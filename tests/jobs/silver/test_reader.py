@@ -13,8 +13,9 @@ from coordinator_core.inference.audit.simple_groups import Beginning
 from jobs.delta.arrow_columns import codes_of, indices_in, ordered_codes, together
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.commits import OVERWRITE
 from jobs.delta.part_files import PartWriter
-from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.delta.warehouse import Warehouse
 from jobs.silver import bundles, row_groups
 from jobs.silver import reader as silver_reader
 from jobs.silver.bundles import group_lives

@@ -20,7 +20,8 @@ from jobs.bronze.identity import CLUSTER as CLUSTER_ID_KIND
 from jobs.bronze.identity import Identity, keep_identities
 from jobs.cli.app import main
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.delta.commits import OVERWRITE
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import SourceError
 from jobs.queries.verify.verify import print_findings, run_verify, summary_rows, verify
 from jobs.queries.verify.verify_broker import Asked
