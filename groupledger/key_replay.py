@@ -54,7 +54,7 @@ ReplayKey = Callable[[Batches], Iterator[pa.Table]]
 
 
 def arrow_function(replay: ReplayKey, schema: pa.Schema) -> Callable[[Any], Any]:
-    """For applyInArrow: the rows of one key with the columns of a schema."""
+    """For `for_each_key`: the rows of one key with the columns of a schema."""
 
     def apply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield from _as_declared(replay, schema, batches)
@@ -106,9 +106,7 @@ def _as_declared(replay: ReplayKey, schema: pa.Schema, batches: Batches) -> Batc
     except NOT_ISOLATED:
         raise
     except Exception:
-        # a bug with one key must not affect the rows of others: `errors` reports it
-        for _ in given:
-            pass  # consume the remaining records, since Spark's next key follows them
+        pass  # a bug with one key must not affect the rows of others: `errors` reports it
 
 
 def _cast(column: pa.ChunkedArray, type_: pa.DataType) -> pa.ChunkedArray:

@@ -89,9 +89,9 @@ EXPECTED: Final[Mapping[str, Expected]] = {
 """The columns of raw records, by the names in the argument `columns`."""
 
 _CASTABLE: Final = ("string", *_INTEGERS, "decimal", "double", "float")
-_CAST: Final = "F.col({it}).try_cast({type})"
+_CAST: Final = "F.expr({cast})"
 _TO_TIME: Final = "F.to_timestamp({it})"
-_OF_TIME: Final = "F.col({it}).try_cast('bigint') where it is epoch milliseconds"
+_OF_TIME: Final = f"{_CAST} where it is epoch milliseconds"
 REMEDIES: Final[Mapping[str, Mapping[str, str]]] = {
     "key": {"string": "F.unbase64({it}) where it is base64, F.unhex({it}) where it is hexadecimal"},
     "timestamp": {
@@ -182,7 +182,7 @@ def read_records(records: DataFrame, columns: ColumnNames | None = None, *, deci
     shown = {
         "cluster_id": found.get("cluster_id"),
         "topic": found.get("topic"),
-        "log_partition": found["partition"].try_cast("int"),  # a number that no partition has becomes a row of `errors`
+        "log_partition": _int(found["partition"]),
         "log_offset": found["offset"].cast("bigint"),
         "timestamp_ms": found["timestamp"] if types["timestamp"] == "bigint" else F.unix_millis(found["timestamp"]),
         "key": found["key"],
@@ -284,14 +284,16 @@ def _mistyped(name: str, expected: Expected, type_: str, chosen: str | Column | 
     )
     return (
         f"{which} of records is {type_.upper()}, and {expected.meaning} is {types_of(expected)}: "
-        f"{_remedy(name, expected, type_, repr(chosen) if isinstance(chosen, str) else '...')}"
+        f"{_remedy(name, expected, type_, chosen)}"
     )
 
 
-def _remedy(name: str, expected: Expected, type_: str, it: str) -> str:
-    """What to do about a column of a type that it cannot have. `it`: the column as an argument."""
+def _remedy(name: str, expected: Expected, type_: str, chosen: str | Column | None) -> str:
+    """What to do about a column of a type that it cannot have."""
     family = re.split("[( <]", type_)[0]
     wanted = expected.types[-1]
+    it, in_sql = (repr(chosen), quoted(chosen)) if isinstance(chosen, str) else ("...", "...")
+    cast = repr(f"try_cast({in_sql} as {wanted})")  # Column.try_cast exists from Spark 4.0 on
     another = f"name another column, columns={{{name!r}: NAME}}"
     if family == "void" and not expected.is_required:
         return f"it holds nulls alone, so leave {name} out"
@@ -301,12 +303,17 @@ def _remedy(name: str, expected: Expected, type_: str, it: str) -> str:
         return another if remedy is None else f"{another}, or {remedy}"
     of_type = REMEDIES.get("key" if wanted == "binary" else name) or REMEDIES[wanted]
     if family in of_type:
-        remedy = of_type[family].format(it=it, type=repr(wanted))
+        remedy = of_type[family].format(it=it, cast=cast)
         return f"give an expression that makes it so, columns={{{name!r}: ...}}: {remedy}"
     if family in REMEDIES_OF_PARTS:
         part = REMEDIES_OF_PARTS[family].format(it=it, type=repr(wanted))
         return f"{another}, or a part of it: {part}"
     return another
+
+
+def _int(partition: Column) -> Column:
+    """Null for a number that no partition has, which becomes a row of `errors`."""
+    return F.when(partition.between(-(2**31), 2**31 - 1), partition).cast("int")
 
 
 def _control_type(is_control: Column, found: Mapping[str, Column]) -> Column:
@@ -328,7 +335,7 @@ def _by_name(name: Column, commit: str, abort: str, otherwise: Column) -> Column
 def _opened(records: DataFrame) -> Records:
     """Records of batches as Kafka wrote them, with producers and operations from their headers."""
     found, _ = _found(records, EXPECTED_OF_BATCHES, {})
-    found["partition"] = found["partition"].try_cast("int")  # a number that no partition has is a row of `errors`
+    found["partition"] = _int(found["partition"])
     batches = records.select(*(column.alias(name) for name, column in found.items()))
     has_cluster = "cluster_id" in found
     declared = (*((_CLUSTER,) if has_cluster else ()), _TOPIC, *_OPENED)

@@ -33,6 +33,7 @@ from groupledger.key_replay import (
     unread_batches,
 )
 from groupledger.records import OPENED_TYPES, ColumnNames, Records, RecordsError, quoted, read_records
+from groupledger.sparks import for_each_key, sorted_by_key, text
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
 from jobs.delta.spark_schemas import described, spark_schema
@@ -201,7 +202,7 @@ def _at_rest(records: DataFrame, columns: ColumnNames | None, *, decides: bool) 
 # --- the plan
 
 
-def _int16(key: Column, position: int | Column) -> Column:
+def _int16(key: Column, position: int) -> Column:
     return F.conv(F.hex(F.substring(key, position, 2)), 16, 10).cast("int")
 
 
@@ -213,23 +214,19 @@ def _group_key(key: Column) -> dict[str, Column]:
     """
     length = _int16(key, 3)
     is_whole = (length <= 32767) & (F.length(key) >= length + 4)
-    return {"group_id": F.when(is_whole, _text(F.substring(key, F.lit(5), length)))}
+    return {"group_id": F.when(is_whole, text(key.substr(F.lit(5), length)))}
 
 
 def _share_key(key: Column) -> dict[str, Column]:
     """Group id, topic id and partition of a share state record; null for an invalid key."""
     length = _int16(key, 3)
     is_whole = (length <= 32767) & (F.length(key) == length + 24)
-    topic_id = F.base64(F.substring(key, length + 5, F.lit(16)))
+    topic_id = F.base64(key.substr(length + 5, F.lit(16)))
     return {
-        "group_id": F.when(is_whole, _text(F.substring(key, F.lit(5), length))),
+        "group_id": F.when(is_whole, text(key.substr(F.lit(5), length))),
         "topic_id": F.when(is_whole, F.translate(F.substring(topic_id, 1, 22), "+/", "-_")),
-        "partition": F.when(is_whole, F.conv(F.hex(F.substring(key, length + 21, F.lit(4))), 16, 10).cast("bigint")),
+        "partition": F.when(is_whole, F.conv(F.hex(key.substr(length + 21, F.lit(4))), 16, 10).cast("bigint")),
     }
-
-
-def _text(value: Column) -> Column:
-    return F.make_valid_utf8(value.cast("string"))
 
 
 def _for_pandas(field: pa.Field) -> Column:
@@ -270,15 +267,13 @@ class Keyed:
             grouped = sorted_.select(*map(_for_pandas, given)).groupBy(*keys)
             made = grouped.applyInPandas(pandas_function(replay, schema, given), declared)
         else:
-            made = sorted_.groupBy(*keys).applyInArrow(arrow_function(replay, schema), declared)
+            made = sorted_.mapInArrow(for_each_key(arrow_function(replay, schema), keys), declared)
         # nullable, as all columns of the tables are
         cluster_id = F.nullif(F.lit(self.cluster_id), F.lit(None).cast("string"))
         return made if has_cluster else made.withColumn("cluster_id", cluster_id)
 
     def sorted(self) -> tuple[DataFrame, list[str]]:
-        """Records with their keys, shuffled by key and sorted by offset: the order that groupBy requires of its input,
-        so Spark sorts once. Also returns the names of the key columns.
-        """
+        """Records with their keys, shuffled by key and sorted by offset, and the names of the key columns."""
         frame = self.data()
         of_key = self.key_of(F.col("key"))
         keys = [*(["cluster_id"] if self.records.has_cluster else []), "log_partition", *of_key]
@@ -286,7 +281,7 @@ class Keyed:
         if self.records.has_markers and self.topic == OFFSETS_TOPIC:
             frame = _with_markers(frame, keys)
         frame = frame.select(*keys, *(name for name in self.records.columns if name not in keys))
-        return frame.repartition(*keys).sortWithinPartitions(*keys, "log_offset"), keys
+        return sorted_by_key(frame, keys, "log_offset"), keys
 
     def data(self) -> DataFrame:
         """Records of the topic with a valid position."""

@@ -28,6 +28,7 @@ from groupledger.judges import SHARE_LIFE_COLUMNS, TABLE, Judge
 from groupledger.key_replay import group_findings
 from groupledger.records import RecordsError, quoted
 from groupledger.replay import GroupReplay, Keyed, ShareReplay
+from groupledger.sparks import collected, for_each_key, sorted_by_key
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.arrow_schemas import arrow_schema, sql_type
 from jobs.delta.core_tables import rows_table
@@ -101,7 +102,7 @@ class SilverFrames:
             rows = rows.unionByName(others, allowMissingColumns=True)
         schema = arrow_schema(table)
         declared = spark_schema(table.columns)
-        made = rows.groupBy(*keys).applyInArrow(_arrow_function(judge, table, schema), declared)
+        made = sorted_by_key(rows, keys).mapInArrow(for_each_key(_arrow_function(judge, schema), keys), declared)
         return described(made, table)
 
     def under_one_another(self, columns: Columns, where: Mapping[Table, str]) -> DataFrame:
@@ -126,7 +127,7 @@ class SilverFrames:
         return Facts(self._topic, tables, ends or {}, steps, self._logs(ends or {}, steps, others), others)
 
     def _collected(self, frame: DataFrame, table: Table) -> pa.Table:
-        rows = frame.toArrow()
+        rows = collected(frame)
         return rows.cast(columns_read(table, rows.column_names))
 
     def _log_ends(self) -> "dict[LogPlace, LogEnd] | None":
@@ -143,7 +144,7 @@ class SilverFrames:
             return None
         return {
             (row["cluster_id"], row["log_partition"]): LogEnd(*(row[name] for name in LogEnd._fields))
-            for row in rows.toArrow().to_pylist()
+            for row in collected(rows).to_pylist()
         }
 
     def _logs(
@@ -174,7 +175,7 @@ class SilverFrames:
         frame = self._frames[RECORD_BATCHES.full_name].where(F.col("topic") == F.lit(self._topic))
         changes: dict[LogPlace, list[int]] = {}
         leaderless: dict[LogPlace, list[tuple[int, int]]] = {}
-        for row in leaders_of(frame).toArrow().to_pylist():
+        for row in collected(leaders_of(frame)).to_pylist():
             log = row["cluster_id"], row[LOG_PARTITION]
             if row["leader_epoch"] is None or row["leader_epoch"] < 0:
                 leaderless.setdefault(log, []).append((row["first"], row["last"]))
@@ -196,7 +197,7 @@ class SilverFrames:
         frame = frame.where((F.col("topic") == F.lit(self._topic)) & F.col("resolved_at").isNull())
         rows = frame.where(F.col("group_id").isNotNull()).groupBy("cluster_id", "partition", "group_id")
         found: dict[LogPlace, dict[str, int]] = {}
-        for row in rows.agg(F.min("offset").alias("offset")).toArrow().to_pylist():
+        for row in collected(rows.agg(F.min("offset").alias("offset"))).to_pylist():
             if row["offset"] is not None:
                 found.setdefault((row["cluster_id"], row["partition"]), {})[row["group_id"]] = row["offset"]
         return found
@@ -219,7 +220,7 @@ class SilverFrames:
         else:
             return {}
         steps: dict[LogPlace, list[LogAnomalyRow]] = {}
-        found = clock_steps(frame).toArrow().to_pylist()
+        found = collected(clock_steps(frame)).to_pylist()
         for row in sorted(found, key=lambda row: row["log_offset"]):
             offsets, times = pa.array([row["offset_before"], row["log_offset"]]), [row["before_ms"], row["now_ms"]]
             log_partition = row[LOG_PARTITION]
@@ -238,7 +239,8 @@ class SilverFrames:
         rows = pa.concat_tables(parts) if parts else schema.empty_table()
         spark = next(iter(self._frames.values())).sparkSession
         declared = spark_schema(LOG_ANOMALIES.columns)
-        return described(spark.createDataFrame(rows, declared), LOG_ANOMALIES)
+        values = [tuple(row.values()) for row in rows.to_pylist()]
+        return described(spark.createDataFrame(values, declared), LOG_ANOMALIES)
 
 
 def _named(frame: DataFrame, table: Table, required: Iterable[str]) -> DataFrame:
@@ -274,7 +276,7 @@ def _type_of(table: Table, name: str) -> str:
     return sql_type(type_).replace(": ", ":").replace(", ", ",").lower()
 
 
-def _arrow_function(judge: Judge, table: Table, schema: pa.Schema) -> Callable[[Any], Any]:
+def _arrow_function(judge: Judge, schema: pa.Schema) -> Callable[[Any], Any]:
     def apply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         rows = pa.Table.from_batches(batches)
         cluster_id = rows["cluster_id"][0].as_py()

@@ -1,13 +1,13 @@
 """The API as SQL: functions that decode records, and a table function that replays one key."""
 
+import warnings
 from collections.abc import Iterator, Mapping
 from operator import itemgetter
 from typing import Any, Final, cast
 
 import pyarrow as pa
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row, SparkSession, udtf
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
-from pyspark.sql.udtf import AnalyzeArgument, AnalyzeResult, UserDefinedTableFunction
 
 from coordinator_core.bytes.log.chunk import CONTROL_NONE, CONTROL_UNKNOWN
 from groupledger.decoding import Decoded, decode_record
@@ -38,11 +38,18 @@ def register(spark: SparkSession) -> None:
       the rows of a silver table (default: silver.group_events) for the one key of each partition. It takes `key`,
       `value`, `partition`, `offset`, `timestamp` and the optional columns of `replay_groups`, under these names only,
       and has the records of a key in memory: for keys with many records, use `replay_groups`. It leaves out rows
-      without a position in the log and records of another topic.
+      without a position in the log and records of another topic. Spark has what it needs from 4.0 on.
     """
     spark.udf.register("coordinator_key", F.udf(coordinator_key, KEY_TYPE, useArrow=True))
     spark.udf.register("coordinator_value", F.udf(coordinator_value, VALUE_TYPE, useArrow=True))
-    spark.udtf.register("replay_group", cast(UserDefinedTableFunction, F.udtf(ReplayGroup)))
+    if not hasattr(udtf, "AnalyzeResult"):
+        warnings.warn(
+            "replay_group needs Spark 4.0 or newer, so only coordinator_key and coordinator_value are registered: "
+            "replay DataFrames by replay_groups",
+            stacklevel=2,
+        )
+        return
+    spark.udtf.register("replay_group", cast(udtf.UserDefinedTableFunction, F.udtf(ReplayGroup)))
 
 
 def _decoded(topic: str, key: Any, value: Any) -> Decoded:
@@ -90,7 +97,7 @@ class ReplayGroup:
         self._table = ""
 
     @staticmethod
-    def analyze(records: AnalyzeArgument, name: AnalyzeArgument | None = None) -> AnalyzeResult:
+    def analyze(records: "udtf.AnalyzeArgument", name: "udtf.AnalyzeArgument | None" = None) -> "udtf.AnalyzeResult":
         """The columns of the named table; raises RecordsError for columns that the records lack."""
         table = GROUP_EVENTS.full_name if name is None else str(name.value)
         if not records.isTable:
@@ -113,7 +120,7 @@ class ReplayGroup:
         if replay_of(table, has_markers=True) is None:
             raise RecordsError(f"no table {table!r} is made by replay: name one, as silver.offset_commits")
         columns = [column for column in TABLES[table].columns if column.name != "cluster_id"]
-        return AnalyzeResult(spark_schema(columns))
+        return udtf.AnalyzeResult(spark_schema(columns))
 
     def eval(self, records: Row, name: str = GROUP_EVENTS.full_name) -> None:
         """Buffer a record."""

@@ -54,7 +54,7 @@ def test_silver_gives_gold_whatever_the_case_of_its_columns(spark: SparkSession,
     silver = of_warehouse(session, ledger, GROUP_COLUMNS, SHARE_COLUMNS, FACT_COLUMNS)
     shouted = {name: frame.toDF(*map(str.upper, frame.columns)) for name, frame in silver.items()}
     rebalances = groupledger.audit_groups(shouted).rebalances
-    assert "FlatMapGroupsInArrow [cluster_id" in plan_of(rebalances)
+    assert "Sort [cluster_id" in plan_of(rebalances)
     assert_same(rebalances, ledger, "gold.rebalances")
     days = groupledger.audit_share_partitions(shouted).share_group_summary
     assert_same(days, ledger, "gold.share_group_summary")

@@ -59,7 +59,7 @@ def test_usual_names_are_found(spark: SparkSession, schema: str) -> None:
             SPARK,
             {"offset": "topic"},
             "column 'topic', taken for offset, of records is STRING, and the record's offset is INT or BIGINT: give an "
-            "expression that makes it so, columns={'offset': ...}: F.col('topic').try_cast('bigint')",
+            "expression that makes it so, columns={'offset': ...}: F.expr('try_cast(`topic` as bigint)')",
         ),
         (
             "r struct<key: binary>",
@@ -81,12 +81,12 @@ def test_usual_names_are_found(spark: SparkSession, schema: str) -> None:
         (
             SPARK.replace("timestamp timestamp", "timestamp decimal(20,0)"),
             None,
-            "F.col('timestamp').try_cast('bigint') where it is epoch milliseconds",
+            "F.expr('try_cast(`timestamp` as bigint)') where it is epoch milliseconds",
         ),
         (
             SPARK.replace("topic string", "topic binary"),
             None,
-            "columns={'topic': ...}: F.col('topic').try_cast('string')",
+            "columns={'topic': ...}: F.expr('try_cast(`topic` as string)')",
         ),
         (SPARK + ", KEY binary", None, "records have column 'key' 2 times, which names key: drop all but one"),
         (
@@ -151,7 +151,7 @@ def test_every_remedy_works(spark: SparkSession, name: str) -> None:
         message = str(raised.value)
         assert message.startswith(f"column {name!r} of records is {kind.upper()}, and {EXPECTED[name].meaning} is ")
         remedy = message.partition(": ")[2]
-        expressions = re.findall(r"F\.\S+\([^()]*(?:\(None\))?[^()]*\)(?:\.\w+\('\w+'\))?", remedy)
+        expressions = re.findall(r"F\.\S+\([^()]*(?:\(None\))?[^()]*\)(?:\.\w+\('\w+'\)|'\))?", remedy)
         if remedy.startswith("give an expression") or kind == "void":
             for expression in expressions:
                 read_records(records, {name: eval(expression)})
