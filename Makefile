@@ -8,7 +8,7 @@ PARALLEL := $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder -p no:randomly
 # a process that compiles a module leaves it compiled for the next: tests start hundreds
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test-env test test-nights test-conformance test-simulator test-spark test-all test-live check bench fuzz methods faults mutants package-test reference docs
+.PHONY: test-env test test-nights test-conformance test-simulator test-session test-all test-spark test-live check bench fuzz methods faults mutants package-test reference docs
 
 test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
@@ -25,10 +25,13 @@ test-conformance: test-env ## Recordings of real brokers, traces of Kafka's own 
 test-simulator: test-env ## simulate and whatif: random and shipped scenarios, run by the live coordinators.
 	$(PARALLEL) -m simulator
 
-test-spark: test-env ## Jobs, SQL and the Python API in a Spark session.
+test-session: test-env ## Jobs, SQL and the Python API in a Spark session.
 	$(PARALLEL) -m spark
 
-test-all: test test-nights test-conformance test-simulator test-spark ## All of these.
+test-all: test test-nights test-conformance test-simulator test-session ## All of these.
+
+test-spark: test-session ## And the API on Spark 3.5 to 4.3, each in an environment of its own (3 GB, once): every table of all recordings.
+	PYTHONPATH=. $(PYTHON) -m tests.sparks $(SPARKS)
 
 test-live: test-env ## Real brokers and clients at full length (Kafka 4.3.1 from Maven): all scenarios, ten busy minutes (MINUTES), three brokers, a Spark cluster, HDFS, S3, whole nights over odd logs.
 	$(PYTEST) --long $(if $(MINUTES),--minutes $(MINUTES)) tests/live tests/cluster tests/stores tests/groupledger tests/jobs tests/cases tests/conformance tests/test_spark_submit.py

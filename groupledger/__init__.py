@@ -64,4 +64,13 @@ def __getattr__(name: str) -> Any:
             f"{wheel} was given to Spark as it is, and Spark's workers import from .zip alone: "
             f"cp {wheel} groupledger.zip, and give --py-files groupledger.zip"
         )
-    return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    try:
+        return getattr(import_module(f"{__name__}.{_MODULES[name]}"), name)
+    except ModuleNotFoundError as error:
+        package = (error.name or "").partition(".")[0]
+        if package not in ("pyspark", "pandas"):
+            raise
+        raise ImportError(
+            f"{__name__}.{name} needs {package}, which a platform with Spark has: elsewhere, "
+            "pip install 'groupledger[spark]'"
+        ) from error

@@ -19,6 +19,7 @@ from zipfile import ZipFile
 
 import pyarrow.parquet as pq
 import pytest
+from packaging.requirements import Requirement
 from packaging.specifiers import SpecifierSet
 from pathspec import PathSpec
 
@@ -34,6 +35,8 @@ SHIPPED = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "set_up.py", 
 """What lies next to the packages in a checkout, and with them in `groupledger` in a wheel."""
 PYTHONS = ("3.11", "3.12", "3.13")
 NOTEBOOK = PROJECT_ROOT / "examples" / "own-spark-job.ipynb"
+OF_THE_API = {"pyarrow", "tzdata", "numpy", "msgspec", "numba", "google-crc32c", "cramjam", "immutables"}
+"""What comes with the wheel alone: a platform has its own Spark, and pip must not replace it."""
 DECOY = "raise ImportError('a package of the user, which is not to be imported')"
 
 
@@ -147,12 +150,15 @@ def test_the_wheel_says_what_it_is(wheel: Path) -> None:
         commands = archive.read(f"{info}/entry_points.txt").decode()
         assert f"{info}/licenses/LICENSE" in archive.namelist()
     assert (metadata["Name"], metadata["Version"]) == ("groupledger", __version__)
-    assert "api" in metadata.get_all("Provides-Extra", [])
+    assert metadata.get_all("Provides-Extra") == ["dev", "jobs", "spark"]
     python = "Programming Language :: Python :: "
     classified = [it.removeprefix(python) for it in metadata.get_all("Classifier", []) if it.startswith(python)]
     assert set(classified) == {*PYTHONS}, "those that make package-test runs on"
     assert metadata["License-Expression"] == "Apache-2.0"
-    assert "pyspark==4.2.0" in metadata.get_all("Requires-Dist", [])
+    required = [Requirement(text) for text in metadata.get_all("Requires-Dist", [])]
+    always = {it.name: str(it.specifier) for it in required if it.marker is None}
+    assert set(always) == OF_THE_API
+    assert all(text.startswith(">=") and "," not in text for text in always.values()), "a platform's own versions fit"
     assert commands.split() == ["[console_scripts]", "groupledger", "=", "groupledger.jobs.console.command_name:main"]
 
 
@@ -227,7 +233,7 @@ def test_pip_install_in_an_empty_environment(of: str, python: str, tmp_path: Pat
     subprocess.run([interpreter(python), "-m", "venv", tmp_path / "environment"], check=True)
     binaries = tmp_path / "environment" / "bin"
     versions = locked(tmp_path / "versions.txt", "requirements.txt")
-    subprocess.run([binaries / "pip", "install", "-q", "-c", versions, wheel], check=True)
+    subprocess.run([binaries / "pip", "install", "-q", "-c", versions, f"{wheel}[jobs]"], check=True)
     decoys(tmp_path / "environment" / "lib" / f"python{python}" / "site-packages")
     environment = {name: os.environ[name] for name in ("PATH", "JAVA_HOME", "LANG") if name in os.environ}
 
@@ -249,7 +255,7 @@ def test_pip_install_in_an_empty_environment(of: str, python: str, tmp_path: Pat
     assert "groupledger audit --list rebalances" in nightly.stderr
     assert "spark-submit.sh" not in nightly.stderr
     write_raw_records(tmp_path)
-    subprocess.run([binaries / "pip", "install", "-q", f"{wheel}[api]", "nbclient", "ipykernel"], check=True)
+    subprocess.run([binaries / "pip", "install", "-q", f"{wheel}[spark]", "nbclient", "ipykernel"], check=True)
     notebook = subprocess.run(
         [binaries / "jupyter-execute", "--output", tmp_path / "done.ipynb", NOTEBOOK],
         cwd=tmp_path,
@@ -382,6 +388,52 @@ def test_a_wheel_that_is_not_installed_says_what_to_do(wheel: Path) -> None:
         f"ImportError: {wheel.name} was given to Spark as it is, and Spark's workers import from .zip alone: "
         f"cp {wheel.name} groupledger.zip, and give --py-files groupledger.zip"
     )
+
+
+WITHOUT_SPARK = """
+import sys
+sys.modules.update(dict.fromkeys(("pyspark", "deltalake", "duckdb", "typer", "rich", "kafka", "plotly", "jinja2")))
+import groupledger
+print({"numba", "numpy", "pyarrow"} & sys.modules.keys())
+try:
+    groupledger.replay_groups
+except ImportError as error:
+    print(error)
+from groupledger.jobs.console.command_name import main
+main()
+"""
+
+
+def test_a_wheel_without_its_extras_says_what_to_install(wheel: Path, tmp_path: Path) -> None:
+    """The package imports nothing until it is used; the API names what a Spark needs, and a job what jobs need."""
+    with ZipFile(wheel) as archive:
+        archive.extractall(tmp_path)
+    [info] = tmp_path.glob("*.dist-info")
+    metadata = (info / "METADATA").read_text("utf-8")
+    (info / "METADATA").write_text(metadata.replace("Requires-Dist: duckdb", "Requires-Dist: no-such-package"), "utf-8")
+    environment = {"PYTHONPATH": str(tmp_path), "PATH": os.environ["PATH"]}
+    command = [sys.executable, "-c", WITHOUT_SPARK, "nightly"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+    assert done.stdout.splitlines() == [
+        "set()",
+        "groupledger.replay_groups needs pyspark, which a platform with Spark has: elsewhere, "
+        "pip install 'groupledger[spark]'",
+    ]
+    assert (done.returncode, done.stderr) == (1, "error: jobs need no-such-package: pip install 'groupledger[jobs]'\n")
+
+
+API_MODULES = """
+import sys
+sys.modules.update(dict.fromkeys(("deltalake", "delta", "duckdb", "typer", "rich", "kafka", "plotly", "jinja2", "re2")))
+import groupledger
+for name in groupledger.__all__:
+    getattr(groupledger, name)
+"""
+
+
+def test_the_api_needs_nothing_of_the_jobs() -> None:
+    """All of it is imported where only its own dependencies are there, and Spark."""
+    subprocess.run([sys.executable, "-c", API_MODULES], cwd=PROJECT_ROOT, check=True)
 
 
 def test_all_that_is_pinned_takes_the_oldest_python() -> None:

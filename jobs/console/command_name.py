@@ -1,6 +1,7 @@
 """How users start jobs, and the command `groupledger` of a wheel, which uses the same shell script as a checkout."""
 
 import os
+import re
 import shlex
 import sys
 from pathlib import Path
@@ -38,8 +39,25 @@ def command(words: str) -> str:
     return f"{ENTRY} {words}"
 
 
+def missing_packages() -> list[str]:
+    """Packages that jobs need, and the installed wheel came without."""
+    from importlib import metadata  # noqa: PLC0415  (only this command needs it, and no job)
+
+    missing = []
+    for requirement in metadata.requires(INSTALLED) or ():
+        if re.search(r"extra == ['\"]jobs['\"]", requirement):
+            name = re.split(r"[^\w.-]", requirement)[0]
+            try:
+                metadata.version(name)
+            except metadata.PackageNotFoundError:
+                missing.append(name)
+    return missing
+
+
 def main() -> None:
     """Run the shell script, which checks Java, fetches and compiles what is missing, and runs the job."""
+    if missing := missing_packages():
+        sys.exit(f"error: jobs need {', '.join(missing)}: pip install '{INSTALLED}[jobs]'")
     shell: Path = PROJECT_ROOT / SHELL
     bash = which("bash")
     if bash is None:

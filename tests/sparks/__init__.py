@@ -1,0 +1,1 @@
+"""The API on every Spark that it runs on."""

@@ -1,0 +1,134 @@
+"""Run by the Python of each environment: raw records of all recordings through the API, compared with nightly's tables.
+
+Prints one JSON object: versions, the names of tables that are equal, and of those that are not.
+"""
+
+import json
+import platform
+import sys
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Final
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyspark.sql import DataFrame, SparkSession
+
+import groupledger
+from groupledger.sparks import collected
+from jobs.delta.spark_schemas import spark_schema
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
+from schemas.tables import TABLES
+
+LIBRARIES: Final = ("pyspark", "pyarrow", "numpy", "pandas", "numba")
+SETTINGS: Final = {
+    "spark.ui.enabled": "false",
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.sql.shuffle.partitions": "3",
+    "spark.sql.session.timeZone": "Asia/Kolkata",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "500",
+    "spark.log.level": "ERROR",
+}
+IN_SQL: Final = """
+    SELECT * FROM replay_group(
+        TABLE(SELECT *, coordinator_key(key).group_id AS group_id FROM raw_records)
+        PARTITION BY (cluster_id, partition, group_id) ORDER BY offset)
+"""
+
+
+def differences(parts: Sequence[DataFrame], expected: pa.Table, left_out: Sequence[str]) -> str | None:
+    """How the rows of DataFrames, together, differ from a table of nightly; None: in nothing."""
+    columns = [name for name in expected.column_names if name not in left_out]
+    schema = pa.schema([expected.schema.field(name).with_nullable(True) for name in columns])
+    rows = pa.concat_tables([collected(part.select(*columns)).cast(schema) for part in parts])
+    made, wanted = texts(rows), texts(expected.select(columns))
+    if made == wanted:
+        return None
+    others = set(made) ^ set(wanted)
+    return f"{len(made)} rows for {len(wanted)}, {len(others)} differ, as {others!s:.400}"
+
+
+def texts(rows: pa.Table) -> list[str]:
+    """Each row as text, in one order; maps have none."""
+
+    def plain(value: Any, type_: pa.DataType) -> Any:
+        return sorted(value or ()) if pa.types.is_map(type_) else value
+
+    names = rows.column_names
+    return sorted(
+        repr([plain(row[name], type_) for name, type_ in zip(names, rows.schema.types, strict=True)])
+        for row in rows.to_pylist()
+    )
+
+
+def made(spark: SparkSession, folder: Path) -> dict[str, tuple[Sequence[DataFrame], str, Sequence[str]]]:
+    """By what is shown: DataFrames, the table of nightly that they are together, and columns that are not compared."""
+
+    def given(name: str) -> DataFrame:
+        return spark.read.parquet(f"{folder}/{name}.parquet")
+
+    records, batches = given("records"), given("bronze.record_batches")
+    topics, configs, counts = (given(f"silver.{name}") for name in ("topics", "configs", "partition_counts"))
+    groups = groupledger.replay_groups(records, topics=topics)
+    shares = groupledger.replay_share_partitions(records, topics=topics)
+    of_groups = groupledger.audit_groups(
+        groups, topics=topics, configs=configs, partition_counts=counts, batches=batches
+    )
+    of_shares = groupledger.audit_share_partitions(shares, groups=groups, topics=topics, configs=configs)
+    found: dict[str, tuple[Sequence[DataFrame], str, Sequence[str]]] = {}
+    for name, frame in {**groups.tables, **shares.tables, **of_groups.tables}.items():
+        if frame.schema != spark_schema(TABLES[name].columns):
+            found[f"schema of {name}"] = [frame.limit(0)], name, ()
+        found[name] = [frame], name, ()
+    for name, frame in of_shares.tables.items():
+        others = [of_groups.tables[name]] if name in of_groups.tables else []
+        found[name] = [frame, *others], name, ("is_settled",)  # only a whole log partition tells it
+    commits, events = "silver.offset_commits", "silver.group_events"
+    in_pandas = groupledger.replay_groups(records, as_pandas=True)
+    found["as_pandas"] = [in_pandas.commits], commits, ()
+    found["record batches"] = [groupledger.replay_groups(batches).commits], commits, ()
+    if not spark.version.startswith("3."):
+        groupledger.register(spark)
+        data = records.where(f"topic = '{OFFSETS_TOPIC}' and not is_control")
+        data.createOrReplaceTempView("raw_records")
+        found["SQL"] = [spark.sql(IN_SQL)], events, ("cluster_id",)
+    return found
+
+
+def main(folder: Path, mode: str) -> dict[str, Any]:
+    """Compare all tables in a session of a mode: classic, or Connect."""
+    builder = SparkSession.builder
+    builder = builder.remote("local[2]") if mode == "Connect" else builder.master("local[2]")
+    for name, value in SETTINGS.items():
+        builder = builder.config(name, value)
+    spark = builder.getOrCreate()
+    failed = {}
+    checks = made(spark, folder)
+    for name, (parts, table, left_out) in checks.items():
+        try:
+            difference = differences(parts, pq.read_table(folder / f"{table}.parquet"), left_out)
+        except Exception as error:
+            difference = f"{type(error).__name__}: {error}"
+        if difference is not None:
+            failed[name] = difference
+    decoded = groupledger.decode(spark.read.parquet(f"{folder}/records.parquet"))
+    errors = decoded.where("error is not null and (topic = '__consumer_offsets' or topic = '__share_group_state')")
+    if error := errors.first():
+        failed["decode"] = str(error)
+    try:
+        groupledger.decode(decoded)
+        failed["RecordsError"] = "none raised"
+    except groupledger.RecordsError:
+        pass
+    return {
+        "python": platform.python_version(),
+        **{name: version(name) for name in LIBRARIES},
+        "equal": sorted(checks.keys() - failed.keys()),
+        "failed": failed,
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(main(Path(sys.argv[1]), sys.argv[2])))
