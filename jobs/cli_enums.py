@@ -26,6 +26,8 @@ class Tool(StrEnum):
 
 
 class Listing(StrEnum):
+    """What `audit --list` lists (`jobs.queries.answers.lists`)."""
+
     ARCHIVED = "archived"
     WITHOUT_COPY = "without-copy"
     """Archived in groups that have a dead-letter topic, but not copied there."""
@@ -33,8 +35,30 @@ class Listing(StrEnum):
     SHARE_OFFSETS = "share-offsets"
     """Offsets of share groups that were moved or deleted."""
     REBALANCES = "rebalances"
+    FLAPPING = "flapping"
+    EXPIRED = "expired"
+    UNOWNED = "unowned"
+    EMPTIED = "emptied"
+    GROWN = "grown"
     COMMITS = "commits"
+    RESETS = "resets"
+    REWINDS = "rewinds"
+    SKIPPED = "skipped"
+    DELETED = "deleted"
+    FORGOTTEN = "forgotten"
+    HANGING = "hanging"
     OWNERS = "owners"
+    INSTANCES = "instances"
+    SHARED = "shared"
+    CLIENTS = "clients"
+    RULES = "rules"
+    ODDITIES = "oddities"
+    NOT_JUDGED = "not-judged"
+    HOLES = "holes"
+    QUARANTINE = "quarantine"
+    COPIES = "copies"
+    LEADERS = "leaders"
+    STARTS = "starts"
 
 
 class DumpFormat(StrEnum):

@@ -344,6 +344,13 @@ def is_hole(topic: str, kind: str, reason: str | None, from_offset: int) -> bool
     return kind in HOLES and not (is_pruned and from_offset == 0)
 
 
+HOLE_SQL: Final = (
+    f"r.kind IN {HOLES} AND NOT (r.topic IN {tuple(sorted(PRUNED_TOPICS))} AND r.kind = '{CoverageKind.MISSING.name}' "
+    f"AND r.reason IS NOT DISTINCT FROM '{LOG_START}' AND r.from_offset = 0)"
+)
+"""`is_hole` as a condition of DuckDB's on a row `r`."""
+
+
 def hole_count(tables: ClusterTables) -> int:
     """Number of holes in everything captured of a cluster."""
     columns = ["topic", "kind", "reason", "from_offset"]

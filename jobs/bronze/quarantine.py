@@ -54,6 +54,10 @@ def open_rows(rows: pa.Table) -> pa.Table:
     return rows.filter(pc.and_(pc.is_null(rows["resolved_at"]), pc.invert(is_torn)))
 
 
+OPEN_SQL: Final = f"r.resolved_at IS NULL AND NOT coalesce(ends_with(r.message, '{TORN_TAIL}'), false)"
+"""`open_rows` as a condition of DuckDB's on a row `r`."""
+
+
 def open_count(rows: pa.Table) -> int:
     """Number of `open_rows`."""
     return int(open_rows(rows).num_rows)

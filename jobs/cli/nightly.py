@@ -40,21 +40,29 @@ def nightly(
             "--all-clusters", help="Each cluster of [clusters] in the settings, as many at a time as there are cores."
         ),
     ] = False,
+    notify_always: Annotated[
+        bool, typer.Option("--notify-always", help="Notify of a night with nothing new, too.")
+    ] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print errors only.")] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="Print also what was captured, replayed and inferred, in tables.")
+    ] = False,
     output_format: options.SummaryFormatOption = SummaryFormat.TABLE,
 ) -> int:
-    """Capture from the sources, replay, audit; then say what was found and where to look.
+    """Capture from the sources, replay, audit; then say what is new, what is still open, and where to look.
 
-    A run reads what is new since the last one. It ends with the ledger: every record that went in came out as
-    something, or is in quarantine.
+    A run reads what is new since the last one. Every record that went in came out as something, or is in quarantine:
+    the ledger, on stderr, adds them up.
     """
     if all_clusters:
         has_own = notify is not None or any(asdict(replace(sources, warehouse=None)).values())
-        return _all_clusters(sources.warehouse, report_file, output_format, has_own=has_own)
+        return _all_clusters(sources.warehouse, report_file, output_format, has_own=has_own, is_quiet=quiet)
     settings = settings_of(**asdict(sources), report_file=report_file)
     require_source(settings)
     check_folders(settings)
     check_client(settings)
     run = start_run("nightly", settings, meanwhile=".operations.nightly")
+    run.steps.show(is_quiet=quiet, has_tables=verbose, is_answered=output_format is SummaryFormat.TABLE)
     from jobs.operations.damage import error_text
     from jobs.operations.nightly import run_nightly
 
@@ -66,12 +74,16 @@ def nightly(
             _notify(notify, {**facts_of("nightly", run, run.steps, FAILED), "error": text}, run)
         raise
     if notify is not None:
-        _notify(notify, facts_of("nightly", run, run.steps, code), run)
+        from jobs.operations.notify import is_news
+
+        facts = facts_of("nightly", run, run.steps, code)
+        if notify_always or is_news(facts):
+            _notify(notify, facts, run)
     return print_facts("nightly", run, run.steps, code, output_format)
 
 
 def _all_clusters(
-    warehouse: str | None, report_file: str | None, output_format: SummaryFormat, *, has_own: bool
+    warehouse: str | None, report_file: str | None, output_format: SummaryFormat, *, has_own: bool, is_quiet: bool
 ) -> int:
     """Run the nightlies of all clusters. `has_own`: options that are of one cluster are given. Returns the worst exit
     code."""
@@ -93,10 +105,11 @@ def _all_clusters(
 
     use_run_folder()
     run, steps = Run.start(), Steps()
-    nights = run_clusters(clusters, run_id=run.run_id, started_at=run.started_at, say=steps.say)
+    steps.show(is_quiet=is_quiet, has_tables=False, is_answered=output_format is SummaryFormat.TABLE)
+    nights = run_clusters(clusters, run_id=run.run_id, started_at=run.started_at, say=steps.answer)
     code = worst(nights)
     counts = [sum(night.exit_code == outcome for night in nights) for outcome in (DONE, INCOMPLETE, FAILED)]
-    steps.say(
+    steps.answer(
         f"{counted(len(nights), 'cluster')}: {counts[0]:,} done, {counts[1]:,} with something missing or not read, "
         f"{counts[2]:,} failed (exit code {code})"
     )

@@ -7,11 +7,16 @@ from jobs.console.output import printable
 
 NAMES_MAX: Final = 5
 NAME_CHARACTERS_MAX: Final = 100
+LINE_CHARACTERS_MAX: Final = 120
 
 
 def short(name: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
     """A name, shortened for a line of text, then ending in dots; an empty one is made visible."""
-    text = printable(name) or "''"
+    return cut(printable(name) or "''", characters_max)
+
+
+def cut(text: str, characters_max: int = LINE_CHARACTERS_MAX) -> str:
+    """A text that fits a line."""
     return text if len(text) <= characters_max else f"{text[: characters_max - 3]}..."
 
 

@@ -36,6 +36,9 @@ class Steps:
         # without a terminal, wide enough for any table
         width = None if sys.stderr.isatty() else 160
         self._console = console or Console(stderr=True, highlight=False, emoji=False, width=width)
+        self._answers = console or Console(highlight=False, emoji=False)
+        self._is_quiet = False
+        self._has_tables = True
         self.facts: dict[str, Any] = {}
         """What was printed, for other programs: plain values with stable names."""
 
@@ -43,11 +46,17 @@ class Steps:
     def is_terminal(self) -> bool:
         return self._console.is_terminal
 
+    def show(self, *, is_quiet: bool, has_tables: bool, is_answered: bool) -> None:
+        """Choose what is printed: nothing at all; tables, too; answers on stdout, or there as all else."""
+        self._is_quiet, self._has_tables = is_quiet, has_tables
+        if not is_answered:
+            self._answers = self._console
+
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         """Context of a step; on a terminal it shows the running Spark stage: share done, rate, and time left."""
         started = perf_counter()
-        if self._console.is_terminal:
+        if self._console.is_terminal and not self._is_quiet:
             with _Line(name, self._executor, self._console):
                 yield
         else:
@@ -56,11 +65,20 @@ class Steps:
 
     def say(self, text: str) -> None:
         """Print one line literally: names are not interpreted as markup or emoji codes, and line feeds are escaped."""
-        self._console.print(printable(text), markup=False, emoji=False, soft_wrap=True)
+        self._print(self._console, text)
+
+    def answer(self, text: str) -> None:
+        """Print one line likewise, on stdout: what the job was run for."""
+        self._print(self._answers, text)
+
+    def _print(self, console: Console, text: str) -> None:
+        if not self._is_quiet:
+            console.print(printable(text), markup=False, emoji=False, soft_wrap=True)
 
     def table(self, table: RichTable) -> None:
         """Print a table, at the end of a job."""
-        self._console.print(table)
+        if self._has_tables and not self._is_quiet:
+            self._console.print(table)
 
 
 class _Line:

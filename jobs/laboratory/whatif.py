@@ -106,7 +106,7 @@ def whatif(
             raise WhatIfJobError(
                 f"no group {group_id!r} in {tables.warehouse.root}: run "
                 f"{command(first_night(tables.warehouse.root, tables.cluster_id))} first, or see "
-                + command(f"sql -e 'select distinct group_id from silver.group_generations'{tables.place_words}")
+                + command(f"groups{tables.place_words}")
             )
         if {row.group_type for row in life.generations} == {GroupType.SHARE}:
             if question.changed.is_of_share_members:

@@ -23,9 +23,8 @@ from multiprocessing.context import BaseContext
 from multiprocessing.forkserver import ensure_running
 from typing import Any, Final
 
-from coordinator_core.text import counted
 from jobs import PACKAGE
-from jobs.console.names import short
+from jobs.console.names import cut, short
 from jobs.console.output import printable
 from jobs.exit_codes import DONE, FAILED, INCOMPLETE
 from jobs.settings import Settings
@@ -48,16 +47,12 @@ class ClusterNight:
     error: str = ""
 
     @property
-    def summary(self) -> str:
-        """One line."""
+    def summary(self) -> tuple[str, ...]:
+        """Its headline, and a line of what it found if that is anything new."""
         if self.exit_code == FAILED:
-            return f"{short(self.cluster_id)}: failed: {self.error}"
-        records = self.facts["ledger"]["total"]["record_count"]
-        lacks = "" if self.exit_code == DONE else ", something is missing or could not be read"
-        return (
-            f"{short(self.cluster_id)}: done in {self.seconds:.1f} s{lacks}: {counted(records, 'record')}; "
-            f"{self.facts['found']['headline']}"
-        )
+            return (f"{short(self.cluster_id)}: failed: {self.error}",)
+        found = self.facts["found"]
+        return found["headline"], *((cut(f"  {found['summary']}"),) if found["new"] or found["over"] else ())
 
     def as_json(self) -> dict[str, Any]:
         """For other programs."""
@@ -73,7 +68,7 @@ def run_clusters(
     say: Callable[[str], None],
     process_count: int | None = None,
 ) -> list[ClusterNight]:
-    """Run the nightlies of clusters, reporting each in one line as it ends.
+    """Run the nightlies of clusters, reporting each in a line or two as it ends.
 
     Returns the results in the order of the clusters.
     """
@@ -81,7 +76,8 @@ def run_clusters(
     core_count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     for done in _nights(clusters, run_id, started_at, process_count or core_count):
         nights[done.cluster_id] = done
-        say(done.summary)
+        for line in done.summary:
+            say(line)
     return [nights[settings.cluster_id] for settings in clusters]
 
 

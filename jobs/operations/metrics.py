@@ -19,6 +19,8 @@ from coordinator_core.history.ledger import LedgerCounts
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import WarehouseError
 from jobs.exit_codes import FAILED
+from jobs.queries.answers.findings import Findings
+from jobs.queries.answers.lists import FINDINGS
 from jobs.settings import Settings
 from schemas.tables.state import RUN_METRICS
 
@@ -55,6 +57,15 @@ LABELLED: Final[Mapping[str, tuple[str, str]]] = {
 }
 """Gauges with a label in addition to cluster and job."""
 PREFIX: Final = "groupledger_"
+NEW_FINDINGS: Final = "new_findings"
+OPEN_FINDINGS: Final = "open_findings"
+OF_FINDINGS: Final[Mapping[str, str]] = {
+    NEW_FINDINGS: "What the last night found that is new, by the name of the list that has it.",
+    OPEN_FINDINGS: "Of findings that last, how many there are, by the name of the list that has them.",
+}
+"""Gauges of a night, by cluster and finding."""
+FOUND: Final = "findings"
+"""Replaces the job in the name of the findings' textfile."""
 GROUPS: Final = "groups"
 """Replaces the job in the name of the groups' textfile."""
 CLUSTER_CHARACTERS_MAX: Final = 64
@@ -161,6 +172,17 @@ class Metrics:
         """Write the textfile of groups, if configured."""
         if self._textfile is not None:
             self._write_textfile(GROUPS, self._of_groups)
+
+    def expose_findings(self, found: Findings) -> None:
+        """Write the textfile of a night's findings, if configured."""
+        counts = [(NEW_FINDINGS, listing, found.new(listing)) for listing in FINDINGS]
+        counts += [(OPEN_FINDINGS, listing, found.open(listing)) for listing, it in FINDINGS.items() if it.lasts]
+        samples = (
+            (metric, OF_FINDINGS[metric], sum(of.values()), {"cluster_id": self._tables.cluster_id, "finding": listing})
+            for metric, listing, of in counts
+        )
+        if self._textfile is not None:
+            self._write_textfile(FOUND, lambda: samples)
 
     def _write_textfile(self, name: str, samples: Callable[[], Iterator[_Sample]]) -> None:
         from prometheus_client import CollectorRegistry, Gauge, write_to_textfile  # noqa: PLC0415  (most write none)

@@ -1,7 +1,6 @@
 """nightly: capture, replay, audit, and print the results. `replay` and `audit` run only these parts."""
 
 import dataclasses
-import shlex
 from collections.abc import Mapping, Set
 from contextlib import nullcontext
 from functools import partial
@@ -12,9 +11,11 @@ from jobs.bronze.capture import CaptureSummary, capture
 from jobs.bronze.coverage import hole_count
 from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines
 from jobs.console.command_name import command
-from jobs.console.names import short
+from jobs.console.names import cut, short
 from jobs.console.progress import Steps, size_text, summary_table
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.other_writers import lines as lines_of_others
+from jobs.delta.times import to_datetime
 from jobs.delta.warehouse import Warehouse
 from jobs.exit_codes import DONE, FAILED, INCOMPLETE
 from jobs.gold.audit import audit
@@ -22,21 +23,17 @@ from jobs.operations.damage import rebuilding, require_whole
 from jobs.operations.ledger import ledger_line, total, unknown_fields_line
 from jobs.operations.metrics import job_of, ledger_counts
 from jobs.operations.run_context import RunContext
-from jobs.queries.answers.findings import audit_lacks, findings, groups_not_judged, lines
+from jobs.queries.answers.findings import Findings, audit_lacks, findings, groups_not_judged, lines
+from jobs.queries.answers.group_verdicts import OK, group_verdicts
 from jobs.queries.sql.sql_spark import has_metastore, publish
-from jobs.settings import Settings, place_options, source_line
+from jobs.settings import Settings, source_line
 from jobs.silver.hot_logs import CutRule
 from jobs.silver.privacy import host_pseudonyms
 from jobs.silver.replay import ReplaySummary, replay
 from jobs.silver.replay_failures import failure_text
 from schemas.tables.bronze import COVERAGE, QUARANTINE
-from schemas.tables.state import CHECKPOINTS, RUNS, Checkpoint
+from schemas.tables.state import CHECKPOINTS, Checkpoint
 
-CLUSTER_OPTION: Final = "--cluster-id"
-QUARANTINE_QUERY: Final = (
-    "select topic, partition, offset, stage, code, message from bronze.quarantine where resolved_at is null"
-)
-COVERAGE_QUERY: Final = "select * from bronze.coverage where kind in ('MISSING', 'CORRUPT')"
 FAILURES_SHOWN_MAX: Final = 5
 
 
@@ -56,13 +53,14 @@ def _night(run: RunContext, rebuilt: Set[str]) -> int:
     if code != FAILED:
         audited = _audit(run, rebuild="audit" in rebuilt)
         code = max(code, audited)
-        print_findings(run.warehouse, run.settings, run.steps)
+        print_findings(run, code)
         if run.settings.report_file:
             from jobs.report.run import write_report  # noqa: PLC0415  (Plotly takes a second, and few nights ask for it)
 
             write_report(
                 run.warehouse, run.settings, output=run.settings.report_file, made_at=run.started_at, steps=run.steps
             )
+            run.steps.answer(f"Report: {run.settings.report_file}")
     return code
 
 
@@ -201,8 +199,8 @@ def print_capture(summary: CaptureSummary, settings: Settings, steps: Steps) -> 
     if not summary.is_clean:
         for fault in summary.faults:
             steps.say(fault)
-        query = COVERAGE_QUERY if summary.gap_count else QUARANTINE_QUERY
-        show = command(f"sql -e {shlex.quote(query)}" + settings.place_words)
+        words = "audit --list holes" if summary.gap_count else "audit --list quarantine"
+        show = command(words + settings.place_words)
         steps.say(f"not all of the log is there, or could be read (exit code 3): {show}")
 
 
@@ -267,7 +265,7 @@ def print_replay(
         )
     for line in missing_lines(ends):
         steps.say(line)
-    show = command("sql -e 'show tables from silver'" + settings.place_words)
+    show = command("sql" + settings.place_words)
     steps.say(f"the tables are in {settings.warehouse}; ask them with {show}")
     if not all_counts.is_balanced:
         return FAILED
@@ -275,14 +273,33 @@ def print_replay(
     return INCOMPLETE if is_missing or summary.quarantined_row_count else DONE
 
 
-def print_findings(warehouse: Warehouse, settings: Settings, steps: Steps) -> None:
-    """Print the findings, and where to look next."""
-    found = findings(ClusterTables(warehouse, settings.cluster_id))
-    steps.facts["found"] = found.as_json()
-    options = place_options(settings.warehouse, settings.cluster_id)
-    clusters = {file.partition_values["cluster_id"] for file in warehouse.files(RUNS)}
-    if CLUSTER_OPTION not in options and len(clusters) > 1:
-        # SQL shows all clusters by default, which would be more rows than were counted
-        options += [CLUSTER_OPTION, settings.cluster_id]
-    for line in lines(found, options):
-        steps.say(line)
+def print_findings(run: RunContext, code: int) -> None:
+    """Print on stdout whether all is there, what was found, and where to look; `code`: the exit code of the night."""
+    found = findings(run.tables, run.run_id)
+    headline = _headline(run, found, code)
+    run.steps.facts["found"] = {"headline": headline, **found.as_json()}
+    if run.metrics is not None:
+        run.metrics.expose_findings(found)
+    for line in lines_of_others(found.foreign_writes, run.settings.place_words):
+        run.steps.say(line)
+    has_new = any(it.new for it in found.items)
+    attention = [it.group_id for it in group_verdicts(run.tables) if it.verdict != OK] if has_new else []
+    for line in (headline, *lines(found, run.settings.place_words, attention)):
+        run.steps.answer(line)
+    if has_new and not run.settings.report_file:
+        run.steps.answer(f"Report: {command('report --output report.html' + run.settings.place_words)}")
+
+
+def _headline(run: RunContext, found: Findings, code: int) -> str:
+    ends = coordinator_ends(run.warehouse, run.settings).values()
+    newest_ms = max((it.newest_ms for it in ends if it.newest_ms is not None), default=None)
+    proven_ms = min((it.proven_ms for it in ends if it.proven_ms is not None), default=newest_ms)
+    day = run.started_at if newest_ms is None else to_datetime(newest_ms)
+    facts = run.steps.facts
+    records = facts["ledger"]["total"]["record_count"] if facts["replayed"]["is_new"] else 0
+    counts = f"({counted(records, 'record')}, {facts['replayed']['quarantined_count']:,} quarantined)"
+    state = f"NOT COMPLETE: {found.lacks or 'see above'}"
+    if code == DONE and not found.lacks:
+        until = day if proven_ms is None else to_datetime(proven_ms)
+        state = f"COMPLETE to {until:%H:%M:%S}" if until.date() == day.date() else f"COMPLETE to {until:%Y-%m-%d %H:%M}"
+    return cut(f"Night of {day:%Y-%m-%d}, cluster {short(run.settings.cluster_id, 40)}: {state} {counts}")

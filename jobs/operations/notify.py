@@ -41,6 +41,13 @@ def with_attention(facts: Mapping[str, Any], groups: Sequence[GroupVerdict]) -> 
     return {**facts, "groups": shown}
 
 
+def is_news(facts: Mapping[str, Any]) -> bool:
+    """Did a night find anything new, or could it not read all that it was given?"""
+    found = facts.get("found", {})
+    faults = facts.get("captured", {}).get("faults") or facts.get("replayed", {}).get("not_replayed")
+    return bool(not found or found["new"] or found["over"] or faults)
+
+
 def markdown_of(facts: Mapping[str, Any], groups: Sequence[GroupVerdict], settings: Settings) -> str:
     """The facts as Markdown for a chat.
 
@@ -50,7 +57,7 @@ def markdown_of(facts: Mapping[str, Any], groups: Sequence[GroupVerdict], settin
     lines = [f"**Groupledger, cluster {_code(settings.cluster_id)}: {outcome}**", ""]
     if "error" in facts:
         return "\n".join([*lines, _code(facts["error"]), ""])
-    lines += [facts["found"]["headline"], ""]
+    lines += [printable(facts["found"]["headline"]), "", facts["found"]["summary"], ""]
     if groups:
         lines += ["| group | verdict | why |", "| --- | --- | --- |"]
         lines += [f"| {_code(it.group_id)} | {it.verdict} | {it.why} |" for it in groups[:GROUPS_MAX]]

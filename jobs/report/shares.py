@@ -11,7 +11,8 @@ import pyarrow.compute as pc
 
 from coordinator_core.bytes.log.chunk import I64
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, indices_in, numbers_of
-from jobs.queries.answers.audit_report import WITHOUT_COPY, Hole
+from jobs.queries.answers.audit_report import Hole
+from jobs.queries.answers.lists import WITHOUT_COPY
 from jobs.report.cluster import GroupLine
 from jobs.report.condense import Condensed, DeliveryStates, Flow, Marks, delivery_states, deltas, marks
 from jobs.report.groups import MEMBERS, SHORTER, holes_of_group, member_flow, members_picture, together_text

@@ -46,7 +46,7 @@ def test_share_state_pruned_before_the_first_capture_is_coverage(ledger: Ledger,
     logs = pruned_log(tmp_path / "logs", SHARES, 500)
     for number in (1, 2):
         night = ledger.night(logs, number=number)
-        assert night.facts["captured"]["hole_count"] == night.facts["found"]["hole_count"] == 0
+        assert night.facts["captured"]["hole_count"] == 0 and "holes" not in night.facts["found"]["new"]
         assert not [line for line in night.lines if line.startswith(("hole", "not all of the log"))]
     first = min(ledger.rows("bronze.coverage"), key=lambda row: row["from_offset"])
     assert (first["from_offset"], first["to_offset"], first["kind"], first["reason"]) == (0, 499, "MISSING", LOG_START)
@@ -59,7 +59,11 @@ def test_share_state_lost_between_two_captures_is_a_hole(ledger: Ledger, tmp_pat
     assert night.exit_code == 3
     assert f"hole: {SHARES}-0 offsets 510 to 899 are MISSING: {LOG_START}" in night.lines
     [reported] = [line for line in night.lines if "(exit code 3)" in line]
-    assert "sql -e" in reported and f"--warehouse {ledger.root}" in reported and "--cluster-id case" in reported
+    assert (
+        "audit --list holes" in reported
+        and f"--warehouse {ledger.root}" in reported
+        and "--cluster-id case" in reported
+    )
     assert night.facts["captured"]["faults"] == [line for line in night.lines if line.startswith("hole: ")]
 
 

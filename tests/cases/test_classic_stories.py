@@ -2,6 +2,7 @@
 
 import pytest
 
+from jobs.cli_enums import Listing
 from jobs.queries.answers.findings import findings, lines
 from jobs.queries.answers.group_history import events_and_steps
 from jobs.queries.answers.group_verdicts import WARN, group_verdicts
@@ -77,10 +78,8 @@ def test_what_was_right_stays(stories: Ledger) -> None:
 def test_two_processes_with_one_instance_id_are_found(stories: Ledger) -> None:
     """Which instance id, where, and since when: in what was found, in the group's verdict, and line by line."""
     found = findings(stories.tables)
-    (text,) = found.shared_instances
-    assert text == "static-dup (i1: pod-a on /10.0.2.1 and pod-b on /10.0.2.2, 23 times since 2026-11-25T09:46:50.000Z)"
-    assert "1 instance id used by several processes" in found.headline
-    assert any(text in line for line in lines(found))
+    assert found.new(Listing.INSTANCES) == {"static-dup (i1)": 23}
+    assert any("static-dup (i1) (23)" in line and "audit --list instances" in line for line in lines(found))
     (verdict,) = group_verdicts(stories.tables, match="static-dup")
     assert (verdict.verdict, verdict.why) == (WARN, "1 instance id of several processes")
     events = events_and_steps(stories.tables, "static-dup", from_ms=None, to_ms=None)[0]

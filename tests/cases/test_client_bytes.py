@@ -138,9 +138,8 @@ def test_an_assignment_without_user_data(ledger: Ledger) -> None:
     (note,) = ledger.rows("gold.log_anomalies")
     assert (note["rule"], note["category"]) == ("CLIENT_LAYOUT", "CLIENT")
     assert "without user_data; clients like 'plt', protocol 'roundrobin'" in note["details"]
-    assert night.facts["found"]["broken_rules"] == {}
-    assert list(night.facts["found"]["client_notes"].values()) == [1]
-    assert "of the coordinators" not in night.text
+    assert list(night.facts["found"]["new"]["clients"].values()) == [1]
+    assert "rules" not in night.facts["found"]["new"]
 
 
 @pytest.fixture

@@ -67,7 +67,7 @@ def test_log_partitions_in_no_source_are_missing(ledger: Ledger, tmp_path: Path)
     night = ledger.night(copied(tmp_path / "disk1", (0, 2, 4)), topics=TOPICS)
     assert night.exit_code == 3
     assert f"2 of 5 log partitions of {SHARES_LOG} are in no source (1, 3)" in night.text
-    assert "2 log partitions in no source" in night.facts["found"]["headline"]
+    assert "NOT COMPLETE: 2 log partitions in no source" in night.facts["found"]["headline"]
     assert night.facts["replayed"]["missing_log_partitions"] == {SHARES_LOG: [1, 3]}
     assert not stated(ledger).is_complete
     assert not stated(ledger, Span(None, PROVEN)).is_complete

@@ -12,7 +12,6 @@ from jobs.cli_enums import Listing
 from jobs.queries.answers.audit_payload import run_payload
 from jobs.queries.answers.audit_report import Span, listed
 from jobs.queries.answers.dead_letters import CAUSE_OF_MESSAGE
-from jobs.queries.as_of.as_of import SilverAt
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
@@ -66,7 +65,7 @@ def test_what_was_not_copied_is_a_list_of_its_own(ledger: Ledger) -> None:
         ("d03-dlq-refused", "REFUSED"),
         ("d04-dlq-lock", "TRIED"),
     }
-    names, rows = listed(SilverAt(ledger.tables), Listing.WITHOUT_COPY, Span())
+    names, rows = listed(ledger.tables, None, Listing.WITHOUT_COPY, Span())
     assert {row[names.index("group_id")] for row in rows} == {"d03-dlq-refused"}
 
 

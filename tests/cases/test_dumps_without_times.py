@@ -6,9 +6,9 @@ from io import StringIO
 from pathlib import Path
 from typing import Any
 
-from jobs.cli_enums import View
+from jobs.cli_enums import Listing, View
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.queries.answers.audit_report import SOURCES, Span, run_audit_report
+from jobs.queries.answers.audit_report import Span, run_audit_report
 from jobs.queries.answers.describe import run_describe
 from jobs.queries.answers.owner import run_owner
 from jobs.queries.answers.restore import run_restore
@@ -49,7 +49,7 @@ def test_answers_go_by_log_position(ledger: Ledger, tmp_path: Path) -> None:
     ledger.night(dumps=(str(dumped(tmp_path)),))
     warehouse = ledger.warehouse
     of: dict[str, Any] = {"output_format": "json"}
-    for listing in SOURCES:
+    for listing in Listing:
         run_audit_report(
             ClusterTables(warehouse, CLUSTER_ID), listing=listing, span=Span(), group_ids=None, out=StringIO(), **of
         )

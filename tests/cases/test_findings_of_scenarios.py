@@ -53,11 +53,11 @@ def _lines(file: Path) -> list[dict[str, Any]]:
 def found_items(found: Mapping[str, Any]) -> set[Item]:
     """What the facts of a night say."""
     kinds = {
-        "thrown out": [*found["thrown_out_by_group"], *found["maybe_thrown_out_by_group"]],
-        "grown": found["partitions_added_by_group"],
-        "emptied": found["emptied_groups"],
+        "thrown out": found["new"].get("expired", ()),
+        "grown": found["new"].get("grown", ()),
+        "emptied": found["new"].get("emptied", ()),
     }
-    failovers = {("failover", "cluster")} if found["leader_changes"] else set()
+    failovers = {("failover", "cluster")} if "leaders" in found["new"] else set()
     return {(kind, group) for kind, groups in kinds.items() for group in groups} | failovers
 
 
@@ -72,4 +72,4 @@ def test_what_is_found_is_what_was_planted(name: str, made_once: MadeOnce, reque
     request.node.user_properties.append((REPORT_LINE, line))
     assert found == planted
     if name == "bad-day":
-        assert "members were thrown out" in night.facts["found"]["headline"]
+        assert "thrown out" in night.facts["found"]["summary"]

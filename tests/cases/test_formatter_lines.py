@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pytest
 
-from jobs.cli_enums import View
+from jobs.cli_enums import Listing, View
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.queries.answers.audit_report import SOURCES, Span, run_audit_report
+from jobs.queries.answers.audit_report import Span, run_audit_report
 from jobs.queries.answers.describe import run_describe
 from jobs.queries.answers.findings import findings, lines
 from jobs.queries.answers.owner import find_owners
@@ -80,7 +80,7 @@ def test_every_answer_goes_by_the_place_in_the_log(formatted: Ledger, output_for
     """Lists, descriptions, owners, the report and what is found, at the end and at a time: none raises anything."""
     warehouse, out = formatted.warehouse, StringIO()
     of: dict[str, Any] = {"output_format": output_format, "out": out}
-    for listing in SOURCES:
+    for listing in Listing:
         run_audit_report(ClusterTables(warehouse, CLUSTER_ID), listing=listing, span=Span(), group_ids=None, **of)
     if output_format != "csv":
         for view in View:

@@ -274,8 +274,7 @@ def test_whatif_is_of_the_log_partition_where_the_group_is(ledger: Ledger, tmp_p
     assert generations() and generations() <= {1, 2}
     assert generations(to_ms=NOON_MS + 2 * MINUTE) == {7, 8}
     # the former log partition's last generation has nobody: the group has not gone
-    found = findings(ledger.tables)
-    assert group not in found.emptied_groups
+    assert group not in findings(ledger.tables).new(Listing.EMPTIED)
 
 
 # --- verify

@@ -33,9 +33,8 @@ def test_a_transaction_without_a_marker_hangs(ledger: Ledger, tmp_path: Path) ->
     assert (row["first_log_offset"], row["last_log_offset"], row["commit_count"]) == (1, 2, 2)
     assert (row["open_ms"], row["uncleanable_count"]) == (16 * MINUTE, 5)
     assert (row["method"], row["confidence"]) == ("NO_MARKER_FOR_LONG", "LIKELY")
-    assert "1 hanging transaction" in night.facts["found"]["headline"]
-    assert night.facts["found"]["hanging_transactions"] == {"g": 1}
-    assert "hanging transactions: g (1): " in night.text
+    assert night.facts["found"]["new"]["hanging"] == {"g": 1}
+    assert "1 group with a hanging transaction: g" in night.text
 
 
 def test_a_transaction_that_may_still_end_does_not_hang(ledger: Ledger, tmp_path: Path) -> None:
@@ -51,7 +50,8 @@ def test_a_marker_of_a_later_night_ends_it(ledger: Ledger, tmp_path: Path) -> No
     log.marker(NOON_MS + 20 * MINUTE, 7, is_commit=False)
     night = ledger.night(log.write(tmp_path / "logs"), number=2)
     assert ledger.rows("gold.hanging_transactions") == []
-    assert night.facts["found"]["hanging_transactions"] == {}
+    assert (night.facts["found"]["lasting"], night.facts["found"]["over"]) == ({}, {"hanging": {"g": 1}})
+    assert "OVER: 1 group with a hanging transaction: g" in night.lines
 
 
 def test_a_hole_may_hold_the_marker(ledger: Ledger, tmp_path: Path) -> None:
@@ -65,15 +65,13 @@ def test_a_hole_may_hold_the_marker(ledger: Ledger, tmp_path: Path) -> None:
 
 
 def test_a_transaction_of_two_groups_is_one(ledger: Ledger, tmp_path: Path) -> None:
-    """The headline counts transactions, the line below it groups; and an answer of no offsets says what is pending."""
+    """Groups are counted; and an answer of no offsets says what is pending."""
     log = SmallLog()
     for group_id in ("g", "h"):
         log.commit(group_id, 0, 5, NOON_MS, producer_id=7)
     log.commit("x", 0, 1, NOON_MS + 60 * MINUTE)
     night = ledger.night(log.write(tmp_path / "logs"))
-    assert "found: 1 hanging transaction" in night.lines
-    assert "hanging transactions: g (1), h (1): " in night.text
-    assert night.facts["found"]["hanging_transaction_count"] == 1
+    assert "2 groups with a hanging transaction: g, h" in night.text
     with pytest.raises(NoSuchGroupError, match=r"g had no committed offsets then; 1 commit of a transaction has no"):
         restored(ledger, "g", "2100-01-01T00:00:00Z")
 
@@ -96,7 +94,7 @@ def test_a_transaction_without_times_is_known_by_its_place(ledger: Ledger, tmp_p
     assert "records have no time" in unknown["meaning"] and unknown["uncleanable_count"] == 4
     assert (known["since"].timestamp() * 1000, known["open_ms"]) == (NOON_MS + MINUTE, 59 * MINUTE)
     assert (known["method"], known["confidence"]) == ("NO_MARKER_FOR_LONG", "LIKELY")
-    assert night.facts["found"]["hanging_transactions"] == {"g": 1, "v": 1}
+    assert night.facts["found"]["new"]["hanging"] == {"g": 1, "v": 1}
 
 
 def test_a_log_without_any_time_has_hanging_transactions(ledger: Ledger, tmp_path: Path) -> None:

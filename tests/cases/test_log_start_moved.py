@@ -7,6 +7,7 @@ from typing import Final
 
 import pytest
 
+from jobs.cli_enums import Listing
 from jobs.queries.answers.findings import findings
 from jobs.queries.answers.group_history import events_and_steps
 from jobs.queries.answers.group_verdicts import group_verdicts
@@ -95,9 +96,9 @@ def test_a_new_leader_forgets_what_is_below_the_log_start(ledger: Ledger) -> Non
     assert present(ledger) == {"reports": ("Stable", ["m1"], {0: 139, 1: 555})}
     night = ledger.night(LOGS / "night2", number=2)
     assert present(ledger) == {"reports": ("Empty", [], {0: 159})}
-    assert "1 group forgotten by a new leader, wholly or in part" in night.text
+    assert "1 group not loaded wholly by a new leader: reports" in night.text
     found = findings(ledger.tables)
-    assert (found.forgotten_by_group, found.start_moved) == ({"reports": 1}, {})
+    assert (found.new(Listing.FORGOTTEN), found.open(Listing.STARTS)) == ({"reports": 1}, {})
     # the epoch began, and the start moved, some time between the two captures
     assert forgotten(ledger) == {("reports", 45): (1, "GUESS")}
     (lost,) = (row for row in ledger.rows("gold.commit_anomalies"))
@@ -164,9 +165,8 @@ def test_records_below_the_log_start_are_known_to_the_leader_that_wrote_them(led
     night = ledger.night(LOGS / "mid")
     assert present(ledger) == {"reports": ("Stable", ["m1"], {0: 159, 1: 555})}
     assert forgotten(ledger) == {}
-    assert findings(ledger.tables).start_moved == {"__consumer_offsets-0": 30}
-    assert "found: 1 log partition whose start moved since its leader loaded it" in night.lines
-    assert "where (log_partition = 0 and log_offset < 30)" in night.text
+    assert findings(ledger.tables).open(Listing.STARTS) == {"__consumer_offsets-0": 1}
+    assert "1 log start that moved: __consumer_offsets-0" in night.text and "audit --list starts" in night.text
 
 
 def test_the_first_capture_may_have_a_leader_that_did_not_load_all(ledger: Ledger, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from jobs.delta.times import epoch_ms
 from jobs.laboratory.simulate import simulate
 from jobs.queries.answers.audit_payload import run_payload
 from jobs.queries.answers.audit_report import Span, listed
-from jobs.queries.as_of.as_of import SilverAt
 from jobs.queries.sql.sql_duckdb import DuckDb
 from jobs.report.run import make_report
 from jobs.report.sql_text import Scope
@@ -69,7 +68,7 @@ def test_each_record_is_given_up_once_for_the_true_cause(night: Ledger, root: Pa
         ("refused", "REFUSED"),
         ("without", None),
     }
-    names, listing = listed(SilverAt(night.tables), Listing.WITHOUT_COPY, Span())
+    names, listing = listed(night.tables, None, Listing.WITHOUT_COPY, Span())
     assert {row[names.index("group_id")] for row in listing} == {"refused"}
 
 

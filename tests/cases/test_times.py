@@ -13,12 +13,12 @@ from typing import Any, Final
 import pytest
 
 from coordinator_core.bytes.log.batch import with_crc
-from jobs.cli_enums import View
+from jobs.cli_enums import Listing, View
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import JobError
 from jobs.laboratory.whatif import asked, whatif
-from jobs.queries.answers.audit_report import SOURCES, Span, run_audit_report
+from jobs.queries.answers.audit_report import Span, run_audit_report
 from jobs.queries.answers.describe import run_describe
 from jobs.queries.answers.findings import findings, lines
 from jobs.queries.answers.group_history import events_and_steps, run_groups, run_history
@@ -136,7 +136,7 @@ def test_every_answer_is_given_whatever_the_times(tmp_path: Path, seed: int) -> 
     ledger.night(written(tmp_path / "logs", log_of(seed)))
     warehouse = ledger.warehouse
     of: dict[str, Any] = {"output_format": "json", "out": out}
-    for listing in SOURCES:
+    for listing in Listing:
         for span in (Span(), Span(0, NOON_MS)):
             run_audit_report(ClusterTables(warehouse, CLUSTER_ID), listing=listing, span=span, group_ids=None, **of)
     for at_ms in (None, 5, NOON_MS):

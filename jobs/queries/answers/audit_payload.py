@@ -17,15 +17,14 @@ import pyarrow.compute as pc
 from coordinator_core.confidence import CERTAIN
 from coordinator_core.inference.facts.configs import DEAD_LETTER_TOPIC
 from jobs.bronze.identity import refuse_folders_of_other_clusters, refuse_other_cluster
-from jobs.cli_enums import Listing
 from jobs.console.output import Value, time_text, write_answers
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms
-from jobs.queries.answers.audit_report import SOURCES, Span, completeness, untimed_statement, within, write_completeness
+from jobs.queries.answers.audit_report import Span, completeness, untimed_statement, within, write_completeness
 from jobs.queries.answers.dead_letters import CAUSE_OF_MESSAGE, COPIED_CAUSES, CopyState, DeadLetters, read_dead_letters
 from jobs.queries.answers.payload import Payload, RecordRange, read_payloads
-from jobs.queries.as_of.as_of import SilverAt
+from jobs.queries.as_of.as_of import SHARES_LOG, SilverAt
 from jobs.queries.as_of.in_log import require_in_log
 from jobs.settings import BrokerAddress
 from jobs.sources.broker import TIMEOUT_MS, Broker
@@ -96,7 +95,7 @@ def run_payload(
     cluster, ArgumentError like `run_audit_report`.
     """
     out = out or sys.stdout
-    log = SOURCES[Listing.ARCHIVED].log
+    log = SHARES_LOG
     require_in_log(tables, log, span.from_ms, span.to_ms, group_ids)
     refuse_folders_of_other_clusters(tables, sources)
     silver = SilverAt(tables, group_ids=group_ids)

@@ -12,6 +12,7 @@ from datetime import datetime
 from itertools import accumulate
 from typing import Any, Final, NamedTuple, TextIO
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.bytes.coverage import CoverageKind, CoverageRange
@@ -28,26 +29,20 @@ from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.part_files import LOG_PARTITION
-from jobs.delta.times import epoch_ms
+from jobs.delta.times import epoch_ms, to_datetime
 from jobs.queries.answers.findings import audit_lacks, groups_not_judged
-from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG, SilverAt, timestamp_scalar
+from jobs.queries.answers.lists import LISTS, OF_GROUPS, OF_SHARES
+from jobs.queries.as_of.as_of import SHARES_LOG, SilverAt, timestamp_scalar
 from jobs.queries.as_of.behind import not_audited_lines, not_replayed_lines
 from jobs.queries.as_of.caveats import moved
 from jobs.queries.as_of.clock_steps import ClockStep, clock_steps, step_lines
 from jobs.queries.as_of.in_log import require_in_log
 from jobs.queries.as_of.unread import unread_groups, unread_text
+from jobs.queries.sql.sql_duckdb import DuckDb
 from jobs.silver.homes import listed_move_text
 from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE, QUARANTINE
-from schemas.tables.declare import Table
-from schemas.tables.gold import (
-    ARCHIVED_RECORDS,
-    COMMIT_ANOMALIES,
-    PARTITION_OWNERS,
-    REBALANCES,
-    REDELIVERIES,
-    SHARE_OFFSET_CHANGES,
-)
+from schemas.tables.gold import PARTITION_OWNERS, REBALANCES
 from schemas.tables.silver import GROUP_GENERATIONS, SHARE_PARTITION_STATES
 
 HOLES_LISTED_MAX: Final = 20
@@ -56,60 +51,6 @@ UNKNOWN: Final = ("SKIPPED_BY_RESET", None)
 """Kind and count of changes that skipped an unknown number of records: after a deletion, nothing may follow."""
 MOVES_LISTED_MAX: Final = 20
 
-
-class Source(NamedTuple):
-    """The origin of a listing: its table, its time column, and the log from which it is inferred."""
-
-    table: Table
-    time_column: str
-    log: str
-    first: tuple[str, ...]
-    """The columns that are the answer, by importance."""
-
-
-OF_RECORDS: Final = ("group_id", "topic", "partition", "first_offset", "last_offset", "at")
-ARCHIVED: Final = Source(
-    ARCHIVED_RECORDS, "at", SHARES_LOG, (*OF_RECORDS, "likely_cause", "confidence", "cause", "delivery_count")
-)
-SOURCES: Final = {
-    Listing.ARCHIVED: ARCHIVED,
-    Listing.WITHOUT_COPY: ARCHIVED._replace(first=(*OF_RECORDS, "dead_letter", "likely_cause", "confidence")),
-    Listing.REDELIVERIES: Source(
-        REDELIVERIES, "at", SHARES_LOG, (*OF_RECORDS, "likely_cause", "confidence", "to_delivery_count", "cause")
-    ),
-    Listing.SHARE_OFFSETS: Source(
-        SHARE_OFFSET_CHANGES,
-        "at",
-        SHARES_LOG,
-        (
-            *("group_id", "topic", "partition", "at", "kind", "from_offset", "to_offset", "confidence"),
-            *("never_delivered_count", "delivered_again_count"),
-        ),
-    ),
-    Listing.REBALANCES: Source(
-        REBALANCES,
-        "started_at",
-        GROUPS_LOG,
-        ("group_id", "started_at", "cause", "confidence", "to_generation", "member_count", "partitions_moved"),
-    ),
-    Listing.COMMITS: Source(
-        COMMIT_ANOMALIES,
-        "at",
-        GROUPS_LOG,
-        ("group_id", "topic", "partition", "at", "kind", "from_offset", "to_offset", "confidence", "likely_cause"),
-    ),
-    Listing.OWNERS: Source(
-        PARTITION_OWNERS,
-        "valid_from",
-        GROUPS_LOG,
-        ("group_id", "topic", "partition", "client_id", "valid_from", "valid_to", "client_host", "member_id"),
-    ),
-}
-
-
-OF_SHARE_GROUPS: Final = (Listing.ARCHIVED, Listing.WITHOUT_COPY, Listing.REDELIVERIES, Listing.SHARE_OFFSETS)
-WITHOUT_COPY: Final = ("REFUSED", "NOT_TRIED")
-"""Values of `dead_letter` where a group has a dead-letter topic, but certainly no copy of the record."""
 
 NOT_IN_ANY_LOG: Final = {
     Listing.WITHOUT_COPY: "Not in any log of Kafka's coordinators: which copies a broker failed to write; "
@@ -123,9 +64,9 @@ NOT_IN_ANY_LOG: Final = {
 }
 """What even a complete list cannot contain."""
 
-OF_GROUPS: Final = frozenset({Listing.OWNERS, Listing.REBALANCES, Listing.COMMITS})
-"""Their rows have a log partition of `__consumer_offsets`, possibly a former one of the group."""
-OF_ASSIGNMENTS: Final = frozenset({Listing.OWNERS, Listing.REBALANCES})
+OF_ASSIGNMENTS: Final = frozenset(
+    listing for listing, it in LISTS.items() if it.table in (PARTITION_OWNERS, REBALANCES)
+)
 """Lists that show assignments."""
 
 
@@ -375,22 +316,35 @@ def within(column: str, span: Span) -> list[Any]:
     return conditions
 
 
-def listed(silver: SilverAt, listing: Listing, span: Span) -> tuple[list[str], list[tuple[Value, ...]]]:
-    """Columns and rows of a gold table in a span, ordered by group, time and log position."""
-    source = SOURCES[listing]
-    names = file_schema(source.table).names
-    conditions = within(source.time_column, span)
-    if listing is Listing.OWNERS:
-        # an interval counts for every moment in it
-        conditions = overlapping(span)
-    if listing is Listing.WITHOUT_COPY:
-        conditions.append(pc.field("dead_letter").isin(WITHOUT_COPY))
-    rows = silver.scan(source.table, names, *conditions).to_pylist()
+def listed(
+    tables: ClusterTables, group_ids: Collection[str] | None, listing: Listing, span: Span
+) -> tuple[list[str], list[tuple[Value, ...]]]:
+    """Columns and rows of a list in a span, ordered by group, time and log position."""
+    table, time, _, where, _, _ = LISTS[listing]
+    schema = file_schema(table)
+    names = [it.name for it in schema if it.name != "cluster_id" and not pa.types.is_binary(it.type)]
+    # an interval counts for every moment in it
+    last = "valid_to" if listing is Listing.OWNERS else time
+    values: list[Any] = []
+    conditions = [f"({where})"]
+    for column, sign, at_ms in ((last, ">" if last != time else ">=", span.from_ms), (time, "<", span.to_ms)):
+        if at_ms is not None and time:
+            values.append(to_datetime(at_ms))
+            conditions.append(f'(r."{column}" IS NULL OR r."{column}" {sign} ${len(values)})')
+    if group_ids is not None and "group_id" in table.column_names:
+        values.append(sorted(group_ids))
+        conditions.append(f"list_contains(${len(values)}, r.group_id)")
     # of one time, in the order of the log; each incarnation has generations of its own
-    places = [name for name in (LOG_PARTITION, "log_offset", "from_log_offset", "incarnation") if name in names]
-    key = [source.time_column, *places, *(name for name in source.table.key if name in names)]
-    rows.sort(key=lambda row: (row["group_id"], *((row[name] is not None, row[name]) for name in key)))
-    return names, [tuple(_value(row[name]) for name in names) for row in rows]
+    places = (LOG_PARTITION, "log_offset", "from_log_offset", "incarnation")
+    key = [name for name in ("group_id", time, *places, *table.key) if name in table.column_names]
+    order = ", ".join(f'r."{name}" NULLS FIRST' for name in dict.fromkeys(key))
+    shown = ", ".join(f'r."{name}"' for name in names)
+    ledger = DuckDb(tables.warehouse, cluster_id=tables.cluster_id, has_all=True)
+    answer = ledger.answer(
+        f"SELECT {shown} FROM {table.full_name} AS r WHERE {' AND '.join(conditions)} ORDER BY {order or 'ALL'}",
+        *values,
+    )
+    return names, [tuple(map(_value, row)) for row in answer.rows()]
 
 
 def overlapping(span: Span) -> list[Any]:
@@ -405,9 +359,9 @@ def overlapping(span: Span) -> list[Any]:
     return conditions
 
 
-def _skipped(silver: SilverAt, span: Span) -> Iterator[str]:
+def _skipped(tables: ClusterTables, group_ids: Collection[str] | None, span: Span) -> Iterator[str]:
     """Statements for records that a reset or a deletion of offsets skipped: they were not given up."""
-    columns, rows = listed(silver, Listing.SHARE_OFFSETS, span)
+    columns, rows = listed(tables, group_ids, Listing.SHARE_OFFSETS, span)
     found: list[dict[str, Any]] = [dict(zip(columns, row, strict=True)) for row in rows]
     skips = [
         row for row in found if row["never_delivered_count"] or (row["kind"], row["never_delivered_count"]) == UNKNOWN
@@ -487,14 +441,15 @@ def past_statements(tables: ClusterTables, span: Span, group_ids: Collection[str
 
 def _of_other_types(silver: SilverAt, listing: Listing) -> Iterator[str]:
     """Statements about requested groups whose type never occurs in this list."""
-    if listing not in (*OF_SHARE_GROUPS, Listing.OWNERS):
+    of_shares = LISTS[listing].logs == OF_SHARES
+    if not of_shares and listing is not Listing.OWNERS:
         return
     rows = silver.scan(GROUP_GENERATIONS, ("group_id", "group_type"))
     types: dict[str, set[str]] = {}
     for row in rows.group_by(["group_id", "group_type"]).aggregate([]).to_pylist():
         types.setdefault(row["group_id"], set()).add(row["group_type"])
     for group_id, found in sorted(types.items()):
-        if listing in OF_SHARE_GROUPS and GroupType.SHARE not in found:
+        if of_shares and GroupType.SHARE not in found:
             yield f"group {short(group_id)} is no share group: it is never in this list"
         elif listing is Listing.OWNERS and found == {GroupType.SHARE}:
             yield f"group {short(group_id)} is a share group, which has no owners: it is never in this list"
@@ -515,25 +470,31 @@ def run_audit_report(
     Raises ArgumentError for a group that is not in the log, and for a span outside of the log.
     """
     out = out or sys.stdout
-    log = SOURCES[listing].log
-    require_in_log(tables, log, span.from_ms, span.to_ms, group_ids)
-    complete = completeness(tables, log, span, group_ids, partition_counts)
+    listed_from = LISTS[listing]
+    for log in listed_from.logs:
+        require_in_log(tables, log, span.from_ms, span.to_ms, group_ids)
+    captured = [log for log, ends in log_ends(tables, listed_from.logs).items() if ends.ends] or listed_from.logs
+    of_logs = [completeness(tables, log, span, group_ids, partition_counts) for log in captured]
+    complete = Completeness(
+        all(it.is_complete for it in of_logs), tuple(dict.fromkeys(line for it in of_logs for line in it.statements))
+    )
     silver = SilverAt(tables, group_ids=group_ids)
     if listing in OF_ASSIGNMENTS:
         unread = unread_groups(silver, *overlapping(span))
         if unread:
             complete = without_unread(complete, listing, unread_text(unread))
-    if listing in OF_GROUPS:
+    if listed_from.logs == OF_GROUPS:
         complete = complete.adding(*past_statements(tables, span, group_ids))
     if listing in NOT_IN_ANY_LOG:
         complete = complete.adding(NOT_IN_ANY_LOG[listing])
     if listing is Listing.ARCHIVED:
-        complete = complete.adding(*_skipped(silver, span))
+        complete = complete.adding(*_skipped(tables, group_ids, span))
     if group_ids:
         complete = complete.adding(*_of_other_types(silver, listing))
-    columns, rows = listed(silver, listing, span)
-    place = columns.index(SOURCES[listing].time_column)
-    complete = complete.adding(*untimed_statement(sum(row[place] is None for row in rows), span))
+    columns, rows = listed(tables, group_ids, listing, span)
+    if listed_from.time in columns:
+        place = columns.index(listed_from.time)
+        complete = complete.adding(*untimed_statement(sum(row[place] is None for row in rows), span))
     write_completeness(complete, output_format, out)
-    write_answers(columns, rows, output_format, out, first=SOURCES[listing].first)
+    write_answers(columns, rows, output_format, out, first=listed_from.first)
     return complete.is_complete

@@ -16,6 +16,7 @@ from jobs.delta.arrow_columns import columns_read
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import ended
 from jobs.delta.scanner import dataset_of
+from jobs.delta.table_files import TableFile
 from jobs.errors import ArgumentError, JobError
 from jobs.queries.sql.sql_duckdb import DuckDbAnswer, connect, naming_damage
 from schemas.tables import TABLES
@@ -112,18 +113,13 @@ def _loaded(tables: ClusterTables, pair: Compared) -> tuple[Any, list[str]]:
     """A connection with the view `changes`, and the columns of the table in order."""
     table = pair.table
     version = pair.run.versions.get(table.full_name)
-    earlier = None if pair.before is None else pair.before.versions.get(table.full_name)
-    after = _files(tables, table, version)
-    before = {} if earlier is None else _files(tables, table, earlier)
+    after, before = files_apart(tables, pair)
     stored = tables.warehouse.columns(table, version, reader_version_max=1) or list(table.column_names)
     columns = [name for name in stored if name in table.column_names]
     schema = columns_read(table, columns)
     connection = connect()
     paths: dict[str, list[str]] = {}
-    for name, files in (
-        ("after_files", [file for path, file in after.items() if path not in before]),
-        ("before_files", [file for path, file in before.items() if path not in after]),
-    ):
+    for name, files in (("after_files", after), ("before_files", before)):
         values = [file.partition_values for file in files]
         connection.register(name, dataset_of([file.path for file in files], schema, values))
         paths[name] = [file.path for file in files]
@@ -141,7 +137,20 @@ def _loaded(tables: ClusterTables, pair: Compared) -> tuple[Any, list[str]]:
     return connection, columns
 
 
-def _files(tables: ClusterTables, table: Table, version: int | None) -> dict[str, Any]:
+def files_apart(tables: ClusterTables, pair: Compared) -> tuple[list[TableFile], list[TableFile]]:
+    """The files that only the later of two states has, and those that only the earlier one has. Raises JobError where
+    one is gone."""
+    table = pair.table
+    earlier = None if pair.before is None else pair.before.versions.get(table.full_name)
+    after = _files(tables, table, pair.run.versions.get(table.full_name))
+    before = {} if earlier is None else _files(tables, table, earlier)
+    return (
+        [file for path, file in after.items() if path not in before],
+        [file for path, file in before.items() if path not in after],
+    )
+
+
+def _files(tables: ClusterTables, table: Table, version: int | None) -> dict[str, TableFile]:
     """The files of the cluster's rows in a version, by path."""
     if version is not None and not tables.warehouse.has_version(table, version):
         if version == tables.warehouse.version(table):

@@ -21,7 +21,7 @@ from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms, to_datetime
-from jobs.queries.answers.findings import NOT_JUDGED_RULES
+from jobs.queries.answers.lists import NOT_JUDGED_RULES
 from jobs.queries.answers.shared_instances import shared_instances
 from jobs.queries.as_of.as_of import SilverAt
 from jobs.queries.as_of.group_model import TopicPartition

@@ -25,6 +25,7 @@ from jobs.delta.arrow_columns import columns_read
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.pinned_versions import Pinned, pinned_versions
 from jobs.delta.scanner import dataset_of, read_whole
+from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError, StatementError
 from jobs.queries.sql.interrupts import interruptible
@@ -269,12 +270,19 @@ class DuckDb:
             if stored is None or not set(stored) <= set(table.column_names):
                 raise SqlError(f"{table.full_name} has columns or features that are not ours: --engine spark reads it")
             schema = columns_read(table, stored)
-        files = self._warehouse.files(table, version)
-        paths, values = [file.path for file in files], [file.partition_values for file in files]
         name = f"files_{table.layer}_{table.name}_{'newest' if version is None else version}"
-        self._connection.register(name, dataset_of(paths, schema, values))
-        self._files[name] = paths
+        self.register(name, self._warehouse.files(table, version), schema)
         return name
+
+    def register(self, name: str, files: Sequence[TableFile], schema: pa.Schema) -> None:
+        """Files of a table, of which statements may speak by this name."""
+        paths, values = [file.path for file in files], [file.partition_values for file in files]
+        self.register_rows(name, dataset_of(paths, schema, values))
+        self._files[name] = paths
+
+    def register_rows(self, name: str, rows: Any) -> None:
+        """Rows of Arrow, of which statements may speak by this name."""
+        self._connection.register(name, rows)
 
     def _with_remedy(self, error: Exception, statement: str) -> str:
         """DuckDB's words in one line, with the nearest name where it has none."""

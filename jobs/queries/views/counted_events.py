@@ -33,6 +33,7 @@ IS_WITHOUT_OWNER: Final = (
 IS_NO_RECORD: Final = f"coalesce(likely_cause, '') IN {NOT_GIVEN_UP}"
 EXPLAINED: Final = (TOPIC_DELETED, GROUP_DELETED, EXPIRED)
 """Why offsets go without anybody having deleted them."""
+IS_DELETED: Final = f"kind = 'DELETED' AND coalesce(likely_cause, '') NOT IN {EXPLAINED}"
 
 
 class Number(NamedTuple):
@@ -101,7 +102,7 @@ SOURCES: Final = (
             Number(
                 "offset_deleted_count",
                 "1 for a committed offset that was deleted: not by age, nor with its group or topic.",
-                condition=f"kind = 'DELETED' AND coalesce(likely_cause, '') NOT IN {EXPLAINED}",
+                condition=IS_DELETED,
             ),
             Number(
                 "deleted_with_group_count",
@@ -197,6 +198,10 @@ COUNTED_EVENTS: Final = Definition(
         *NUMBERS,
     ),
 )
+
+
+def number_named(name: str) -> Number:
+    return next(it for source in SOURCES for it in source.numbers if it.name == name)
 
 
 def sums(names: Iterable[str]) -> str:

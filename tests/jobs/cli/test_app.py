@@ -20,7 +20,7 @@ from jobs import __version__, exit_codes
 from jobs.cli import app as cli
 from jobs.cli import completion, outcome, session
 from jobs.cli.help_texts import EXAMPLES, SUMMARIES
-from jobs.cli_enums import Shell
+from jobs.cli_enums import Listing, Shell
 from jobs.console import command_name
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
@@ -110,10 +110,7 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["aud"], {"audit"}),
         (["re"], {"replay", "report", "restore"}),
-        (
-            ["audit", "--list", ""],
-            {"archived", "redeliveries", "rebalances", "commits", "owners", "share-offsets", "without-copy"},
-        ),
+        (["audit", "--list", ""], {listing.value for listing in Listing}),
         (["owner", "--part"], {"--partition"}),
         (["simulate", "--scenario", "no-such"], set()),
     ],

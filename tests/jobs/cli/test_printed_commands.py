@@ -2,8 +2,7 @@
 
 import ast
 import shlex
-from collections.abc import Iterator
-from dataclasses import fields
+from collections.abc import Iterator, Sequence
 from io import StringIO
 from pathlib import Path
 from subprocess import run
@@ -21,7 +20,8 @@ from jobs.console.progress import Steps
 from jobs.delta.other_writers import ForeignWrite
 from jobs.delta.other_writers import lines as lines_of_others
 from jobs.delta.warehouse import Warehouse
-from jobs.queries.answers.findings import Findings, lines
+from jobs.queries.answers.findings import Findings, Found, lines
+from jobs.queries.answers.lists import FINDINGS
 from jobs.settings import Settings, first_night, load_settings, place_words
 from jobs.spark.executors import Executor
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
@@ -33,7 +33,7 @@ pytestmark = pytest.mark.nights
 
 OWN: Final = ("--warehouse", "/a b/it's", "--cluster-id", "the cluster's")
 PLACES: Final = ((), OWN[:2], OWN[2:], OWN)
-NO_JOB: Final = frozenset({"JOB", "--master local[2] nightly"})
+NO_JOB: Final = frozenset({"JOB", "COMMAND", "--master local[2] nightly"})
 """Words of hints that name no single job, or Spark's options before it."""
 
 
@@ -81,21 +81,29 @@ def printed_in_code() -> Iterator[tuple[str, str]]:
 
 def all_findings() -> Findings:
     """Something of everything."""
-    values: dict[str, Any] = {}
-    for field in fields(Findings):
-        values[field.name] = 3 if field.type in (int, int | None) else {"it's": 2}
-    values["start_moved"] = {"__consumer_offsets-3": 2}
-    values["foreign_writes"] = (ForeignWrite("gold.rebalances", 4, "DELETE"), ForeignWrite("bronze.coverage", 5))
-    for name in ("audit_lacks", "emptied_groups", "not_judged", "shared_groups"):
-        values[name] = ("it's",)
-    return Findings(**values)
+    writes = (ForeignWrite("gold.rebalances", 4, "DELETE"), ForeignWrite("bronze.coverage", 5))
+    items = tuple(Found(listing, {"it's": 2}) for listing in FINDINGS)
+    return Findings(items=items, missing_log_partitions={"t": 1}, foreign_writes=writes)
+
+
+def printed_of(found: Findings, place: Sequence[str]) -> list[list[str]]:
+    """The words of the commands that lines name, each kind of finding by itself."""
+    words = "".join(f" {shlex.quote(word)}" for word in place)
+    shown = []
+    for it in found.items:
+        of_one = Findings(items=(it,), missing_log_partitions={})
+        *rows, last = lines(of_one, words, attention=["it's"])
+        ending = last.partition("COMMAND")[2]
+        if not ending:
+            rows.append(last)
+        shown += [shlex.split(row.rsplit("  ", 1)[1].removeprefix(command_name.ENTRY) + ending) for row in rows[1:]]
+    return shown
 
 
 @pytest.mark.parametrize("place", PLACES, ids=["nothing", "warehouse", "cluster", "both"])
 def test_commands_of_findings_parse(monkeypatch: pytest.MonkeyPatch, place: tuple[str, ...]) -> None:
     """Of a night in which everything was found."""
-    reported = list(lines(all_findings(), place))
-    commands = [words for line in reported for words in commands_in(line)]
+    commands = printed_of(all_findings(), place)
     assert len(commands) >= 10
     for words in commands:
         assert words[len(words) - len(place) :] == list(place)
@@ -174,28 +182,22 @@ def test_a_shell_reads_a_word_as_it_is(text: str) -> None:
     assert answer.stdout.decode() == text
 
 
-def test_printed_commands_run(
-    ledger_of_a_night: Ledger, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
-) -> None:
-    """Those of a real night that start no Spark are run as they are printed."""
+def test_printed_commands_run(ledger_of_a_night: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Those of a real night are ones of the command line, and name its ledger."""
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")  # else the ledger would be the usual one, ./warehouse
     night = ledger_of_a_night.night(CASES / "X-compaction" / "full", number=2)
-    commands = [words for line in night.lines for words in commands_in(line)]
-    assert {"report", "sql", "audit"} <= {words[0] for words in commands}
+    commands = [words for line in night.lines if "COMMAND" not in line for words in commands_in(line)]
+    assert {"audit", "sql"} <= {words[0] for words in commands}
     for words in commands:
         assert words[-4:] == ["--warehouse", str(ledger_of_a_night.root), "--cluster-id", CLUSTER_ID]
-        if words[0] == "report":
-            assert cli.main(words) == exit_codes.DONE, capsys.readouterr().err
-        else:
-            assert parses(words, monkeypatch), words
-    assert Path("report.html").is_file()
+        assert parses(words, monkeypatch), words
     with monkeypatch.context() as patch:
         patch.setenv("GROUPLEDGER_WAREHOUSE", str(ledger_of_a_night.root))
         assert cli.main(["describe", "--cluster-id", CLUSTER_ID]) == exit_codes.DONE
 
 
-RUN_AS_IT_IS: Final = frozenset({"sql", "audit", "replay", "report"})
+RUN_AS_IT_IS: Final = frozenset({"audit", "groups", "replay", "report"})
 
 
 @pytest.mark.parametrize(
@@ -216,9 +218,10 @@ def test_every_printed_command_runs(
     night = Ledger(root, cluster_id).night(CASES / "G-first" / "logs")
     options = shlex.split(place_words(str(root), cluster_id))
     assert len(options) == {"nothing": 0, "warehouse": 2, "cluster": 2, "both": 4}[place]
-    printed = [*night.lines, *lines(all_findings(), options)]
+    printed = [line for line in night.lines if "COMMAND" not in line]
     printed += lines_of_others(all_findings().foreign_writes, "".join(f" {shlex.quote(it)}" for it in options))
     commands = [words for line in printed for words in commands_in(line)]
+    commands += printed_of(all_findings(), options)
     commands += [[*shlex.split(words), *options] for _, words in printed_in_code() if "X" not in shlex.split(words)]
     commands = list({tuple(words): words for words in commands if words[0] in RUN_AS_IT_IS}.values())
     assert {words[0] for words in commands} == RUN_AS_IT_IS
@@ -242,14 +245,3 @@ def ledger_of_a_night(tmp_path: Path) -> Ledger:
     ledger = Ledger(tmp_path / "warehouse")
     ledger.night(CASES / "G-first" / "logs")
     return ledger
-
-
-def test_commands_name_the_cluster_where_there_are_several(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Of the usual cluster too: else SQL would show the rows of all of them."""
-    monkeypatch.setenv("GROUPLEDGER_WAREHOUSE", str(tmp_path / "usual"))
-    usual = load_settings().cluster_id
-    for number, cluster_id in enumerate(("other", usual), start=1):
-        night = Ledger(tmp_path / "usual", cluster_id).night(CASES / "S-skew" / "logs", number=number)
-        shown = [words for line in night.lines for words in commands_in(line) if words[0] in ("report", "audit")]
-        assert shown
-        assert all(words[-2:] == ["--cluster-id", cluster_id] for words in shown)

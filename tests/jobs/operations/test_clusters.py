@@ -78,7 +78,9 @@ def test_clusters_share_a_warehouse_and_no_fate(tmp_path: Path) -> None:
         *(("hurt", 3), ("gone", 1)),
     ]
     assert worst(nights) == 1 and worst(nights[:4]) == 3 and worst(nights[:3]) == 0
-    assert len(said) == 5 and sum(": done in " in line for line in said) == 4
+    headlines = [line for line in said if line.startswith("Night of ")]
+    assert len(headlines) == 4 and sum(" COMPLETE to " in line for line in headlines) == 3
+    assert [line for line in said if line.startswith("  NEW: ")] == ["  NEW: 1 hole in coverage, 1 row in quarantine"]
     assert any(line.startswith("gone: failed: ") and "none" in line for line in said)
     for table in ("silver.group_generations", "gold.rebalances", "bronze.record_batches"):
         assert rows(tmp_path, table, "one") == rows(tmp_path, table, "two") == rows(tmp_path, table, "three") != []
@@ -119,7 +121,11 @@ def test_a_first_page_is_over_all_reports(tmp_path: Path) -> None:
 def what_is_loaded(settings: Settings, _run_id: str, _started_at: datetime) -> ClusterNight:
     """In place of a night: had its process loaded what a night needs, compiled loops too, before anybody asked?"""
     is_ahead = bool(pack_pool.signatures)  # type: ignore[attr-defined]  # numba's own
-    facts = {"ledger": {"total": {"record_count": 1}}, "found": {"headline": ""}, "is_ahead": is_ahead}
+    facts = {
+        "ledger": {"total": {"record_count": 1}},
+        "found": {"headline": "", "new": {}, "over": {}},
+        "is_ahead": is_ahead,
+    }
     return ClusterNight(settings.cluster_id, 0, 0.1, (), facts)
 
 
@@ -146,20 +152,21 @@ def test_its_processes_end_with_the_command(tmp_path: Path, number: signal.Signa
         [sys.executable, "-m", "jobs", "nightly", "--all-clusters"],
         env={**os.environ, "GROUPLEDGER_CONFIG": str(tmp_path / "groupledger.toml"), "TMPDIR": str(temporary)},
         cwd=PROJECT_ROOT,
+        stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     ) as process:
         try:
-            assert process.stderr is not None and ": done in " in process.stderr.readline()
+            assert process.stdout is not None and process.stdout.readline().startswith("Night of ")
             # the terminal sends Ctrl-C to all of them, the system kills one
             (os.killpg if number is signal.SIGINT else os.kill)(process.pid, number)
             # the pipe is open as long as one of them lives
-            _, said = process.communicate(timeout=60)
+            answered, said = process.communicate(timeout=60)
         finally:
             with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
-    assert said.count(": done in ") < 30 and "Traceback" not in said
+    assert answered.count("Night of ") < 30 and "Traceback" not in said
     if number is signal.SIGINT:
         assert (process.returncode, said.splitlines()[-1]) == (130, "interrupted")
         assert not [*temporary.iterdir()]
@@ -234,4 +241,4 @@ def test_a_night_in_a_process_of_its_own_is_a_night(tmp_path: Path) -> None:
     (settings,) = listed(tmp_path, {"a": CASES / "D2a" / "logs"})
     night = night_of(settings, "r", AT)
     assert night.exit_code == 0 and any("records in = " in line for line in night.lines)
-    assert night.as_json()["found"]["headline"].startswith("found: ")
+    assert night.as_json()["found"]["headline"].startswith("Night of ")

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from jobs.operations.notify import GROUPS_MAX, attention, deliver, markdown_of, with_attention
+from jobs.operations.notify import GROUPS_MAX, attention, deliver, is_news, markdown_of, with_attention
 from jobs.queries.answers.group_verdicts import GroupVerdict
 from tests.cases.harness import Ledger
 from tests.recorded import RECORDINGS
@@ -17,7 +17,8 @@ def line(group_id: str, why: str = "3 in storms") -> GroupVerdict:
     return GroupVerdict(group_id, "CLASSIC", "Stable", 1, 0, 3, 3, 0, 0, 0, 0, 0, "WARN", why)
 
 
-FACTS: dict[str, Any] = {"job": "nightly", "exit_code": 0, "found": {"headline": "found: 3 groups in rebalance storms"}}
+FOUND: dict[str, Any] = {"headline": "Night of 2026-11-21", "summary": "Nothing new", "new": {}, "over": {}}
+FACTS: dict[str, Any] = {"job": "nightly", "exit_code": 0, "found": FOUND}
 
 
 def test_a_file_has_the_object_and_the_markdown_lies_next_to_it(tmp_path: Path) -> None:
@@ -32,7 +33,7 @@ def test_a_file_has_the_object_and_the_markdown_lies_next_to_it(tmp_path: Path) 
         deliver(str(target), with_attention(facts, groups), markdown, pytest.fail)
     assert sorted(path.name for path in target.parent.iterdir()) == ["night.json", "night.md"]
     said = json.loads(target.read_text())
-    assert said["found"]["given_up_count"] == 122 and said["ledger"]["total"]["record_count"] == 4_000
+    assert sum(said["found"]["new"]["archived"].values()) == 122 and said["ledger"]["total"]["record_count"] == 4_000
     assert {"group_id": "k03-static", "group_type": "CONSUMER", "verdict": "WARN", "why": "5 in storms"} in said[
         "groups"
     ]
@@ -64,6 +65,23 @@ def test_what_cannot_be_delivered_is_said(target: str, said: str) -> None:
     (only,) = lines
     assert only.startswith("the notification was not delivered, all else is done: ") and said in only
     assert "\n" not in only and "first" not in only.partition("exit code")[2].rpartition(": ")[2]
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        (FACTS, False),
+        (FACTS | {"found": FOUND | {"new": {"archived": {"g": 1}}}}, True),
+        (FACTS | {"found": FOUND | {"over": {"hanging": {"g": 1}}}}, True),
+        (FACTS | {"found": FOUND | {"lasting": {"hanging": {"g": 1}}}}, False),
+        (FACTS | {"captured": {"faults": ["a hole"]}}, True),
+        (FACTS | {"replayed": {"not_replayed": ["a group"]}}, True),
+        ({"exit_code": 1}, True),
+    ],
+)
+def test_a_night_with_nothing_new_is_no_news(facts: dict[str, Any], expected: bool) -> None:
+    """What is open since before is none; whatever tonight could not read is."""
+    assert is_news(facts) is expected
 
 
 def test_no_group_id_is_markdown(tmp_path: Path) -> None:

@@ -1,18 +1,24 @@
 """What nightly says it found: numbers that are gold's, and commands that show the rows."""
 
-import json
-import shlex
-from collections import Counter
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
-from jobs.console.names import names_of
+from jobs.bronze.coverage import LOG_START, hole_count
+from jobs.cli_enums import Listing
+from jobs.console.names import LINE_CHARACTERS_MAX, names_of
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.delta.warehouse import Warehouse
-from jobs.queries.answers.findings import Findings, findings, lines
-from tests.jobs.history import CLUSTER, at, write
+from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.queries.answers.audit_report import Span, listed
+from jobs.queries.answers.findings import Findings, Found, findings, lines
+from jobs.queries.answers.lists import FINDINGS
+from schemas.tables.bronze import COVERAGE
+from schemas.tables.declare import Table
+from schemas.tables.gold import HANGING_TRANSACTIONS, REBALANCES
+from schemas.tables.state import RUNS
+from tests.jobs.history import CLUSTER, START, at, write
 from tests.jobs.hostile import HOSTILE
+from tests.jobs.table_rows import rows
 
 DAY_MINUTES = 24 * 60
 
@@ -112,86 +118,160 @@ def test_rebalances_that_complete_others_are_not_counted_again(warehouse: Wareho
             rows.append(rebalance("g", 10 * number + place, place, **how))
     write(warehouse, {"gold.rebalances": rows})
     found = findings(ClusterTables(warehouse, CLUSTER))
-    assert (found.rebalance_count, found.thrown_out_by_group, found.partitions_added_by_group) == (
-        8,
-        {"g": 1},
-        {"g": 1},
-    )
-    assert "members were thrown out in 1 rebalance" in found.headline
+    assert (found.new(Listing.EXPIRED), found.new(Listing.GROWN)) == ({"g": 1}, {"g": 1})
+    assert found.summary == "NEW: 1 time thrown out, 1 change of topics"
+
+
+EXPECTED: Final = {
+    "holes": {"__consumer_offsets-0": 2},
+    "quarantine": {"t-0": 1},
+    "rules": {"OTHER": 1},
+    "archived": {"r": 30, "s": 11},
+    "flapping": {"busy": 9},
+    "expired": {"lost": 2},
+    "unowned": {"waiting": 1},
+    "rewinds": {"g": 2},
+    "skipped": {"g": 1},
+    "shared": {"shared": 1},
+    "emptied": {"gone": 1},
+    "grown": {"lost": 1},
+    "oddities": {"TIME": 1},
+    "clients": {"clients like 'app'": 3},
+}
 
 
 def test_numbers_are_those_of_the_tables(warehouse: Warehouse) -> None:
-    """Of this cluster alone; days are counted apart, and what the cleaner took away is no hole."""
+    """Of this cluster alone; what the cleaner took away is no hole; worst first."""
     write(warehouse, ROWS)
     found = findings(ClusterTables(warehouse, CLUSTER))
-    expected = Findings(
-        rebalance_count=116,
-        storm_rebalance_count=9,
-        storm_rebalances_by_group={"busy": 9},
-        thrown_out_by_group={"lost": 1},
-        maybe_thrown_out_by_group={"lost": 1},
-        without_owner_by_group={"waiting": 1},
-        emptied_groups=("gone",),
-        partitions_added_by_group={"lost": 1},
-        rollout_count=3,
-        rebalances_on_worst_day={
-            **{"busy": 21, "for days": 20, "steady": 20},
-            **{"deployed": 3, "gone": 3, "lost": 3, "waiting": 3, "back": 2, "g": 1},
-        },
-        given_up_count=41,
-        given_up_by_group={"r": 30, "s": 11},
-        redelivered_count=18,
-        extra_delivery_count=3,
-        went_back_by_group={"g": 2},
-        odd_commits={"REWIND": 2, "SKIP": 1},
-        broken_rules={"OTHER": 1},
-        log_oddities={"TIME": 1},
-        client_notes={"clients like 'app'": 2},
-        shared_groups=("shared",),
-        hole_count=2,
-        quarantined_count=1,
-    )
-    assert found == expected
-    assert json.dumps(found.as_json()) == json.dumps(expected.as_json())  # most first, by name: the order is a part
-    assert found.headline == (
-        "found: 1 group in rebalance storms; 1 group rebalanced more than 20 times on one day; "
-        "members were thrown out in 2 rebalances (1 of them a guess); "
-        "1 group whose partitions had no owner for a minute or longer; 41 records were given up; "
-        "1 group whose offsets went back; 3 commit anomalies; "
-        "1 broken rule of the coordinators; 1 oddity of the log; "
-        "1 group id used by several applications; 2 holes in coverage; 1 row in quarantine"
-    )
+    shown = found.as_json()
+    assert list(shown["new"].items()) == list(EXPECTED.items())
+    assert shown["guesses"] == {"expired": 1}
+    assert (shown["again"], shown["lasting"], shown["over"]) == ({}, {}, {})
+    assert found.lacks == "2 holes in coverage, 1 row in quarantine"
+
+
+@pytest.mark.parametrize("listing", FINDINGS)
+def test_a_list_has_the_rows_that_are_counted(warehouse: Warehouse, listing: Listing) -> None:
+    """Each finding's command lists what it counts, and no other row."""
+    write(warehouse, ROWS)
+    tables = ClusterTables(warehouse, CLUSTER)
+    counts = findings(tables).new(listing)
+    _, rows = listed(tables, None, listing, Span())
+    assert len(rows) == (3 if listing is Listing.ARCHIVED else sum(counts.values()))
 
 
 def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -> None:
-    """As a shell takes it, with the options that make it ask the same tables."""
+    """As a shell takes it, with the options that make it ask the same tables, and without SQL."""
     write(warehouse, ROWS)
-    reported = list(lines(findings(ClusterTables(warehouse, CLUSTER)), ["--warehouse", "/a b/it's"]))
-    commands = [shlex.split(line[line.index("./spark-submit.sh") :]) for line in reported[1:]]
-    assert len(commands) == 17
-    assert all(
-        command[0] == "./spark-submit.sh" and command[-2:] == ["--warehouse", "/a b/it's"] for command in commands
-    )
-    assert Counter(command[1] for command in commands) == {"audit": 4, "sql": 12, "report": 1}
+    found = findings(ClusterTables(warehouse, CLUSTER))
+    head, *reported = lines(found)
+    assert head == "NEW tonight"
+    assert [line.partition("./spark-submit.sh ")[2] for line in reported] == [f"audit --list {it}" for it in EXPECTED]
+    place = " --warehouse '/a b/of a name that is long enough to leave no room' --cluster-id c"
+    *reported, last = lines(found, place)
+    assert last == f"Each command: ./spark-submit.sh COMMAND{place}"
+    assert all(line.endswith(f"  audit --list {it}") for line, it in zip(reported[1:], EXPECTED, strict=True))
 
 
 def test_nothing_to_tell(warehouse: Warehouse) -> None:
     """Said, in one line: no line at all would leave open whether anybody looked."""
-    assert list(lines(findings(ClusterTables(warehouse, CLUSTER)))) == ["found: nothing out of the ordinary"]
+    assert list(lines(findings(ClusterTables(warehouse, CLUSTER)))) == ["Nothing new tonight"]
 
 
 @pytest.mark.parametrize("name", HOSTILE[::7])
 def test_a_hostile_name_stays_in_its_line(warehouse: Warehouse, name: str) -> None:
-    """It reaches no command, and no control code reaches the terminal."""
-    write(warehouse, {"gold.rebalances": [rebalance(name, 1, 1)], "gold.archived_records": [archived(name, 0, 0)]})
-    reported = list(lines(findings(ClusterTables(warehouse, CLUSTER))))
+    """It reaches no command, and no control code reaches the terminal; no line is wider than it should be."""
+    rows = [rebalance(name, number, 1, in_storm=True) for number in range(2)]
+    write(warehouse, {"gold.rebalances": rows, "gold.archived_records": [archived(name, 0, 0)]})
+    reported = list(lines(findings(ClusterTables(warehouse, CLUSTER)), attention=[name]))
     assert len(reported) == 4
-    assert all(line.isprintable() for line in reported)
-    assert [line.rpartition(": ")[2] for line in reported[1:]] == [
-        "./spark-submit.sh audit --list rebalances",
-        "./spark-submit.sh audit --list archived",
-        "./spark-submit.sh report --output report.html",
+    assert all(line.isprintable() and len(line) <= LINE_CHARACTERS_MAX for line in reported)
+    assert [line.partition("./spark-submit.sh ")[2] for line in reported[1:]] == [
+        "groups --needs-attention",
+        "audit --list archived",
+        "audit --list flapping",
     ]
+
+
+def test_many_findings_fit_a_screen() -> None:
+    """Of every kind, each of many groups with long names: the whole is 22 lines at most, and no line too wide."""
+    counts = {f"a-group-with-a-long-name-{number}-{'x' * 90}": number for number in range(300, 0, -1)}
+    items = tuple(Found(it, counts, 7, counts, counts, START) for it in FINDINGS)
+    found = Findings(items=items, missing_log_partitions={"t": 3})
+    for attention in ([], list(counts)):
+        reported = list(lines(found, attention=attention))
+        assert len(reported) <= 22
+        assert all(len(line) <= LINE_CHARACTERS_MAX for line in reported)
+        assert sum("WORSE" in line for line in reported) == sum("STILL OPEN" in line for line in reported) == 1
+
+
+def run(warehouse: Warehouse, number: int, *tables: Table) -> None:
+    """The end of a run of an audit, with the versions that it left."""
+    versions = [(table.full_name, warehouse.version(table)) for table in tables]
+    row = {"cluster_id": CLUSTER, "run_id": f"r{number}", "started_at": at(1000 * number), "audit_version": number}
+    warehouse.write(RUNS, rows(RUNS, {**row, "table_versions": versions}), app_id="runs", version=number)
+
+
+def put(warehouse: Warehouse, number: int, table: Table, *those: dict[str, Any]) -> None:
+    """Replace the rows of a table."""
+    warehouse.write(table, rows(table, *those), app_id="a", version=number, mode=OVERWRITE, replace={})
+
+
+def test_new_is_what_the_audit_before_had_not(warehouse: Warehouse) -> None:
+    """Whatever its time: a row that came late is new, one that was written again is not, and one that is now in a
+    storm is. A group that had such rows got worse; what lasts is open, or over."""
+    storm = {"in_storm": True}
+    first = [rebalance("old", 1, 5, **storm), rebalance("old", 2, 6), rebalance("still", 1, 7, **storm)]
+    hanging = [{"cluster_id": CLUSTER, "group_id": name, "log_partition": 0, "producer_id": 1} for name in "abc"]
+    put(warehouse, 1, REBALANCES, *first)
+    put(warehouse, 1, HANGING_TRANSACTIONS, *hanging[:2])
+    run(warehouse, 1, REBALANCES, HANGING_TRANSACTIONS)
+    tables = ClusterTables(warehouse, CLUSTER)
+    assert findings(tables, "r1").as_json()["new"] == {"hanging": {"a": 1, "b": 1}, "flapping": {"old": 1, "still": 1}}
+    late = [rebalance("old", 2, 6, **storm), rebalance("late", 1, -10_000, **storm)]
+    put(warehouse, 2, REBALANCES, first[0] | {"duration_ms": 7}, *late, first[2])
+    put(warehouse, 2, HANGING_TRANSACTIONS, *hanging[1:])
+    run(warehouse, 2, REBALANCES, HANGING_TRANSACTIONS)
+    found = findings(tables, "r2")
+    shown = found.as_json()
+    assert shown["new"] == {"hanging": {"c": 1}, "flapping": {"late": 1, "old": 1}}
+    assert shown["again"] == {"flapping": ["old"]}
+    assert (shown["lasting"], shown["over"]) == ({"hanging": {"b": 1}}, {"hanging": {"a": 1}})
+    assert list(lines(found))[-3:] == [
+        "WORSE, as on an earlier night: flapping old",
+        "STILL OPEN since before tonight: 1 group with a hanging transaction",
+        "OVER: 1 group with a hanging transaction: a",
+    ]
+    # a night with nothing to audit
+    found = findings(tables, "r3")
+    assert not found.has_news and found.as_json()["lasting"] == {"hanging": {"b": 1, "c": 1}}
+    assert next(lines(found)) == "Nothing new tonight"
+
+
+def test_what_bronze_has_is_new_if_it_was_seen_since(warehouse: Warehouse) -> None:
+    """By any capture since the audit before began: a continuous one, too."""
+    put(warehouse, 1, REBALANCES)
+    run(warehouse, 1, REBALANCES)
+    run(warehouse, 2, REBALANCES)
+    put(warehouse, 1, COVERAGE, *(coverage(n, "MISSING") | {"observed_at": at(1000 + n)} for n in (0, 1)))
+    shown = findings(ClusterTables(warehouse, CLUSTER), "r2").as_json()
+    assert (shown["new"], shown["lasting"]) == (
+        {"holes": {"__consumer_offsets-0": 1}},
+        {"holes": {"__consumer_offsets-0": 1}},
+    )
+
+
+@pytest.mark.parametrize("topic", ["__consumer_offsets", "__share_group_state"])
+@pytest.mark.parametrize("kind", ["CAPTURED", "MISSING", "CORRUPT", "COMPACTED"])
+@pytest.mark.parametrize("reason", [None, LOG_START])
+@pytest.mark.parametrize("first", [0, 1])
+def test_holes_are_those_of_coverage(warehouse: Warehouse, topic: str, kind: str, reason: str, first: int) -> None:
+    """The condition in SQL is the rule that decides the exit code."""
+    place = {"topic": topic, "from_offset": first, "to_offset": first, "reason": reason}
+    put(warehouse, 1, COVERAGE, coverage(0, kind) | place)
+    tables = ClusterTables(warehouse, CLUSTER)
+    assert sum(findings(tables).new(Listing.HOLES).values()) == hole_count(tables)
 
 
 def test_an_empty_name_is_seen() -> None:

@@ -1,0 +1,366 @@
+"""What `audit --list` lists, each declared once: the table, the rows of it, the columns, and what a night says of them.
+
+Conditions are DuckDB's SQL on a row `r` of the table.
+"""
+
+from typing import Final, NamedTuple
+
+from coordinator_core.confidence import GUESS
+from coordinator_core.history.rows import FORGOTTEN, REPLACED_STATIC
+from coordinator_core.inference.audit.log_anomalies import (
+    AUDIT,
+    CLIENT,
+    COORDINATOR,
+    GROUP,
+    INPUT_NOT_READ,
+    LOG,
+    LOG_NOT_JUDGED,
+    LOG_NOT_REPLAYED,
+    NOT_JUDGED,
+    NOT_REPLAYED,
+    TWO_APPLICATIONS,
+)
+from coordinator_core.inference.commits.commit_anomalies import TOPIC_RECREATED
+from coordinator_core.inference.groups.causes import CONNECT_DELAY_OVER, COOPERATIVE_FOLLOW_UP, METADATA_FOLLOW_UP
+from coordinator_core.inference.groups.leave_reasons import EXPIRED, SILENT_FOR_POLL_INTERVAL
+from jobs.bronze.coverage import HOLE_SQL
+from jobs.bronze.log_ends import COORDINATOR_TOPICS
+from jobs.bronze.quarantine import COPIES_PART, OPEN_SQL
+from jobs.cli_enums import Listing
+from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG
+from jobs.queries.views.counted_events import IS_BACK, IS_DELETED, IS_WITHOUT_OWNER, number_named
+from schemas.tables.bronze import COVERAGE, QUARANTINE
+from schemas.tables.declare import Table
+from schemas.tables.gold import (
+    ARCHIVED_RECORDS,
+    COMMIT_ANOMALIES,
+    HANGING_TRANSACTIONS,
+    LOG_ANOMALIES,
+    PARTITION_OWNERS,
+    REBALANCES,
+    REDELIVERIES,
+    SHARE_OFFSET_CHANGES,
+)
+from schemas.tables.silver import GROUP_MEMBERS
+from schemas.tables.state import OFFSET_RANGES, Ranges
+
+
+class Finding(NamedTuple):
+    """How a night speaks of the rows of a list."""
+
+    one: str
+    many: str
+    amount: str = "1"
+    """What a row counts for."""
+    name: str = "r.group_id"
+    """Whose it is."""
+    guess: str = "false"
+    """Is a row only a guess?"""
+    lasts: bool = False
+    """The row says how it is, until it is over; others say what happened."""
+
+
+class Listed(NamedTuple):
+    """A list. `time`: the column by which it is in a span; empty: the rows have none."""
+
+    table: Table
+    time: str
+    logs: tuple[str, ...]
+    """The logs from which it is inferred."""
+    where: str = "true"
+    first: tuple[str, ...] = ()
+    """The columns that are the answer, by importance."""
+    finding: Finding | None = None
+
+
+PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
+FOLLOW_UPS: Final = (COOPERATIVE_FOLLOW_UP, CONNECT_DELAY_OVER, METADATA_FOLLOW_UP)
+"""Methods of rebalances that complete the one before and have its cause: what caused both happened once."""
+NOT_GROWN: Final = ("CONNECTORS_CHANGED", "CONFIGS_CHANGED", "SHARE_PARTITIONS_INITIALIZED", *FOLLOW_UPS)
+"""Methods of PARTITIONS_CHANGED that do not mean a changed partition count: connectors and tasks are not topics."""
+NOT_JUDGED_RULES: Final = (NOT_JUDGED, NOT_REPLAYED)
+"""Rules about groups that gold lacks."""
+LACKING_RULES: Final = (LOG_NOT_JUDGED, LOG_NOT_REPLAYED, INPUT_NOT_READ)
+"""Rules about inputs that all of gold lacks."""
+WITHOUT_COPY: Final = ("REFUSED", "NOT_TRIED")
+"""Values of `dead_letter` where a group has a dead-letter topic, but certainly no copy of the record."""
+
+
+def _has_cause(condition: str) -> str:
+    """Has a rebalance a cause such that...? `c[1]`: the cause, `c[2]`: its method, `c[3]`: its confidence."""
+    causes = "list_zip(r.causes, r.cause_methods, r.cause_confidences)"
+    return f"coalesce(len(list_filter({causes}, lambda c: {condition})) > 0, false)"
+
+
+THROWN_OUT: Final = f"(c[1] = '{EXPIRED}' OR c[2] = '{SILENT_FOR_POLL_INTERVAL}') AND c[2] NOT IN {FOLLOW_UPS}"
+SURELY_THROWN_OUT: Final = f"{THROWN_OUT} AND c[3] <> '{GUESS}'"
+IS_LAST: Final = """r.incarnation * 4294967296 + r.to_generation = (
+    SELECT max(l.incarnation * 4294967296 + l.to_generation) FROM gold.rebalances AS l
+    WHERE l.group_id = r.group_id AND NOT coalesce(l.is_former_log_partition, false)
+) AND NOT coalesce(r.is_former_log_partition, false)"""
+"""The last rebalance of its group. Rows of a former log partition do not reflect the present."""
+IS_RESET: Final = (
+    f"r.kind = 'EMPTY_GROUP_RESET' AND coalesce(r.confidence, '') <> '{GUESS}' "
+    f"AND r.from_offset IS DISTINCT FROM r.to_offset AND coalesce(r.likely_cause, '') <> '{TOPIC_RECREATED}'"
+)
+IS_SHARED_NOW: Final = f"""r.rule = '{TWO_APPLICATIONS}' AND (r.group_id, r.log_partition, r.log_offset, r.ordinal) IN (
+    SELECT (group_id, log_partition, log_offset, ordinal) FROM gold.log_anomalies WHERE category = '{GROUP}'
+    QUALIFY row_number() OVER (
+        PARTITION BY group_id ORDER BY "at" DESC NULLS LAST, log_offset DESC, ordinal DESC
+    ) = 1
+)"""
+"""The newest row of its group."""
+IS_LEADER_CHANGE: Final = f"""r.kind = '{Ranges.LEADER_EPOCH}' AND r.leader_epoch >= 0 AND NOT r.is_checkpoint
+    AND r.topic IN {COORDINATOR_TOPICS} AND EXISTS (
+        SELECT 1 FROM state.offset_ranges AS l WHERE l.kind = r.kind AND l.topic = r.topic
+            AND l.partition = r.partition AND NOT l.is_checkpoint AND l.leader_epoch BETWEEN 0 AND r.leader_epoch - 1
+    ) AND NOT EXISTS (
+        SELECT 1 FROM state.offset_ranges AS l WHERE l.kind = r.kind AND l.topic = r.topic
+            AND l.partition = r.partition AND NOT l.is_checkpoint AND l.leader_epoch = r.leader_epoch
+            AND l.from_offset < r.from_offset
+    )"""
+"""The first batch of each leader epoch but the first one."""
+PLACE: Final = "r.topic || '-' || r.partition"
+LACK: Final = (
+    f"CASE WHEN r.rule IN {NOT_JUDGED_RULES} THEN r.group_id WHEN r.rule = '{INPUT_NOT_READ}' "
+    "THEN split_part(r.details, ':', 1) ELSE r.log_topic || '-' || r.log_partition END"
+)
+NOTE: Final = "regexp_replace(r.details, '; clients like .*, protocol ', '; protocol ', 's')"
+"""Client software is known by how it writes the protocol, not by client ids, which are names of applications."""
+OF_GROUPS: Final = (GROUPS_LOG,)
+OF_SHARES: Final = (SHARES_LOG,)
+OF_REBALANCES: Final = ("cause", "confidence", "to_generation", "member_count", "partitions_moved")
+OF_CAUSES: Final = ("group_id", "started_at", "causes", "cause_confidences", "members_left", "members_joined")
+OF_ANOMALIES: Final = ("group_id", "at", "rule", "details", "meaning", "remedy", "topic", "partition", "member_id")
+OF_COMMITS: Final = (
+    *("group_id", "topic", "partition", "at", "kind", "from_offset", "to_offset", "confidence", "likely_cause"),
+)
+OF_RECORDS: Final = ("group_id", "topic", "partition", "first_offset", "last_offset", "at")
+OF_ARCHIVED: Final = (*OF_RECORDS, "likely_cause", "confidence", "cause", "delivery_count")
+OF_OFFSETS: Final = (
+    *("group_id", "topic", "partition", "at", "kind", "from_offset", "to_offset", "confidence"),
+    *("never_delivered_count", "delivered_again_count"),
+)
+OF_OWNERS: Final = (
+    *("group_id", "topic", "partition", "client_id", "valid_from", "valid_to", "client_host", "member_id"),
+)
+
+LISTS: Final[dict[Listing, Listed]] = {
+    Listing.NOT_JUDGED: Listed(
+        LOG_ANOMALIES,
+        "at",
+        COORDINATOR_TOPICS,
+        f"r.category = '{AUDIT}'",
+        OF_ANOMALIES,
+        Finding("could not be judged", "could not be judged", name=LACK, lasts=True),
+    ),
+    Listing.HOLES: Listed(
+        COVERAGE,
+        "observed_at",
+        COORDINATOR_TOPICS,
+        HOLE_SQL,
+        first=("topic", "partition", "from_offset", "to_offset", "kind", "reason", "first_timestamp", "last_timestamp"),
+        finding=Finding("hole in coverage", "holes in coverage", name=PLACE, lasts=True),
+    ),
+    Listing.QUARANTINE: Listed(
+        QUARANTINE,
+        "seen_at",
+        COORDINATOR_TOPICS,
+        OPEN_SQL,
+        first=("topic", "partition", "offset", "stage", "code", "message", "source", "seen_at"),
+        finding=Finding("row in quarantine", "rows in quarantine", name=PLACE, lasts=True),
+    ),
+    Listing.COPIES: Listed(
+        QUARANTINE,
+        "seen_at",
+        COORDINATOR_TOPICS,
+        f"r.code = '{COPIES_PART}'",
+        ("topic", "partition", "offset", "message", "source", "seen_at"),
+        Finding("place where copies part ways", "places where copies part ways", name=PLACE),
+    ),
+    Listing.RULES: Listed(
+        LOG_ANOMALIES,
+        "at",
+        COORDINATOR_TOPICS,
+        f"r.category = '{COORDINATOR}'",
+        OF_ANOMALIES,
+        Finding("broken rule", "broken rules", name="r.rule"),
+    ),
+    Listing.HANGING: Listed(
+        HANGING_TRANSACTIONS,
+        "since",
+        OF_GROUPS,
+        first=("group_id", "since", "producer_id", "uncleanable_count", "meaning", "remedy"),
+        finding=Finding("group with a hanging transaction", "groups with a hanging transaction", lasts=True),
+    ),
+    Listing.FORGOTTEN: Listed(
+        LOG_ANOMALIES,
+        "at",
+        OF_GROUPS,
+        f"r.rule = '{FORGOTTEN}'",
+        OF_ANOMALIES,
+        Finding("group not loaded wholly by a new leader", "groups not loaded wholly by a new leader"),
+    ),
+    Listing.ARCHIVED: Listed(
+        ARCHIVED_RECORDS,
+        "at",
+        OF_SHARES,
+        first=OF_ARCHIVED,
+        finding=Finding("record given up", "records given up", number_named("records_given_up").expression),
+    ),
+    Listing.SHARE_OFFSETS: Listed(
+        SHARE_OFFSET_CHANGES,
+        "at",
+        OF_SHARES,
+        first=OF_OFFSETS,
+        finding=Finding("share offset moved by a tool", "share offsets moved by a tool"),
+    ),
+    Listing.RESETS: Listed(
+        COMMIT_ANOMALIES,
+        "at",
+        OF_GROUPS,
+        IS_RESET,
+        first=OF_COMMITS,
+        finding=Finding("offset reset by a tool", "offsets reset by a tool"),
+    ),
+    Listing.DELETED: Listed(
+        COMMIT_ANOMALIES,
+        "at",
+        OF_GROUPS,
+        IS_DELETED,
+        first=OF_COMMITS,
+        finding=Finding("offset deleted, not by age", "offsets deleted, not by age"),
+    ),
+    Listing.FLAPPING: Listed(
+        REBALANCES,
+        "started_at",
+        OF_GROUPS,
+        "r.in_storm",
+        ("group_id", "started_at", "flapping_members", *OF_REBALANCES),
+        Finding("rebalance in storms", "rebalances in storms"),
+    ),
+    Listing.EXPIRED: Listed(
+        REBALANCES,
+        "started_at",
+        OF_GROUPS,
+        _has_cause(THROWN_OUT),
+        OF_CAUSES,
+        Finding(
+            "time thrown out",
+            "times thrown out",
+            guess=f"NOT {_has_cause(SURELY_THROWN_OUT)}",
+        ),
+    ),
+    Listing.UNOWNED: Listed(
+        REBALANCES,
+        "started_at",
+        OF_GROUPS,
+        IS_WITHOUT_OWNER,
+        ("group_id", "started_at", "unowned_likely_ms", "partitions_total", *OF_REBALANCES),
+        Finding("rebalance with long unowned time", "rebalances with long unowned time"),
+    ),
+    Listing.REWINDS: Listed(
+        COMMIT_ANOMALIES,
+        "at",
+        OF_GROUPS,
+        f"{IS_BACK} AND NOT ({IS_RESET})",
+        first=OF_COMMITS,
+        finding=Finding("commit that went back", "commits that went back"),
+    ),
+    Listing.SKIPPED: Listed(
+        COMMIT_ANOMALIES,
+        "at",
+        OF_GROUPS,
+        "r.kind = 'SKIP'",
+        first=OF_COMMITS,
+        finding=Finding("commit that skipped ahead", "commits that skipped ahead"),
+    ),
+    Listing.INSTANCES: Listed(
+        GROUP_MEMBERS,
+        "valid_to",
+        OF_GROUPS,
+        f"r.ended_by = '{REPLACED_STATIC}'",
+        first=("group_id", "instance_id", "client_id", "client_host", "valid_from", "valid_to", "member_id"),
+        finding=Finding("member replaced in a war", "members replaced in wars"),
+    ),
+    Listing.SHARED: Listed(
+        LOG_ANOMALIES,
+        "at",
+        OF_GROUPS,
+        IS_SHARED_NOW,
+        OF_ANOMALIES,
+        Finding("group id of several applications", "group ids of several applications", lasts=True),
+    ),
+    Listing.STARTS: Listed(
+        OFFSET_RANGES,
+        "",
+        COORDINATOR_TOPICS,
+        f"r.kind = '{Ranges.LEADER_EPOCH}' AND r.leader_epoch < 0",
+        ("topic", "partition", "from_offset", "least_end_offset", "greatest_end_offset"),
+        Finding(
+            "log start that moved",
+            "log starts that moved",
+            lasts=True,
+        ),
+    ),
+    Listing.EMPTIED: Listed(
+        REBALANCES,
+        "started_at",
+        OF_GROUPS,
+        f"r.member_count = 0 AND {IS_LAST}",
+        OF_CAUSES,
+        Finding("group left empty", "groups left empty"),
+    ),
+    Listing.GROWN: Listed(
+        REBALANCES,
+        "started_at",
+        OF_GROUPS,
+        _has_cause(f"c[1] = '{PARTITIONS_CHANGED}' AND c[2] NOT IN {NOT_GROWN}"),
+        OF_CAUSES,
+        Finding("change of topics", "changes of topics"),
+    ),
+    Listing.ODDITIES: Listed(
+        LOG_ANOMALIES,
+        "at",
+        COORDINATOR_TOPICS,
+        f"r.category = '{LOG}' AND r.rule <> '{FORGOTTEN}'",
+        OF_ANOMALIES,
+        Finding("oddity of the log", "oddities of the log", name="r.rule"),
+    ),
+    Listing.LEADERS: Listed(
+        OFFSET_RANGES,
+        "",
+        COORDINATOR_TOPICS,
+        IS_LEADER_CHANGE,
+        ("topic", "partition", "leader_epoch", "from_offset"),
+        Finding("change of leader", "changes of leaders", name=PLACE),
+    ),
+    Listing.CLIENTS: Listed(
+        LOG_ANOMALIES,
+        "at",
+        OF_GROUPS,
+        f"r.category = '{CLIENT}'",
+        OF_ANOMALIES,
+        Finding("note on clients", "notes on clients", name=NOTE),
+    ),
+    Listing.WITHOUT_COPY: Listed(
+        ARCHIVED_RECORDS,
+        "at",
+        OF_SHARES,
+        f"r.dead_letter IN {WITHOUT_COPY}",
+        (*OF_RECORDS, "dead_letter", "likely_cause", "confidence"),
+    ),
+    Listing.REDELIVERIES: Listed(
+        REDELIVERIES,
+        "at",
+        OF_SHARES,
+        first=(*OF_RECORDS, "likely_cause", "confidence", "to_delivery_count", "cause"),
+    ),
+    Listing.REBALANCES: Listed(REBALANCES, "started_at", OF_GROUPS, first=("group_id", "started_at", *OF_REBALANCES)),
+    Listing.COMMITS: Listed(COMMIT_ANOMALIES, "at", OF_GROUPS, first=OF_COMMITS),
+    Listing.OWNERS: Listed(PARTITION_OWNERS, "valid_from", OF_GROUPS, first=OF_OWNERS),
+}
+"""Those with a finding: worst first."""
+FINDINGS: Final[dict[Listing, Finding]] = {
+    listing: it.finding for listing, it in LISTS.items() if it.finding is not None
+}
