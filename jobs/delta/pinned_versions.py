@@ -27,23 +27,29 @@ Pinned = Mapping[str, int | None]
 read at the newest version."""
 
 
-def pinned_versions(warehouse: Warehouse) -> Mapping[Table, Pinned]:
-    """Pinned versions by table; empty while no run is incomplete."""
+def pinned_versions(warehouse: Warehouse, of_cluster: str | None = None) -> Mapping[Table, Pinned]:
+    """Pinned versions by table, of one cluster or of all; empty while no run is incomplete."""
     pinned: dict[Table, dict[str, int | None]] = {}
-    for cluster_id in _not_whole(warehouse, "replay_version"):
+    for cluster_id in _not_whole(warehouse, "replay_version", of_cluster):
         run = WholeRun.newest(ClusterTables(warehouse, cluster_id))
         _hold(pinned, OF_REPLAY, cluster_id, run, is_known=run.is_known)
-    for cluster_id in _not_whole(warehouse, "audit_version"):
+    for cluster_id in _not_whole(warehouse, "audit_version", of_cluster):
         audit = WholeAudit.newest(ClusterTables(warehouse, cluster_id))
         _hold(pinned, OF_AUDIT, cluster_id, audit, is_known=audit.is_known)
     return pinned
 
 
-def _not_whole(warehouse: Warehouse, number: str) -> list[str]:
+def runs_state(warehouse: Warehouse) -> tuple[int, ...]:
+    """As long as it stays, pinned versions do."""
+    return tuple(warehouse.version(table) for table in (RUN_STARTS, RUNS))
+
+
+def _not_whole(warehouse: Warehouse, number: str, of_cluster: str | None) -> list[str]:
     """Clusters with a run that began and has not ended."""
     newest: list[dict[str, int]] = []
+    where = {} if of_cluster is None else {"cluster_id": of_cluster}
     for table in (RUN_STARTS, RUNS):
-        rows = warehouse.read(table, ["cluster_id", number])
+        rows = warehouse.read(table, ["cluster_id", number], where)
         numbers = pc.fill_null(rows[number], -1)
         newest.append(dict(_maxima(rows["cluster_id"].to_pylist(), numbers.to_pylist())))
     begun, ended = newest

@@ -23,7 +23,7 @@ from jobs.cli_enums import Engine
 from jobs.console.output import printable
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.arrow_schemas import arrow_schema
-from jobs.delta.pinned_versions import Pinned, pinned_versions
+from jobs.delta.pinned_versions import Pinned, pinned_versions, runs_state
 from jobs.delta.scanner import dataset_of, read_whole
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import Warehouse
@@ -197,6 +197,8 @@ class DuckDb:
         self._has_all = has_all
         self._tables = [table for table in TABLES.values() if has_all or warehouse.exists(table)]
         self._last: DuckDbAnswer | None = None
+        self._pinned: tuple[tuple[int, ...], Mapping[Table, Pinned]] | None = None
+        """With the state of the runs in which they were read."""
         self._known: dict[Table, tuple[int | None, Pinned]] = {}
         self._files: dict[str, Sequence[str]] = {}
         self.table_names = tuple(table.full_name for table in self._tables)
@@ -229,7 +231,7 @@ class DuckDb:
     def _of_whole_runs(self, statement: str, values: Sequence[Any], tables: Sequence[Table] | None) -> DuckDbAnswer:
         if self._last is not None:
             self._last.close()
-        pinned = pinned_versions(self._warehouse)
+        pinned = self._pinned_now()
         while True:
             definitions, named = named_in(statement.lower(), self._tables)
             for table in named if tables is None else tables:
@@ -239,11 +241,17 @@ class DuckDb:
                 if text is not None:
                     self._connection.execute(text)
             self._last = DuckDbAnswer(self._connection, statement, self._files, values)
-            now = pinned_versions(self._warehouse)
+            now = self._pinned_now()
             if now == pinned:
                 return self._last
             self._last.close()
             pinned = now  # a run began meanwhile: the former files may be a part of it
+
+    def _pinned_now(self) -> Mapping[Table, Pinned]:
+        state = runs_state(self._warehouse)
+        if self._pinned is None or self._pinned[0] != state:
+            self._pinned = state, pinned_versions(self._warehouse, self._cluster_id)
+        return self._pinned[1]
 
     def _make_known(self, table: Table, pinned: Pinned) -> None:
         """A view of a table's rows: for clusters without a whole run now, those of the last whole run."""

@@ -167,9 +167,7 @@ def test_names_stand_for_whole_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     duckdb, query = DuckDb(warehouse), "select log_offset from silver.group_events order by 1"
     assert printed(duckdb, query) == "log_offset\n1\n2\n"
     with monkeypatch.context() as patch:
-        patch.setattr(
-            "jobs.queries.sql.sql_duckdb.pinned_versions", lambda _: {table: {"c": warehouse.version(table) - 1}}
-        )
+        patch.setattr(DuckDb, "_pinned_now", lambda _: {table: {"c": warehouse.version(table) - 1}})
         assert printed(duckdb, query) == "log_offset\n1\n"
     assert printed(duckdb, query) == "log_offset\n1\n2\n"
 
