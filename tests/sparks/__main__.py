@@ -23,7 +23,7 @@ from groupledger.audit import GROUP_TABLES, SHARE_TABLES
 from groupledger.key_replay import ROWS_OF_SHARE_STATE
 from jobs.silver.tasks import TABLES_OF_TOPIC
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
-from schemas.tables.bronze import RECORD_BATCHES
+from schemas.tables.bronze import COVERAGE, QUARANTINE, RECORD_BATCHES
 from schemas.tables.gold import HANGING_TRANSACTIONS
 from schemas.tables.silver import CONFIGS, PARTITION_COUNTS, TOPICS
 from tests.cases.harness import Ledger
@@ -37,7 +37,7 @@ UV: Final = PROJECT_ROOT / ".venv" / "bin" / "uv"
 PROGRAM: Final = PROJECT_ROOT / "tests" / "sparks" / "on_this_spark.py"
 TABLES: Final = (
     *(*TABLES_OF_TOPIC[OFFSETS_TOPIC], *ROWS_OF_SHARE_STATE, TOPICS, CONFIGS, PARTITION_COUNTS),
-    *(*GROUP_TABLES, *SHARE_TABLES, HANGING_TRANSACTIONS, RECORD_BATCHES),
+    *(*GROUP_TABLES, *SHARE_TABLES, HANGING_TRANSACTIONS, RECORD_BATCHES, COVERAGE, QUARANTINE),
 )
 
 
@@ -64,7 +64,7 @@ class Environment:
             return
         shutil.rmtree(self.folder, ignore_errors=True)
         subprocess.run([UV, "venv", "--quiet", "--python", interpreter(self.python), self.folder], check=True)
-        command = [UV, "pip", "install", "--quiet", "--python", self.folder / "bin" / "python"]
+        command: list[str | Path] = [UV, "pip", "install", "--quiet", "--python", self.folder / "bin" / "python"]
         command += ["--resolution", self.resolution, "--requirement", "pyproject.toml", "--extra", "spark"]
         spark = "pyspark[connect]" if "Connect" in self.modes else "pyspark"
         subprocess.run([*command, f"{spark}=={self.spark}"], cwd=PROJECT_ROOT, check=True)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Sequence
 from importlib.metadata import version
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Final
 
 import pyarrow as pa
@@ -63,28 +64,47 @@ def texts(rows: pa.Table) -> list[str]:
     )
 
 
-def made(spark: SparkSession, folder: Path) -> dict[str, tuple[Sequence[DataFrame], str, Sequence[str]]]:
-    """By what is shown: DataFrames, the table of nightly that they are together, and columns that are not compared."""
+Check = tuple[Sequence[DataFrame], str, Sequence[str]]
+"""DataFrames, the table of nightly that they are together, and columns that are not compared."""
+
+
+def checks_of(spark: SparkSession, folder: Path, own: str) -> dict[str, Check]:
+    """By name. `own`: a folder to save silver in, from which gold is made."""
 
     def given(name: str) -> DataFrame:
         return spark.read.parquet(f"{folder}/{name}.parquet")
 
-    records, batches = given("records"), given("bronze.record_batches")
-    topics, configs, counts = (given(f"silver.{name}") for name in ("topics", "configs", "partition_counts"))
+    records, batches, topics = given("records"), given("bronze.record_batches"), given("silver.topics")
+    configs, counts = given("silver.configs"), given("silver.partition_counts")
     groups = groupledger.replay_groups(records, topics=topics)
     shares = groupledger.replay_share_partitions(records, topics=topics)
+    found: dict[str, Check] = {}
+    silver = {}
+    for name, frame in {**groups.tables, **shares.tables}.items():
+        frame.write.parquet(f"{own}/{name}")
+        silver[name] = spark.read.parquet(f"{own}/{name}")
+        found[name] = [silver[name]], name, ()
     of_groups = groupledger.audit_groups(
-        groups, topics=topics, configs=configs, partition_counts=counts, batches=batches
+        silver,
+        topics=topics,
+        configs=configs,
+        partition_counts=counts,
+        batches=batches,
+        coverage=given("bronze.coverage"),
+        quarantine=given("bronze.quarantine"),
     )
-    of_shares = groupledger.audit_share_partitions(shares, groups=groups, topics=topics, configs=configs)
-    found: dict[str, tuple[Sequence[DataFrame], str, Sequence[str]]] = {}
-    for name, frame in {**groups.tables, **shares.tables, **of_groups.tables}.items():
-        if frame.schema != spark_schema(TABLES[name].columns):
-            found[f"schema of {name}"] = [frame.limit(0)], name, ()
+    of_shares = groupledger.audit_share_partitions(
+        silver, groups=silver, topics=topics, configs=configs, batches=batches
+    )
+    for name, frame in of_groups.tables.items():
         found[name] = [frame], name, ()
     for name, frame in of_shares.tables.items():
         others = [of_groups.tables[name]] if name in of_groups.tables else []
         found[name] = [frame, *others], name, ("is_settled",)  # only a whole log partition tells it
+    of_replay = groupledger.audit_groups(
+        groups, topics=topics, configs=configs, partition_counts=counts, batches=batches
+    )
+    found["gold of a replay"] = [of_replay.rebalances], "gold.rebalances", ()
     commits, events = "silver.offset_commits", "silver.group_events"
     in_pandas = groupledger.replay_groups(records, as_pandas=True)
     found["as_pandas"] = [in_pandas.commits], commits, ()
@@ -105,18 +125,21 @@ def main(folder: Path, mode: str) -> dict[str, Any]:
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
     failed = {}
-    checks = made(spark, folder)
-    for name, (parts, table, left_out) in checks.items():
-        try:
-            difference = differences(parts, pq.read_table(folder / f"{table}.parquet"), left_out)
-        except Exception as error:
-            difference = f"{type(error).__name__}: {error}"
-        if difference is not None:
-            failed[name] = difference
+    with TemporaryDirectory() as own:
+        checks = checks_of(spark, folder, own)
+        for name, (parts, table, left_out) in checks.items():
+            try:
+                difference = differences(parts, pq.read_table(folder / f"{table}.parquet"), left_out)
+                if not left_out and parts[0].schema != spark_schema(TABLES[table].columns):
+                    difference = f"another schema: {parts[0].schema}"
+            except Exception as error:
+                difference = f"{type(error).__name__}: {error}"
+            if difference is not None:
+                failed[name] = difference
     decoded = groupledger.decode(spark.read.parquet(f"{folder}/records.parquet"))
     errors = decoded.where("error is not null and (topic = '__consumer_offsets' or topic = '__share_group_state')")
-    if error := errors.first():
-        failed["decode"] = str(error)
+    if unread := errors.first():
+        failed["decode"] = str(unread)
     try:
         groupledger.decode(decoded)
         failed["RecordsError"] = "none raised"
