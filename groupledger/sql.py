@@ -157,6 +157,10 @@ class ReplayGroup:
         self._rows.sort(key=itemgetter("log_offset"))  # ORDER BY may be missing
         replay = replay_of(self._table, has_markers=has_markers)
         assert replay is not None, "analyze has looked"
-        names = [name for name in arrow_schema(TABLES[self._table]).names if name != "cluster_id"]
+        fields = [field for field in arrow_schema(TABLES[self._table]) if field.name != "cluster_id"]
+        maps = [field.name for field in fields if pa.types.is_map(field.type)]
         for made in replay(iter(pa.Table.from_pylist(self._rows, schema=schema).to_batches())):
-            yield from (tuple(row.values()) for row in made.select(names).to_pylist(maps_as_pydicts="strict"))
+            for row in made.select([field.name for field in fields]).to_pylist():
+                for name in maps:  # a map is its pairs in Python, and Spark takes a dict
+                    row[name] = None if row[name] is None else dict(row[name])
+                yield tuple(row.values())

@@ -81,6 +81,7 @@ def checks_of(spark: SparkSession, folder: Path, own: str) -> dict[str, Check]:
     found: dict[str, Check] = {}
     silver = {}
     for name, frame in {**groups.tables, **shares.tables}.items():
+        assert frame.schema == spark_schema(TABLES[name].columns), name
         frame.write.parquet(f"{own}/{name}")
         silver[name] = spark.read.parquet(f"{own}/{name}")
         found[name] = [silver[name]], name, ()
@@ -97,6 +98,7 @@ def checks_of(spark: SparkSession, folder: Path, own: str) -> dict[str, Check]:
         silver, groups=silver, topics=topics, configs=configs, batches=batches
     )
     for name, frame in of_groups.tables.items():
+        assert frame.schema == spark_schema(TABLES[name].columns), name
         found[name] = [frame], name, ()
     for name, frame in of_shares.tables.items():
         others = [of_groups.tables[name]] if name in of_groups.tables else []
@@ -130,8 +132,6 @@ def main(folder: Path, mode: str) -> dict[str, Any]:
         for name, (parts, table, left_out) in checks.items():
             try:
                 difference = differences(parts, pq.read_table(folder / f"{table}.parquet"), left_out)
-                if not left_out and parts[0].schema != spark_schema(TABLES[table].columns):
-                    difference = f"another schema: {parts[0].schema}"
             except Exception as error:
                 difference = f"{type(error).__name__}: {error}"
             if difference is not None:
