@@ -17,9 +17,10 @@ import pyarrow.compute as pc
 
 from coordinator_core.bytes.log.segment import parse_partition_folder
 from jobs.bronze.reader import rows_in_order
+from jobs.console.names import or_nearest
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import ExportError, writing
+from jobs.errors import ArgumentError, ExportError, writing
 from jobs.spark.executors import Executor
 from jobs.spark.tasks import run_tasks
 from schemas.tables.bronze import RECORD_BATCHES
@@ -69,10 +70,15 @@ def export_segments(
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise ExportError(f"{output} is not an empty folder: an export never mixes with other files")
     by_partition: dict[tuple[str, int], list[TableFile]] = {}
+    known = set()
     for file in warehouse.files(RECORD_BATCHES):
         values = file.partition_values
-        if values["cluster_id"] == cluster_id and (topics is None or values["topic"] in topics):
-            by_partition.setdefault((values["topic"], values["partition"]), []).append(file)
+        if values["cluster_id"] == cluster_id:
+            known.add(values["topic"])
+            if topics is None or values["topic"] in topics:
+                by_partition.setdefault((values["topic"], values["partition"]), []).append(file)
+    for topic in known and set(topics or ()) - known:
+        raise ArgumentError(f"there is no topic {or_nearest(topic, known)} in bronze of cluster {cluster_id!r}")
     if not by_partition:
         raise ExportError(f"{warehouse.path(RECORD_BATCHES)} has nothing of cluster {cluster_id} to export")
     for topic, _ in by_partition:

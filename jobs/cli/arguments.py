@@ -25,14 +25,22 @@ def settings_of(
 
 
 def reading_settings(warehouse: str | None, cluster_id: str | None, **others: Any) -> Settings:
-    """Settings of a query; without a cluster id it uses that of the warehouse, if there is only one."""
+    """Settings of a query; without a cluster id it uses that of the warehouse, if there is only one.
+
+    Raises ArgumentError for a cluster that the warehouse does not have.
+    """
     settings = settings_of(warehouse, cluster_id, **others)
-    if cluster_id is not None or settings.cluster_id != DEMO_PLACE["cluster_id"]:
-        return settings
     from jobs.delta.warehouse import Warehouse
+
+    tables = Warehouse(settings.warehouse)
+    if cluster_id is not None or settings.cluster_id != DEMO_PLACE["cluster_id"]:
+        from jobs.queries.as_of.in_log import require_cluster
+
+        require_cluster(tables, settings.cluster_id)
+        return settings
     from schemas.tables.state import RUNS
 
-    rows = Warehouse(settings.warehouse).read(RUNS, ["cluster_id"])
+    rows = tables.read(RUNS, ["cluster_id"])
     found = set(rows["cluster_id"].to_pylist())
     return replace(settings, cluster_id=found.pop()) if len(found) == 1 else settings
 

@@ -8,7 +8,7 @@ import typer
 from jobs.cli import options
 from jobs.cli.arguments import check_client, optional_moment, reading_settings
 from jobs.cli.outcome import job, say
-from jobs.cli.readable import open_tables, remarks_in_log
+from jobs.cli.readable import open_tables, say_of_log
 from jobs.cli_enums import Format, Tool, View
 from jobs.errors import SettingsError
 from jobs.exit_codes import DONE
@@ -77,19 +77,17 @@ def describe(
 
         coordinators = partial(coordinators_of_cluster, settings)
     at_ms, tables = optional_moment(at, timezone), open_tables("describe", settings)
-    remarks = remarks_in_log(tables, at_ms, group)
-    try:
-        remarks += run_describe(
-            tables,
-            view=views[0] if views else View.OFFSETS,
-            at_ms=at_ms,
-            group_ids=group or None,
-            tool=kind,
-            verbose=verbose,
-            output_format=output_format,
-            sample_age_max_ms=settings.inference.lag_sample_age_max_ms,
-            coordinators=coordinators,
-        )
-    finally:  # why a group is not there may be among them
-        say(*remarks)
-    return DONE
+    code = say_of_log(tables, at_ms, group)
+    remarks = run_describe(
+        tables,
+        view=views[0] if views else View.OFFSETS,
+        at_ms=at_ms,
+        group_ids=group or None,
+        tool=kind,
+        verbose=verbose,
+        output_format=output_format,
+        sample_age_max_ms=settings.inference.lag_sample_age_max_ms,
+        coordinators=coordinators,
+    )
+    say(*remarks)
+    return code

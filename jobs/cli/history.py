@@ -7,9 +7,8 @@ import typer
 from jobs.cli import options
 from jobs.cli.arguments import optional_moment, reading_settings, span_of
 from jobs.cli.outcome import job, say
-from jobs.cli.readable import open_tables, remarks_in_log
+from jobs.cli.readable import open_tables, say_of_log
 from jobs.cli_enums import Format
-from jobs.exit_codes import DONE
 
 
 @job
@@ -24,13 +23,16 @@ def history(
 ) -> int:
     """Events of a group, a line each: members, rebalances with causes, commit anomalies, what share groups gave up."""
     from jobs.queries.answers.group_history import run_history
+    from jobs.queries.as_of.as_of import GROUPS_LOG
+    from jobs.queries.as_of.in_log import require_in_log
 
     settings = reading_settings(warehouse, cluster_id)
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     tables = open_tables("history", settings)
-    remarks = run_history(tables, group_id=group, from_ms=from_ms, to_ms=to_ms, output_format=output_format)
-    say(*remarks_in_log(tables, None, [group]), *remarks)
-    return DONE
+    require_in_log(tables, GROUPS_LOG, from_ms, to_ms, [group])
+    code = say_of_log(tables, to_ms, [group])
+    say(*run_history(tables, group_id=group, from_ms=from_ms, to_ms=to_ms, output_format=output_format))
+    return code
 
 
 @job
@@ -52,9 +54,12 @@ def groups(
 ) -> int:
     """All groups, each with a verdict and the reason: does it need attention? For the last day of the log."""
     from jobs.queries.answers.group_history import run_groups
+    from jobs.queries.as_of.in_log import require_in_any_log
 
     settings = reading_settings(warehouse, cluster_id)
     from_ms, tables = optional_moment(from_time, timezone), open_tables("groups", settings)
+    require_in_any_log(tables, from_ms, None)
+    code = say_of_log(tables)
     remarks = run_groups(
         tables,
         from_ms=from_ms,
@@ -62,5 +67,5 @@ def groups(
         needs_attention=needs_attention,
         output_format=output_format,
     )
-    say(*remarks_in_log(tables, None), *remarks)
-    return DONE
+    say(*remarks)
+    return code

@@ -7,9 +7,8 @@ import typer
 from jobs.cli import options
 from jobs.cli.arguments import optional_moment, reading_settings
 from jobs.cli.outcome import job, say
-from jobs.cli.readable import open_tables, remarks_in_log
+from jobs.cli.readable import open_tables, say_of_log
 from jobs.cli_enums import Format
-from jobs.exit_codes import DONE
 
 
 @job
@@ -27,6 +26,6 @@ def owner(
 
     settings = reading_settings(warehouse, cluster_id)
     at_ms, tables = optional_moment(at, timezone), open_tables("owner", settings)
-    remarks = run_owner(tables, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format)
-    say(*remarks, *remarks_in_log(tables, at_ms))
-    return DONE
+    code = say_of_log(tables, at_ms)
+    say(*run_owner(tables, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format))
+    return code

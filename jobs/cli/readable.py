@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from jobs.cli.outcome import say
 from jobs.console.command_name import command
 from jobs.errors import JobError
+from jobs.exit_codes import DONE, INCOMPLETE
 from jobs.settings import Settings, first_night
 
 if TYPE_CHECKING:
@@ -42,17 +43,20 @@ def open_tables(job: str, settings: Settings) -> "ClusterTables":
     return tables
 
 
-def remarks_in_log(tables: "ClusterTables", at_ms: int | None, group_ids: list[str] | None = None) -> list[str]:
-    """Remarks: which parts of the log are in no source or not replayed yet, and up to when the answer is known to be
-    right, if the time is later. Raises ArgumentError for a time before the log begins.
+def say_of_log(tables: "ClusterTables", at_ms: int | None = None, group_ids: list[str] | None = None) -> int:
+    """Say, before an answer, which parts of the log are in no source or not replayed yet, and up to when the answer is
+    known to be right, if the time is later. Returns the exit code: INCOMPLETE for a time after the end of the log.
+
+    Raises ArgumentError for a time before the log begins.
     """
     from jobs.queries.as_of.as_of import GROUPS_LOG
     from jobs.queries.as_of.behind import not_replayed_lines
-    from jobs.queries.as_of.in_log import remarks_behind, require_begun, unread_remarks
+    from jobs.queries.as_of.in_log import is_behind, remarks_behind, require_begun, unread_remarks
 
     all_ends = require_begun(tables, at_ms)
-    return [
+    say(
         *unread_remarks(all_ends, group_ids or None),
         *not_replayed_lines(tables, GROUPS_LOG),
         *remarks_behind(all_ends, at_ms, group_ids or None),
-    ]
+    )
+    return INCOMPLETE if is_behind(all_ends, at_ms) else DONE

@@ -7,10 +7,9 @@ import typer
 from jobs.cli import options
 from jobs.cli.arguments import reading_settings, span_of
 from jobs.cli.outcome import job, print_facts
-from jobs.cli.readable import open_tables
+from jobs.cli.readable import open_tables, say_of_log
 from jobs.cli.session import Run
 from jobs.cli_enums import SummaryFormat
-from jobs.exit_codes import DONE
 
 
 @job
@@ -53,6 +52,7 @@ def report(
     run, steps = Run.start(), Steps()
     tables = open_tables("report", settings)
     require_in_any_log(tables, from_ms, to_ms)
+    code = say_of_log(tables, to_ms)
     write_report(
         tables.warehouse,
         settings,
@@ -62,4 +62,4 @@ def report(
         scope=Scope(settings.cluster_id, tuple(sorted(set(group))) if group else None, from_ms, to_ms),
         previous=previous,
     )
-    return print_facts("report", run, steps, DONE, output_format)
+    return print_facts("report", run, steps, code, output_format)

@@ -7,9 +7,8 @@ import typer
 from jobs.cli import options
 from jobs.cli.arguments import moment_of, reading_settings
 from jobs.cli.outcome import job, say
-from jobs.cli.readable import open_tables, remarks_in_log
+from jobs.cli.readable import open_tables, say_of_log
 from jobs.cli_enums import Format
-from jobs.exit_codes import DONE
 
 
 @job
@@ -39,17 +38,9 @@ def restore(
 
     settings, at_ms = reading_settings(warehouse, cluster_id), moment_of(at, timezone)
     tables = open_tables("restore", settings)
-    behind = remarks_in_log(tables, at_ms, group)
-    remarks: list[str] = []
-    try:
-        remarks = run_restore(
-            tables,
-            group_ids=group,
-            at_ms=at_ms,
-            output=output,
-            output_format=output_format,
-            log_offset=log_offset,
-        )
-    finally:  # why a group is not there may be among them
-        say(*remarks, *behind)
-    return DONE
+    code = say_of_log(tables, at_ms, group)
+    remarks = run_restore(
+        tables, group_ids=group, at_ms=at_ms, output=output, output_format=output_format, log_offset=log_offset
+    )
+    say(*remarks)
+    return code

@@ -64,6 +64,7 @@ def sql(
         raise SettingsError("--format parquet is for one statement, -e SQL, with --output FILE or into a pipe")
     settings = settings_of(warehouse, cluster_id)
     from jobs.delta.warehouse import Warehouse
+    from jobs.queries.as_of.in_log import require_cluster
     from jobs.queries.sql.sql import ddl as statements
     from jobs.queries.sql.sql import run_query, shell
     from jobs.queries.sql.sql_duckdb import DuckDb
@@ -73,6 +74,8 @@ def sql(
     answering: Answering = DuckDb(tables, cluster_id=cluster_id)
     if not answering.table_names:
         raise JobError(no_tables(settings.warehouse))
+    if cluster_id is not None:
+        require_cluster(tables, cluster_id)
     if ddl:
         typer.echo("\n".join(statements(tables)))
         return DONE

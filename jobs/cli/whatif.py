@@ -7,9 +7,8 @@ import typer
 from jobs.cli import options
 from jobs.cli.arguments import reading_settings, span_of
 from jobs.cli.outcome import job, say
-from jobs.cli.readable import open_tables, remarks_in_log
+from jobs.cli.readable import open_tables, say_of_log
 from jobs.cli_enums import Format
-from jobs.exit_codes import DONE
 
 
 @job
@@ -46,14 +45,17 @@ def whatif(
     from jobs.laboratory.whatif import asked, print_rows
     from jobs.laboratory.whatif import whatif as run_whatif
     from jobs.queries.as_of.caveats import log_remarks
+    from jobs.queries.as_of.in_log import require_in_any_log
 
     settings = reading_settings(warehouse, cluster_id)
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     question = asked(changed, recorded or (), settings, kafka_version)
     tables = open_tables("whatif", settings)
+    require_in_any_log(tables, from_ms, to_ms)
+    code = say_of_log(tables, to_ms, [group])
     try:
         rows = run_whatif(tables, group_id=group, question=question, from_ms=from_ms, to_ms=to_ms)
         print_rows(rows, output_format)
     finally:  # why there is nothing to play may be among them
-        say(*remarks_in_log(tables, None, [group]), *log_remarks(tables, [group]))
-    return DONE
+        say(*log_remarks(tables, [group]))
+    return code

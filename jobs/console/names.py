@@ -1,6 +1,7 @@
-"""Lists of names within a line of text: each shortened, and how many more there are."""
+"""Names within a line of text: each shortened, how many more there are, and the nearest one to an unknown one."""
 
 from collections.abc import Iterable
+from difflib import get_close_matches
 from typing import Final
 
 from jobs.console.output import printable
@@ -8,6 +9,8 @@ from jobs.console.output import printable
 NAMES_MAX: Final = 5
 NAME_CHARACTERS_MAX: Final = 100
 LINE_CHARACTERS_MAX: Final = 120
+COMPARED_MAX: Final = 20_000
+"""How many names are compared with one that is not known: about a second."""
 
 
 def short(name: str, characters_max: int = NAME_CHARACTERS_MAX) -> str:
@@ -31,3 +34,12 @@ def some_of(texts: Iterable[str]) -> str:
 def names_of(names: Iterable[str]) -> str:
     """Some names in order, and how many more there are."""
     return some_of(short(name) for name in sorted(names))
+
+
+def or_nearest(name: str, known: Iterable[str]) -> str:
+    """A name that is not known, in quotes, and the nearest one that is; of those that differ in case only, that one."""
+    own = printable(name)[:NAME_CHARACTERS_MAX]
+    others = sorted({printable(it)[:NAME_CHARACTERS_MAX] for it in known})
+    alike = [it for it in others if it.casefold() == own.casefold()]
+    found = alike or get_close_matches(own, others[:COMPARED_MAX], 1)
+    return f"'{own}'" + (f" (did you mean '{found[0]}'?)" if found else "")

@@ -26,6 +26,7 @@ from coordinator_core.bytes.log.write import (
 from coordinator_core.errors import UnknownKafkaVersion
 from coordinator_core.live.runtime.partition import PartitionLog
 from jobs.console.command_name import command
+from jobs.console.names import or_nearest
 from jobs.console.output import csv_line
 from jobs.errors import KafkaVersionError, ScenarioFileError, SimulateError
 from jobs.settings import PROJECT_ROOT
@@ -143,6 +144,9 @@ def read_scenario(scenario_file: str) -> Scenario:
     path = Path(scenario_file).expanduser()
     if not path.exists() and (PROJECT_ROOT / path).is_file():
         path = PROJECT_ROOT / path
+    if not path.exists():
+        known = (f"scenarios/{it.name}" for it in (PROJECT_ROOT / "scenarios").glob("*.toml"))
+        raise ScenarioFileError(f"there is no scenario {or_nearest(scenario_file, known)}")
     try:
         with path.open("rb") as file:  # a device may have no end
             data = file.read(SCENARIO_BYTES_MAX + 1)

@@ -24,7 +24,7 @@ from jobs.console.output import Value, folded_text, time_text, write_answers, wr
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import WhatIfArgumentError, WhatIfJobError
 from jobs.gold.share_reader import configs
-from jobs.queries.as_of.in_log import require_groups, require_in_any_log
+from jobs.queries.as_of.in_log import require_groups
 from jobs.settings import Settings, first_night
 from jobs.silver.bundles import group_lives
 from jobs.silver.homes import CoordinatorPartitions, LeftBehind
@@ -90,7 +90,6 @@ def whatif(
     """The answers for one group. Raises WhatIfJobError, with the remedy."""
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise WhatIfArgumentError("--from must be before --to")
-    require_in_any_log(tables, from_ms, to_ms)
     files = SilverFiles.of(tables, (*GROUP_TABLES, SHARE_BATCH_TRANSITIONS, CONFIGS))
     known = configs(files)
     places = CoordinatorPartitions.newest(tables)

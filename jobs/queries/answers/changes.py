@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
-from jobs.console.names import short
+from jobs.console.names import or_nearest, short
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import ended
@@ -181,6 +181,7 @@ def table_named(name: str) -> Table:
     """A table of silver or gold by its name. Raises ArgumentError."""
     table = TABLES.get(name.lower())
     if table is None or table not in FOLLOWED:
-        hint = "rows of bronze name their capture in capture_id" if name.startswith("bronze.") else "as gold.rebalances"
-        raise ArgumentError(f"--table {short(name)}: no table of silver or gold has this name ({hint})")
+        hint = ": rows of bronze name their capture in capture_id" if name.startswith("bronze.") else ""
+        known = (it.full_name for it in FOLLOWED)
+        raise ArgumentError(f"there is no table {or_nearest(name, known)} of silver or gold{hint}")
     return table

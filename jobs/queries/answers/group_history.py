@@ -17,7 +17,8 @@ from coordinator_core.history.rows import FORGOTTEN, NEXT_REBALANCE
 from coordinator_core.inference.groups.rollouts import FOLLOW_UPS
 from coordinator_core.inference.shares.archived import NOT_GIVEN_UP
 from coordinator_core.text import counted
-from jobs.console.names import short
+from jobs.console.command_name import command, shell_word
+from jobs.console.names import short, some_of
 from jobs.console.output import Value, folded_text, time_text, write_answers
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
@@ -82,6 +83,8 @@ class Event(NamedTuple):
     """Log, log partition, log offset, and number within the record."""
     log_position: str | None = None
     """Where it is in the log, if the log has its time more than once."""
+    is_back: bool = False
+    """Did a committed offset go back?"""
 
     @property
     def line(self) -> str:
@@ -123,10 +126,11 @@ def events_and_steps(
         if (row["event_type"] not in IN_OTHER_EVENTS or NEXT_REBALANCE in dict(row["details"] or ()))
         and (row["event_type"] == FORGOTTEN or row["place"][:3] not in deleted)
     ]
+    names = _names(run, group_id)
     found = [
-        *_changes(others, _first_seen(rows[GROUP_EVENTS]), _names(run, group_id)),
-        *map(_rebalance, rows[REBALANCES]),
-        *map(_commit, rows[COMMIT_ANOMALIES]),
+        *_changes(others, _first_seen(rows[GROUP_EVENTS]), names),
+        *(_rebalance(row, names) for row in rows[REBALANCES]),
+        *(_commit(row, names) for row in rows[COMMIT_ANOMALIES]),
         *_records("redelivered", rows[REDELIVERIES]),
         *_records(GIVEN_UP, rows[ARCHIVED_RECORDS]),
         *map(_offset_change, rows[SHARE_OFFSET_CHANGES]),
@@ -157,7 +161,16 @@ def run_history(
         columns = (*EVENT_COLUMNS, "log_position") if is_placed else EVENT_COLUMNS
         rows = [(time_text(it.at_ms), it.event, it.confidence, it.text, it.log_position) for it in events]
         write_answers(columns, [row[: len(columns)] for row in rows], output_format, sink)
-    return [*step_lines(steps, from_ms, to_ms, LISTED), *_remarks(tables, group_id)]
+    back_ms = [it.at_ms for it in events if it.is_back and it.at_ms is not None]
+    return [*step_lines(steps, from_ms, to_ms, LISTED), *_remarks(tables, group_id), *_offer(tables, group_id, back_ms)]
+
+
+def _offer(tables: ClusterTables, group_id: str, back_ms: Sequence[int]) -> Iterator[str]:
+    """The command that shows, and writes for Kafka's tool, the offsets as they were before they went back."""
+    if back_ms:
+        at = time_text(back_ms[-1] - 1)
+        words = f"restore --group {shell_word(group_id)} --at {at}{tables.place_words}"
+        yield f"offsets went back {counted(len(back_ms), 'time')}; those before the last time: {command(words)}"
 
 
 def _remarks(tables: ClusterTables, group_id: str | None = None) -> Iterator[str]:
@@ -259,13 +272,19 @@ def _change_text(row: Mapping[str, Any], names: Names) -> str:
     return ", ".join(parts) or f"at generation {row['generation']}"
 
 
-def _rebalance(row: Mapping[str, Any]) -> Event:
+def _rebalance(row: Mapping[str, Any], names: Names) -> Event:
     causes = row["causes"] or [row["cause"] or "UNKNOWN"]
     sures = row["cause_confidences"] or [row["confidence"]] * len(causes)
     is_one = len(set(sures)) == 1
     said = " + ".join(causes if is_one else map("{} ({})".format, causes, sures))
     follow_up = ", follow-up of the one before" if FOLLOW_UPS.issuperset(row["cause_methods"] or [None]) else ""
-    text = f"to generation {row['to_generation']} by {said}{follow_up}, {counted(row['member_count'], 'member')}"
+    text = f"to generation {row['to_generation']} by {said}{follow_up}"
+    for change in ("joined", "left"):
+        those = [_name(names, it, row["place"][2]) for it in row[f"members_{change}"] or ()]
+        text += f", {'gone' if change == 'left' else change}: {some_of(those)}" if those else ""
+    if row["method"] and row["method"] != "IN_LOG":
+        text += f", as {row['method']} shows"
+    text += f", {counted(row['member_count'], 'member')}"
     if row["partitions_moved"]:
         text += f", {row['partitions_moved']} of {row['partitions_total']} partitions moved"
     if row["unowned_likely_ms"]:
@@ -274,14 +293,20 @@ def _rebalance(row: Mapping[str, Any]) -> Event:
     return Event(row["at_ms"], event, sures[0] if is_one else None, text, row["place"], row.get("log_position"))
 
 
-def _commit(row: Mapping[str, Any]) -> Event:
+def _commit(row: Mapping[str, Any], names: Names) -> Event:
     place = f"{short(row['topic'])}-{row['partition']}"
     text = f"{place} from {_offset(row['from_offset'])} to {_offset(row['to_offset'])}"
     if row["delta"] is not None and row["delta"] < 0:
         text += f", {-row['delta']:,} back"
     if row["likely_cause"]:
         text += f", {row['likely_cause']}"
-    return Event(row["at_ms"], f"commit {row['kind']}", row["confidence"], text, row["place"], row.get("log_position"))
+    if row["was_group_empty"]:
+        text += ", while the group was empty"
+    elif row["owner_member_id"]:
+        text += f", owner {_name(names, row['owner_member_id'], row['place'][2])}"
+    is_back = row["delta"] is not None and row["delta"] < 0 and row["kind"] != "ABORTED"
+    kind, position = f"commit {row['kind']}", row.get("log_position")
+    return Event(row["at_ms"], kind, row["confidence"], text, row["place"], position, is_back)
 
 
 def _offset_change(row: Mapping[str, Any]) -> Event:

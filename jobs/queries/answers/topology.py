@@ -10,8 +10,9 @@ from typing import Any, Final, TextIO
 
 from coordinator_core.bytes.codec import Struct
 from coordinator_core.replay.java.hash_codes import string_order
+from jobs.console.names import or_nearest
 from jobs.console.output import Value, printable, write_answers
-from jobs.errors import NoSuchGroupError
+from jobs.errors import ArgumentError
 from jobs.settings import Settings
 from jobs.sources.admin import Admin
 from jobs.sources.admin_answers import GroupDescription, Refusal, TopologyStatus
@@ -46,16 +47,18 @@ def run_topology(
 ) -> list[str]:
     """Request and print the topologies.
 
-    Returns sentences about groups without one. Raises NoSuchGroupError and BrokerError.
+    Returns sentences about groups without one. Raises ArgumentError for an unknown group, and BrokerError.
     """
     out = out or sys.stdout
     address = settings.broker_address
     assert address is not None
     with Broker.connect(address, timeout_ms=settings.request_timeout_ms) as broker:
         answers = topologies(broker, group_ids)
-    missing = [name for name, it in answers.items() if isinstance(it, Refusal) and it.code == GROUP_ID_NOT_FOUND]
-    if missing and group_ids is not None:
-        raise NoSuchGroupError(f"the cluster has no such group: {', '.join(map(printable, missing))}")
+        missing = [name for name, it in answers.items() if isinstance(it, Refusal) and it.code == GROUP_ID_NOT_FOUND]
+        if missing and group_ids is not None:
+            known = Admin(broker).list_groups()
+            names = ", ".join(or_nearest(name, known) for name in missing)
+            raise ArgumentError(f"there is no group {names} in the cluster")
     described, remarks = [], []
     for group_id, answer in answers.items():
         if isinstance(answer, GroupDescription) and answer.topology_description is not None:

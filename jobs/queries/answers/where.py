@@ -17,7 +17,7 @@ from coordinator_core.replay.lookup import (
     transactional_id_partition,
 )
 from jobs.bronze.partition_counts import SETTING, KnownCount, known_counts
-from jobs.console.names import short
+from jobs.console.names import or_nearest, short
 from jobs.console.output import Value, printable, write_answers
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import ArgumentError, JobError
@@ -97,7 +97,7 @@ class _Sources:
             if topic not in found and is_topic_id(topic):
                 return topic
             if topic not in found:
-                raise JobError(f"the cluster has no topic {printable(topic)[:100]}: check its name")
+                raise ArgumentError(f"there is no topic {or_nearest(topic, ())} in the cluster")
             if partition >= found[topic].partition_count:
                 raise ArgumentError(no_partition_text(topic, partition, found[topic].partition_count))
             known = found[topic].topic_id

@@ -4,7 +4,6 @@ Otherwise an empty answer would look like "nothing happened".
 """
 
 from collections.abc import Collection, Iterator, Mapping
-from difflib import get_close_matches
 from typing import Final
 
 import pyarrow.compute as pc
@@ -13,13 +12,16 @@ from coordinator_core.replay.lookup import group_partition
 from coordinator_core.text import counted
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, LogEnds, log_ends, numbers
 from jobs.bronze.partition_counts import known_counts
+from jobs.console.names import NAME_CHARACTERS_MAX, or_nearest
 from jobs.console.output import printable, time_text
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError
 from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from jobs.queries.as_of.behind import not_replayed_lines
 from jobs.queries.as_of.holes import where_absent
 from jobs.silver.replay_failures import failure_text
+from schemas.tables.bronze import COVERAGE
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
     GROUP_EVENTS,
@@ -29,10 +31,8 @@ from schemas.tables.silver import (
     SHARE_PARTITION_STATES,
     TOPICS,
 )
+from schemas.tables.state import RUNS
 
-NAME_CHARACTERS_MAX: Final = 100
-COMPARED_MAX: Final = 20_000
-"""How many names are compared with one that is not known: about a second."""
 KNOW_TOPICS: Final = (TOPICS, MEMBER_ASSIGNMENTS, SHARE_PARTITION_STATES, OFFSET_COMMITS)
 KNOW_GROUPS: Final = (GROUP_GENERATIONS, GROUP_EVENTS, SHARE_PARTITION_STATES, OFFSET_COMMITS)
 """Tables that together have a row of every group; the largest comes last, and is read only if necessary."""
@@ -57,7 +57,7 @@ def require_groups(tables: ClusterTables, group_ids: Collection[str] | None) -> 
     lacking = " ".join(f"Not all could be replayed: {failure_text(failure)}. " for failure in failures)
     ends = log_ends(tables)[GROUPS_LOG]
     known = set[str]().union(*(_names_in(tables, table, "group_id") for table in KNOW_GROUPS[:-1]))
-    names = ", ".join(_named(name, known) for name in sorted(unknown))
+    names = ", ".join(or_nearest(name, known) for name in sorted(unknown))
     missing = _missing_places(ends, unknown)
     where = f" {GROUPS_LOG}-{missing[0]}, where it would be, is in no source." if missing else ""
     if not ends.is_count_known and ends.unseen:
@@ -71,6 +71,15 @@ def require_groups(tables: ClusterTables, group_ids: Collection[str] | None) -> 
     )
 
 
+def require_cluster(warehouse: Warehouse, cluster_id: str) -> None:
+    """Raise ArgumentError for a cluster of which a warehouse has nothing, although it has others."""
+    known = set(warehouse.read(RUNS, ["cluster_id"])["cluster_id"].to_pylist())
+    if known and cluster_id not in known:
+        known |= set(warehouse.read(COVERAGE, ["cluster_id"])["cluster_id"].to_pylist())
+        if cluster_id not in known:
+            raise ArgumentError(f"there is no cluster {or_nearest(cluster_id, known)} in {warehouse.root}")
+
+
 def require_topic(tables: ClusterTables, topic: str) -> None:
     """Raise ArgumentError for a topic that does not occur in the log, neither by name nor by id."""
     names = set[str]().union(*(_names_in(tables, table, "topic") for table in KNOW_TOPICS))
@@ -79,7 +88,7 @@ def require_topic(tables: ClusterTables, topic: str) -> None:
     ends = log_ends(tables)
     remarks = "".join(f"; {remark}" for remark in unread_remarks(ends))
     raise ArgumentError(
-        f"there is no topic {_named(topic, names)} in what was captured of cluster {tables.cluster_id!r}: "
+        f"there is no topic {or_nearest(topic, names)} in what was captured of cluster {tables.cluster_id!r}: "
         f"{covered_text(ends[GROUPS_LOG])}{remarks}"
     )
 
@@ -106,15 +115,6 @@ def no_partition_text(topic: str, partition: int, partition_count: int) -> str:
 
 def _names_in(tables: ClusterTables, table: Table, column: str) -> set[str]:
     return set(pc.unique(SilverAt(tables).scan(table, (column,))[column]).to_pylist()) - {None}
-
-
-def _named(name: str, known: Collection[str]) -> str:
-    """A name that is not known, and the nearest one that is."""
-    own = printable(name)[:NAME_CHARACTERS_MAX]
-    others = {printable(it)[:NAME_CHARACTERS_MAX] for it in known}
-    alike = [it for it in sorted(others) if it.casefold() == own.casefold()]
-    found = alike or get_close_matches(own, sorted(others)[:COMPARED_MAX], 1)
-    return f"'{own}'" + (f" (did you mean '{found[0]}'?)" if found else "")
 
 
 def unread_remarks(all_ends: Mapping[str, LogEnds], group_ids: Collection[str] | None = None) -> Iterator[str]:
@@ -242,6 +242,12 @@ def remarks_behind(
         yield _read_up_to("the log", max(newest))
     else:
         yield from _short_of(ends, at_ms)
+
+
+def is_behind(all_ends: Mapping[str, LogEnds], at_ms: int | None) -> bool:
+    """Is a time after the end of all that was read?"""
+    newest = [it.newest_ms for it in all_ends.values() if it.newest_ms is not None]
+    return at_ms is not None and bool(newest) and at_ms > max(newest)
 
 
 def _short_of(ends: LogEnds, at_ms: int) -> Iterator[str]:

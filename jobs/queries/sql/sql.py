@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from difflib import get_close_matches
 from importlib import import_module
 from itertools import islice
 from math import isfinite
@@ -21,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from jobs.cli_enums import Engine
+from jobs.console.names import or_nearest
 from jobs.console.output import Bars, csv_cell, csv_line, json_line, printable, write_table
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SqlError, StatementError
@@ -96,10 +96,10 @@ def ddl(warehouse: Warehouse) -> Iterator[str]:
             yield f"{made.strip()};"
 
 
-def nearest_name(missing: str, known: Iterable[str]) -> str | None:
+def nearest_name(missing: str, known: Iterable[str], kind: str = "table, view or function") -> str | None:
     """The error about a name that is not known, with the nearest one; None: none is near."""
-    nearest = get_close_matches(missing.lower(), [*known], 1)
-    return f"there is no {missing}: did you mean {nearest[0]}?" if nearest else None
+    nearest = or_nearest(missing, known)
+    return f"there is no {kind} {nearest}" if nearest.endswith("?)") else None
 
 
 def run_query(answering: Answering, query: str, output_format: str, out: TextIO | None = None) -> None:

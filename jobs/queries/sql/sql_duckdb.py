@@ -51,7 +51,7 @@ REFUSED: Final = (
 )
 RESERVED: Final = frozenset({"at", "offset"})
 """Columns of ours that are words of DuckDB's grammar."""
-COLUMN_IN_ERROR: Final = re.compile(r'have a column named "([^"]+)"')
+COLUMN_IN_ERROR: Final = re.compile(r'(?:have a column named|Referenced column) "([^"]+)"')
 STREAM_IN_ERROR: Final = re.compile(r"stream registered as '(\w+)' failed")
 NAMED_IN_ERROR: Final = re.compile(r'with name "?([^"\s]+)"? does not exist')
 
@@ -297,10 +297,13 @@ class DuckDb:
         text = " ".join(str(error).partition("\n\nLINE ")[0].split())
         names = [*self.table_names, *(definition.name for definition in DEFINITIONS)]
         columns = {name for table in named_in(statement.lower(), self._tables)[1] for name in table.column_names}
-        for pattern, known in ((NAMED_IN_ERROR, names), (COLUMN_IN_ERROR, columns)):
+        for kind, pattern, known in (
+            ("table, view or function", NAMED_IN_ERROR, names),
+            ("column", COLUMN_IN_ERROR, columns),
+        ):
             missing = pattern.search(text)
             if missing is not None:
-                text = nearest_name(missing[1], known) or text
+                text = nearest_name(missing[1], known, kind) or text
         words = RESERVED.intersection(re.findall(r"\w+", statement.lower()))
         if isinstance(error, _duckdb().ParserException) and words:
             quoted = " or ".join(f'"{word}"' for word in sorted(words))

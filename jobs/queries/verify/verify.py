@@ -20,7 +20,7 @@ from coordinator_core.replay.java.hash_codes import string_order
 from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.identity import refuse_other_cluster
 from jobs.console.command_name import command
-from jobs.console.output import Value, write_answers
+from jobs.console.output import Value, folded_text, write_answers
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import JobError, SettingsError
 from jobs.queries.as_of.in_log import require_groups
@@ -140,14 +140,26 @@ def verify(tables: ClusterTables, asked: Asked, admin: Admin) -> list[Finding]:
 
 def summary_rows(findings: Iterable[Finding]) -> list[tuple[Value, ...]]:
     """One row for each kind of thing: how many were compared, and the verdicts."""
-    worst: dict[Thing, Verdict] = {}
-    for it in findings:
-        worst[it.thing] = max(it.verdict, worst.get(it.thing, Verdict.EQUAL))
-    counts = Counter((thing.what, verdict) for thing, verdict in worst.items())
+    counts = Counter((thing.what, verdict) for thing, verdict in worst_verdicts(findings).items())
     return [
         (what.value, sum(counts[what, verdict] for verdict in Verdict), *(counts[what, verdict] for verdict in Verdict))
         for what in What
     ]
+
+
+def sentence(findings: Iterable[Finding]) -> str:
+    """The worst verdict, and how many things have which, the worst first."""
+    counts = Counter(worst_verdicts(findings).values())
+    parts = [f"{counts[verdict]:,} {verdict.name}" for verdict in sorted(counts, reverse=True)]
+    return f"{max(counts, default=Verdict.EQUAL).name}: {', '.join(parts) or 'nothing'} of {counts.total():,} compared"
+
+
+def worst_verdicts(findings: Iterable[Finding]) -> dict[Thing, Verdict]:
+    """By thing."""
+    worst: dict[Thing, Verdict] = {}
+    for it in findings:
+        worst[it.thing] = max(it.verdict, worst.get(it.thing, Verdict.EQUAL))
+    return worst
 
 
 def print_findings(
@@ -156,6 +168,7 @@ def print_findings(
     """Print the findings, in a table after their summary. Yields the remarks as lines."""
     shown = [it for it in findings if verbose or it.verdict is not Verdict.EQUAL]
     if output_format == "table":
+        out.write(f"{folded_text(sentence(findings), out)}\n\n")
         write_answers(SUMMARY_COLUMNS, summary_rows(findings), output_format, out)
         out.write("\n" if shown else "")
     if shown or output_format != "table":

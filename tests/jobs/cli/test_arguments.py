@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from jobs.cli.arguments import reading_settings
+from jobs.errors import ArgumentError
 from tests.cases.harness import CASES, Ledger
 
 
@@ -19,9 +20,10 @@ def test_a_warehouse_of_one_cluster_needs_no_name(tmp_path: Path, monkeypatch: p
     assert asked(root) == "kafka"
     Ledger(root, "orders").night(CASES / "C-expiry" / "logs")
     assert asked(root) == "orders"
-    assert asked(root, "kafka") == "kafka"
+    with pytest.raises(ArgumentError, match="there is no cluster 'order' \\(did you mean 'orders'\\?\\)"):
+        asked(root, "order")
+    Ledger(root, "payments").night(CASES / "C-expiry" / "logs")
+    assert asked(root) == "kafka"
     with monkeypatch.context() as patch:
         patch.setenv("GROUPLEDGER_CLUSTER_ID", "payments")
         assert asked(root) == "payments"
-    Ledger(root, "payments").night(CASES / "C-expiry" / "logs")
-    assert asked(root) == "kafka"

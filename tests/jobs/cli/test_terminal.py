@@ -1,21 +1,13 @@
 """What a terminal shows of each answer: as wide as it is, the answer first, and nothing cut for anybody else."""
 
-import io
 import re
-import shlex
-from collections.abc import Callable, Iterator
-from functools import cache
-from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Final
 
 import pytest
 
 from jobs import exit_codes
-from jobs.cli import app as cli
-from tests.cases.harness import Ledger
-from tests.made_once import MadeOnce
+from tests.jobs.cli.asking import Asks
 from tests.questions import QUESTIONS
-from tests.recorded import RECORDINGS
 
 pytestmark = pytest.mark.first
 
@@ -33,50 +25,6 @@ ANSWERS: Final = {
     "sql": " ┃ ",
 }
 """What the first lines of each job's answers have."""
-
-
-class Screen(io.StringIO):
-    """A terminal."""
-
-    def isatty(self) -> bool:
-        return True
-
-
-class Shown(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-Asks = Callable[..., Shown]
-
-
-@pytest.fixture(scope="module")
-def recorded_warehouse(made_once: MadeOnce) -> Path:
-    """The night of the project's recording."""
-    return made_once(
-        "recorded-night",
-        lambda root: Ledger(root / "warehouse", cluster_id="kafka").night(RECORDINGS / "full-a" / "logs"),
-    )
-
-
-@pytest.fixture(scope="module")
-def ask(recorded_warehouse: Path) -> Iterator[Asks]:
-    """Runs a command on it, for a terminal of a width or (None) for a pipe, once however often it is asked for."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(recorded_warehouse)
-
-        @cache
-        def run(words: str, columns: int | None = None) -> Shown:
-            kind: Any = io.StringIO if columns is None else Screen
-            with pytest.MonkeyPatch.context() as own:
-                own.setenv("COLUMNS", str(columns or 0))
-                own.setattr("sys.stdout", out := kind())
-                own.setattr("sys.stderr", err := kind())
-                code = cli.main(shlex.split(words))
-            return Shown(code, out.getvalue(), err.getvalue())
-
-        yield run
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

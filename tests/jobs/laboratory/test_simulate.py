@@ -173,7 +173,7 @@ def test_a_file_that_is_no_scenario_is_named(tmp_path: Path) -> None:
     path.write_text('name = "x"\nstart = 2026-01-05T00:00:00Z\nduration = "5 minutes"\n')
     with pytest.raises(ScenarioFileError, match=r"wrong\.toml: duration: must be a duration, as"):
         simulate(str(path), str(tmp_path / "out"))
-    with pytest.raises(SimulateError, match=r"cannot read the scenario .*missing\.toml"):
+    with pytest.raises(SimulateError, match=r"there is no scenario .*missing\.toml"):
         simulate(str(tmp_path / "missing.toml"), str(tmp_path / "out"))
 
 

@@ -120,13 +120,18 @@ def test_lines_have_all_that_json_has(ledger: Ledger) -> None:
 
 
 @pytest.mark.parametrize(
-    ("method", "words"), [("COOPERATIVE_FOLLOW_UP", ", follow-up of the one before"), ("IN_LOG", "")]
+    ("method", "words"),
+    [
+        ("COOPERATIVE_FOLLOW_UP", ", follow-up of the one before, gone: c on /h, as COOPERATIVE_FOLLOW_UP shows"),
+        ("IN_LOG", ", gone: c on /h"),
+    ],
 )
 def test_a_follow_up_is_named_as_one(method: str, words: str) -> None:
     """It has the cause of the rebalance before, and did not happen for it a second time."""
     row: dict[str, Any] = {"causes": ["MEMBER_LEFT"], "cause_methods": [method], "cause_confidences": ["LIKELY"]}
     row |= {"to_generation": 3, "member_count": 2, "partitions_moved": 0, "unowned_likely_ms": 0, "in_storm": False}
-    event = _rebalance(row | {"at_ms": 1, "place": ("log", 0, 7, 0)})
+    row |= {"members_joined": [], "members_left": ["m-1"], "method": method}
+    event = _rebalance(row | {"at_ms": 1, "place": ("log", 0, 7, 0)}, {"m-1": [(0, "c on /h")]})
     assert event.text == f"to generation 3 by MEMBER_LEFT{words}, 2 members"
 
 

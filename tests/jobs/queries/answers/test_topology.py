@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from coordinator_core.bytes.codec import Struct, decode, encode, make
 from jobs.cli.app import main
-from jobs.errors import BrokerError, NoSuchGroupError
+from jobs.errors import ArgumentError, BrokerError
 from jobs.queries.answers import topology
 from jobs.settings import load_settings
 from jobs.sources.admin import Admin
@@ -122,7 +122,8 @@ def test_a_status_of_a_newer_release_is_none_that_is_known() -> None:
 
 def test_a_group_that_is_not_there_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """Which was asked for by name."""
-    with pytest.raises(NoSuchGroupError, match="no such group: nobody"):
+    monkeypatch.setattr(Admin, "list_groups", lambda _: ["somebody", "others"])
+    with pytest.raises(ArgumentError, match=r"there is no group 'nobody' \(did you mean 'somebody'\?\) in the cluster"):
         shown(monkeypatch, FakeCluster(), "nobody")
 
 

@@ -687,7 +687,8 @@ def test_a_thing_counts_once_by_its_worst() -> None:
 
 def test_the_table_begins_with_its_summary() -> None:
     """Counts by kind, then what is not equal, with both sides; of batches those which differ."""
-    summary, rows = printed("table").split("\n\n")
+    sentence, summary, rows = printed("table").split("\n\n")
+    assert sentence == "DIFFERENT: 3 DIFFERENT, 1 CANNOT_TELL, 1 NOT_IN_LOG, 1 EQUAL of 6 compared"
     assert [line.split()[0] for line in summary.splitlines()] == ["WHAT", *What]
     assert [line.split()[0] for line in rows.splitlines()[1:]] == [it.verdict.name for it in some_findings()[1:]]
     last = rows.splitlines()[-1]
