@@ -31,7 +31,10 @@ from tests.lengths import takes_minutes
 from tools.wheel import renamed
 
 PACKAGES = ("schemas", "coordinator_core", "simulator", "jobs")
-SHIPPED = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "set_up.py", "recordings/full-a/logs")
+SHIPPED = (
+    *("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "set_up.py", "recordings/full-a/logs"),
+    *("docs/words.md", "docs/internals/methods.md"),
+)
 """What lies next to the packages in a checkout, and with them in `groupledger` in a wheel."""
 PYTHONS = ("3.11", "3.12", "3.13")
 NOTEBOOK = PROJECT_ROOT / "examples" / "own-spark-job.ipynb"

@@ -14,7 +14,10 @@ from hatchling.builders.hooks.plugin.interface import BuildHookInterface
 
 PACKAGE: Final = "groupledger"
 CODE: Final = ("schemas", "coordinator_core", "simulator", "jobs")
-DATA: Final = ("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "set_up.py", "recordings/full-a/logs")
+DATA: Final = (
+    *("conf", "scenarios", "spark-submit.sh", "bootstrap.py", "set_up.py", "recordings/full-a/logs"),
+    *("docs/words.md", "docs/internals/methods.md"),
+)
 """Files that keep their path relative to the package: jobs.settings.PROJECT_ROOT."""
 
 _IMPORT: Final = re.compile(rf"^(\s*(?:from|import)\s+)(?=(?:{'|'.join(CODE)})\b)", re.MULTILINE)

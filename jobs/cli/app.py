@@ -16,6 +16,7 @@ from jobs.cli.audit import audit
 from jobs.cli.capture import capture
 from jobs.cli.changes import changes
 from jobs.cli.describe import describe
+from jobs.cli.explain import explain
 from jobs.cli.export_segments import export_segments
 from jobs.cli.help_texts import ROOT_EPILOG, SUMMARIES, epilog
 from jobs.cli.history import groups, history
@@ -97,6 +98,7 @@ COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "whatif": whatif,
     "maintain": maintain,
     "sql": sql,
+    "explain": explain,
     "completion": completion,
 }
 for name, function in COMMANDS.items():

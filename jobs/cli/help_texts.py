@@ -23,6 +23,7 @@ SUMMARIES: Final[Mapping[str, str]] = {
     "whatif": "A group's history under other settings.",
     "report": "One HTML file that opens offline, with charts.",
     "sql": "SQL over all tables: a shell, or one query.",
+    "explain": "What a word means that a job prints.",
     "verify": "Compares the tables with a live cluster.",
     "simulate": "A scenario -> coordinator logs and their true history.",
     "export-segments": "Bronze -> .log files that Kafka's tools read.",
@@ -149,6 +150,11 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
             "One cluster of a warehouse that has several:",
             'sql --cluster-id orders -e "select count(*) from gold.rebalances"',
         ),
+    ),
+    "explain": (
+        ("Why is it only likely?", "explain LIKELY"),
+        ("What does a table have?", "explain gold.rebalances"),
+        ("Which words are there?", "explain"),
     ),
     "maintain": (
         ("What would be done:", "maintain --dry-run"),

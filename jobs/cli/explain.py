@@ -1,0 +1,25 @@
+"""The job explain: its options, and how it is run."""
+
+from typing import Annotated
+
+import typer
+
+from jobs.cli import options
+from jobs.cli.outcome import job
+from jobs.cli_enums import Format
+from jobs.exit_codes import DONE
+
+
+@job
+def explain(
+    word: Annotated[
+        str | None,
+        typer.Argument(metavar="[WORD]", help="A word that a job prints, a table or a column. [default: lists them]"),
+    ] = None,
+    output_format: options.FormatOption = Format.TABLE,
+) -> int:
+    """What a word means that a job prints: causes, methods, verdicts, states; tables and columns."""
+    from jobs.queries.answers.explain import run_explain
+
+    run_explain(word, output_format)
+    return DONE

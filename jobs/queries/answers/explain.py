@@ -1,0 +1,124 @@
+"""explain: what a word means that a job prints.
+
+Words are declared in two pages, in rows of their tables and in their paragraphs, and in the comments of tables and
+columns; here they are looked up.
+"""
+
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from html import unescape
+from itertools import groupby
+from typing import Final, NamedTuple, TextIO
+
+from jobs.console.names import or_nearest
+from jobs.console.output import folded_text, write_answers
+from jobs.errors import ArgumentError
+from jobs.queries.views.all_views import DEFINITIONS
+from jobs.settings import PROJECT_ROOT
+from schemas.tables import TABLES
+
+PAGES: Final = ("docs/words.md", "docs/internals/methods.md")
+CAPITALS: Final = re.compile(r"(?<![\w'./-])[A-Z][A-Z0-9]+(?:[_-][A-Z0-9]+)*(?![\w'/-])")
+"""A word in capitals, as CERTAIN or UNOWNED-MS."""
+COLUMNS: Final = ("WORD", "KIND", "MEANING")
+CODE: Final = re.compile(r"`([^`]+)`")
+LINK: Final = re.compile(r"\[([^]]+)\]\([^)]*\)")
+
+
+class Meaning(NamedTuple):
+    """What some words mean. `kind`: in the singular, as `method of gold.rebalances`."""
+
+    words: tuple[str, ...]
+    kind: str
+    text: str
+    is_own: bool = True
+    """Is it about these words? Else it only names them."""
+
+
+def meanings() -> Iterator[Meaning]:
+    """Everything that is declared, what is about its words before what names them."""
+    found = [*_of_pages(), *_of_tables()]
+    yield from sorted(found, key=lambda it: not it.is_own)
+
+
+def _of_pages() -> Iterator[Meaning]:
+    for page in PAGES:
+        heading = ""
+        for block in (PROJECT_ROOT / page).read_text(encoding="utf-8").split("\n\n"):
+            if block.startswith("#"):
+                heading = block.strip("# \n")
+            elif block.startswith("| "):
+                yield from _of_rows(block, heading)
+            elif not block.startswith("```"):
+                for text in re.split(r"\n(?=- )", block):
+                    plain = _plain(text.removeprefix("- "))
+                    titles = re.findall(r"\*\*([A-Z_]{3,})\*\*", text)
+                    yield Meaning(tuple(titles or CAPITALS.findall(plain)), f"word of: {heading}", plain, bool(titles))
+
+
+def _of_rows(block: str, heading: str) -> Iterator[Meaning]:
+    head, _, *rows = ([cell.strip() for cell in line.strip("| \n").split(" | ")] for line in block.splitlines())
+    for first, *others in rows:
+        words = CODE.findall(first) or re.split(r"[,:] ", _plain(first))
+        text = ". ".join(map(_plain, others))
+        yield Meaning(tuple(words), f"{head[0]} of: {heading}", text)
+        if named := CAPITALS.findall(text):
+            yield Meaning(tuple(named), f"{head[0]} of: {heading}", f"{_plain(first)}: {text}", is_own=False)
+
+
+def _of_tables() -> Iterator[Meaning]:
+    for table in TABLES.values():
+        if table.layer == "state":
+            continue
+        columns = ", ".join(column.name for column in table.columns)
+        yield Meaning((table.full_name, table.name), "table", f"{table.comment} Columns: {columns}")
+        for column in table.columns:
+            kind = f"column of {table.full_name}"
+            yield Meaning((column.name, f"{table.full_name}.{column.name}"), kind, column.comment)
+            if named := CAPITALS.findall(column.comment):
+                yield Meaning(tuple(named), kind, f"{column.name}: {column.comment}", is_own=False)
+    for view in DEFINITIONS:
+        yield Meaning((view.name,), view.kind.value.lower(), view.about)
+
+
+def _plain(text: str) -> str:
+    """Markdown as text."""
+    return unescape(" ".join(LINK.sub(r"\1", text).replace("`", "").replace("*", "").replace("\\_", "_").split()))
+
+
+def _key(word: str) -> str:
+    return word.casefold().replace("-", "_")
+
+
+def explained(word: str) -> list[Meaning]:
+    """What is about the word; where nothing is, what names it. Raises ArgumentError for a word that is not known."""
+    every = list(meanings())
+    found = [it for it in every if _key(word) in map(_key, it.words)]
+    if not found:
+        raise ArgumentError(f"there is no word {or_nearest(word, {name for it in every for name in it.words})}")
+    return [it for it in found if it.is_own] or found
+
+
+def run_explain(word: str | None, output_format: str, out: TextIO | None = None) -> None:
+    """Print what a word means, or all words by kind."""
+    out = out or sys.stdout
+    found = [it for it in meanings() if it.is_own] if word is None else explained(word)
+    if output_format != "table":
+        names = [name.lower() for name in COLUMNS]
+        rows = [(name, it.kind, it.text) for it in found for name in (it.words if word is None else (word,))]
+        write_answers(names, rows, output_format, out)
+        return
+    if word is None:
+        _write_words(found, out)
+        return
+    for it in found:
+        out.write(f"{folded_text(f'{word} ({it.kind}): {it.text}', out)}\n")
+
+
+def _write_words(found: Sequence[Meaning], out: TextIO) -> None:
+    for kind, same in groupby(found, key=lambda it: it.kind):
+        words = ", ".join(
+            dict.fromkeys(it.words[0] if it.kind == "table" else name for it in same for name in it.words)
+        )
+        out.write(f"{folded_text(f'{kind}: {words}', out)}\n")

@@ -1,0 +1,64 @@
+"""Every word that is printed is explained."""
+
+import json
+import re
+
+import pytest
+
+from coordinator_core.history.comparison_with_broker import Verdict as Compared
+from coordinator_core.inference.groups.causes import ORDER
+from jobs import exit_codes
+from jobs.queries.answers.dead_letters import CopyState
+from jobs.queries.answers.explain import CAPITALS, explained
+from jobs.queries.answers.group_verdicts import SEVERITIES
+from jobs.queries.answers.payload import Presence
+from schemas.tables import TABLES
+from simulator.whatif.answer import ALL_ASSUMPTIONS
+from simulator.whatif.shares import RecordVerdict
+from simulator.whatif.verdicts import Verdict
+from tests.jobs.cli.asking import Asks
+from tests.questions import QUESTIONS
+
+pytestmark = pytest.mark.first
+
+NOT_OURS = {"FILE", "TIME", "ZONE", "ID"}
+"""Of options, and of Kafka's head COORDINATOR (ID)."""
+
+
+@pytest.mark.parametrize("question", [it for it in QUESTIONS if "'describe " not in it])
+def test_every_word_in_capitals_is_found(ask: Asks, question: str) -> None:
+    """Heads of columns, causes, methods, verdicts, confidences, states, kinds, outcomes: of every command."""
+    shown = ask(question)
+    for word in sorted({*CAPITALS.findall(f"{shown.out}{shown.err}")} - NOT_OURS):
+        assert explained(word), word
+
+
+def test_every_word_that_may_be_printed_is_about_itself() -> None:
+    """Also those that the recording lacks."""
+    words = {*ORDER, *(it.name for it in Compared), *CopyState, *Presence, *Verdict, *RecordVerdict, *SEVERITIES}
+    for word in sorted(words | {"CERTAIN", "LIKELY", "GUESS"}):
+        assert explained(word), word
+    for name, text in ALL_ASSUMPTIONS.items():
+        assert text in {it.text for it in explained(name)}
+
+
+def test_tables_and_columns_are_explained_by_their_comments() -> None:
+    """By their names, in any case, alone or with the table's."""
+    for table in TABLES.values():
+        if table.layer != "state":
+            assert any(table.comment in it.text for it in explained(table.full_name.upper()))
+            for column in table.columns:
+                assert [it.text for it in explained(f"{table.full_name}.{column.name}")] == [column.comment]
+
+
+def test_a_word_is_one_sentence_a_meaning(ask: Asks) -> None:
+    """With its kind; for programs as rows; an unknown one gets the nearest, and no word all of them."""
+    assert ask("explain GUESS").out == (
+        "GUESS (confidence of: What is certain, and what is not): a rule of thumb, without evidence for or against it\n"
+    )
+    [row] = map(json.loads, ask("explain guess --format json").out.splitlines())
+    assert row["meaning"] == "a rule of thumb, without evidence for or against it"
+    unknown = ask("explain LIKLY")
+    assert (unknown.code, unknown.out) == (exit_codes.WRONG_ARGUMENTS, "")
+    assert unknown.err == "error: there is no word 'LIKLY' (did you mean 'LIKELY'?)\n"
+    assert re.search(r"^confidence of: .*: CERTAIN, LIKELY, GUESS$", ask("explain").out, re.MULTILINE)
