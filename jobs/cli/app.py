@@ -15,6 +15,7 @@ from jobs import __version__
 from jobs.cli.audit import audit
 from jobs.cli.capture import capture
 from jobs.cli.changes import changes
+from jobs.cli.demo import demo
 from jobs.cli.describe import describe
 from jobs.cli.explain import explain
 from jobs.cli.export_segments import export_segments
@@ -81,6 +82,7 @@ def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> No
 
 COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "nightly": nightly,
+    "demo": demo,
     "capture": capture,
     "replay": replay,
     "audit": audit,

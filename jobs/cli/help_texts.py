@@ -10,6 +10,7 @@ from jobs.console.command_name import command
 
 SUMMARIES: Final[Mapping[str, str]] = {
     "nightly": "Capture, replay and audit in one run; prints findings.",
+    "demo": "A bad morning of a shop, and three questions about it.",
     "capture": "Segment files, a live cluster, dumps -> bronze.",
     "replay": "Bronze -> silver: what is new.",
     "audit": "Silver -> gold; lists archived records, owners, ...",
@@ -50,6 +51,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
             "nightly --all-clusters --report '{cluster_id}.html'",
         ),
     ),
+    "demo": (("In a minute, into a new folder:", "demo"),),
     "capture": (
         (
             "Read a live cluster again and again, before its share state is pruned:",
