@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli import options
+from jobs.cli import known_names, options
 from jobs.cli.arguments import reading_settings
 from jobs.cli.outcome import job, say
 from jobs.cli.readable import open_tables
@@ -16,7 +16,12 @@ from jobs.exit_codes import DONE
 def changes(
     table: Annotated[
         str | None,
-        typer.Option("--table", metavar="TABLE", help="As gold.rebalances. [default: counts for every table]"),
+        typer.Option(
+            "--table",
+            metavar="TABLE",
+            help="As gold.rebalances. [default: counts for every table]",
+            autocompletion=known_names.tables,
+        ),
     ] = None,
     run_id: Annotated[
         str | None, typer.Option("--run", metavar="RUN_ID", help="What this run changed. [default: the newest]")

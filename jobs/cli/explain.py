@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli import options
+from jobs.cli import known_names, options
 from jobs.cli.outcome import job
 from jobs.cli_enums import Format
 from jobs.exit_codes import DONE
@@ -14,7 +14,11 @@ from jobs.exit_codes import DONE
 def explain(
     word: Annotated[
         str | None,
-        typer.Argument(metavar="[WORD]", help="A word that a job prints, a table or a column. [default: lists them]"),
+        typer.Argument(
+            metavar="[WORD]",
+            help="A word that a job prints, a table or a column. [default: lists them]",
+            autocompletion=known_names.words,
+        ),
     ] = None,
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:

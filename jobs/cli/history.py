@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli import options
+from jobs.cli import known_names, options
 from jobs.cli.arguments import optional_moment, reading_settings, span_of
 from jobs.cli.outcome import job, say
 from jobs.cli.readable import open_tables, say_of_log
@@ -13,7 +13,9 @@ from jobs.cli_enums import Format
 
 @job
 def history(
-    group: Annotated[str, typer.Option("--group", metavar="GROUP", help="The group id.")],
+    group: Annotated[
+        str, typer.Option("--group", metavar="GROUP", help="The group id.", autocompletion=known_names.GROUPS)
+    ],
     from_time: options.FromOption = None,
     to_time: options.ToOption = None,
     timezone: options.TimezoneOption = None,

@@ -8,7 +8,7 @@ from typing import Annotated, Final
 
 import typer
 
-from jobs.cli import options
+from jobs.cli import known_names, options
 from jobs.cli.arguments import settings_of
 from jobs.cli.outcome import job, print_facts
 from jobs.cli.session import start_run
@@ -39,7 +39,12 @@ def maintain(
     warehouse: options.WarehouseOption = None,
     table: Annotated[
         list[str] | None,
-        typer.Option("--table", metavar="TABLE", help="As silver.group_events; may be repeated. [default: all]"),
+        typer.Option(
+            "--table",
+            metavar="TABLE",
+            help="As silver.group_events; may be repeated. [default: all]",
+            autocompletion=known_names.tables,
+        ),
     ] = None,
     vacuum_after: Annotated[
         str | None,

@@ -5,6 +5,7 @@ from typing import Annotated, Final
 
 import typer
 
+from jobs.cli import known_names
 from jobs.cli_enums import DumpFormat, Format, SummaryFormat
 
 TIME_HELP: Final = "ISO 8601 (UTC), epoch ms, now, -2h, today or 'yesterday 03:12'."
@@ -131,7 +132,10 @@ TimezoneOption = Annotated[
     ),
 ]
 GroupsOption = Annotated[
-    list[str] | None, typer.Option("--group", metavar="GROUP", help="Group id; may be repeated. [default: all]")
+    list[str] | None,
+    typer.Option(
+        "--group", metavar="GROUP", help="Group id; may be repeated. [default: all]", autocompletion=known_names.GROUPS
+    ),
 ]
 FromOption = Annotated[str | None, typer.Option("--from", metavar="TIME", help=f"Only from then on: {TIME_HELP}")]
 ToOption = Annotated[str | None, typer.Option("--to", metavar="TIME", help=f"Only until then: {TIME_HELP}")]

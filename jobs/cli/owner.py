@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli import options
+from jobs.cli import known_names, options
 from jobs.cli.arguments import optional_moment, reading_settings
 from jobs.cli.outcome import job, say
 from jobs.cli.readable import open_tables, say_of_log
@@ -13,7 +13,9 @@ from jobs.cli_enums import Format
 
 @job
 def owner(
-    topic: Annotated[str, typer.Option("--topic", metavar="TOPIC", help="The topic.")],
+    topic: Annotated[
+        str, typer.Option("--topic", metavar="TOPIC", help="The topic.", autocompletion=known_names.TOPICS)
+    ],
     partition: Annotated[int, typer.Option("--partition", metavar="PARTITION", min=0, help="The partition.")],
     at: options.AtOption = None,
     timezone: options.TimezoneOption = None,

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli import options
+from jobs.cli import known_names, options
 from jobs.cli.arguments import moment_of, reading_settings
 from jobs.cli.outcome import job, say
 from jobs.cli.readable import open_tables, say_of_log
@@ -13,7 +13,10 @@ from jobs.cli_enums import Format
 
 @job
 def restore(
-    group: Annotated[list[str], typer.Option("--group", metavar="GROUP", help="Group id; may be repeated.")],
+    group: Annotated[
+        list[str],
+        typer.Option("--group", metavar="GROUP", help="Group id; may be repeated.", autocompletion=known_names.GROUPS),
+    ],
     at: Annotated[str, typer.Option("--at", metavar="TIME", help=options.TIME_HELP)],
     timezone: options.TimezoneOption = None,
     output: Annotated[

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from jobs.cli import options
+from jobs.cli import known_names, options
 from jobs.cli.arguments import check_client, reading_settings
 from jobs.cli.outcome import job, say
 from jobs.cli.readable import open_tables
@@ -14,7 +14,10 @@ from jobs.exit_codes import DONE
 
 @job
 def where(
-    group: Annotated[list[str] | None, typer.Option("--group", metavar="GROUP", help="A group, of any type.")] = None,
+    group: Annotated[
+        list[str] | None,
+        typer.Option("--group", metavar="GROUP", help="A group, of any type.", autocompletion=known_names.GROUPS),
+    ] = None,
     share: Annotated[
         list[str] | None,
         typer.Option(

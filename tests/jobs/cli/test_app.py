@@ -113,6 +113,8 @@ def test_the_version(capsys: pytest.CaptureFixture[str]) -> None:
         (["audit", "--list", ""], {listing.value for listing in Listing}),
         (["owner", "--part"], {"--partition"}),
         (["simulate", "--scenario", "no-such"], set()),
+        (["changes", "--table", "gold.re"], {"gold.rebalances", "gold.redeliveries"}),
+        (["explain", "MEMBER_E"], {"MEMBER_EXPIRED"}),
     ],
 )
 def test_the_tab_key_completes_in_bash(tmp_path: Path, typed: list[str], offered: set[str]) -> None:
