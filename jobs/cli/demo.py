@@ -39,20 +39,20 @@ def demo(output_format: options.SummaryFormatOption = SummaryFormat.TABLE) -> in
     from jobs.cli.app import main
     from jobs.console.output import json_line
 
-    told = sys.stdout if output_format is SummaryFormat.TABLE else sys.stderr
+    out = sys.stdout if output_format is SummaryFormat.TABLE else sys.stderr
     folder = next(name for name in chain(["demo"], map("demo-{}".format, count(2))) if not Path(name).exists())
     story = (PROJECT_ROOT / SCENARIO).read_text(encoding="utf-8").splitlines()
-    print(*(line.removeprefix("# ") for line in story if line.startswith("# ")), sep="\n", file=told)
-    with redirect_stdout(told):
+    print(*(line.removeprefix("# ") for line in story if line.startswith("# ")), sep="\n", file=out)
+    with redirect_stdout(out):
         for question, words in ASKED:
             shown = words.format(folder=folder)
             print(f"\n{question}\n{command(shown)}", flush=True)
-            with redirect_stdout(StringIO() if words is SIMULATION else told):
+            with redirect_stdout(StringIO() if words is SIMULATION else out):
                 code = main(shlex.split(shown))
             if code not in (DONE, INCOMPLETE):
                 return code
         print(f"\nreport: {folder}/report.html", flush=True)
-    if told is sys.stderr:
+    if out is sys.stderr:
         asked = [{"question": question, "command": command(words.format(folder=folder))} for question, words in ASKED]
         sys.stdout.write(
             json_line({"job": "demo", "folder": folder, "report": f"{folder}/report.html", "asked": asked})

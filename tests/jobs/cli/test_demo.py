@@ -1,4 +1,4 @@
-"""demo: what is told, and what is there afterwards."""
+"""demo: what is printed, and what is there afterwards."""
 
 import io
 import json
@@ -27,7 +27,7 @@ def open_session(_: str, settings: Settings, **__: Any) -> tuple[Executor, Wareh
     return in_process(), Warehouse(settings.warehouse), Steps(None, Console(file=io.StringIO()))
 
 
-def test_a_demo_tells_its_story_and_answers_three_questions(
+def test_a_demo_prints_its_story_and_answers_three_questions(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """In a new folder each time: the story, each command as it is to be typed, its answer, and the report's path."""
