@@ -48,7 +48,7 @@ class Sample(NamedTuple):
 
 
 def samples(verdicts: Sequence[GroupVerdict], newest_ms: int, groups_max: int) -> Iterator[Sample]:
-    """Yield samples of a cluster and its groups. Sums over the cluster include groups that are gone.
+    """Yield samples of a cluster and its groups, the worst first. Sums over the cluster include groups that are gone.
 
     Every group has the same labels, whatever its verdict, so that series do not come and go.
     """
@@ -63,10 +63,7 @@ def samples(verdicts: Sequence[GroupVerdict], newest_ms: int, groups_max: int) -
         yield Sample(f"cluster_{name}", sums[name], {})
     if newest_ms:
         yield Sample(LOG_END, newest_ms / 1000, {})
-    worst_first = sorted(
-        verdicts, key=lambda it: (SEVERITIES.index(it.verdict), -it.rebalance_count, -it.redelivered_count, it.group_id)
-    )
-    for it in worst_first[:groups_max]:
+    for it in verdicts[:groups_max]:
         labels = {"group_id": it.group_id, "group_type": it.group_type}
         rule = next(iter(it.rules), OK)
         yield Sample(VERDICT, SEVERITIES[::-1].index(it.verdict), {**labels, "rule": rule})

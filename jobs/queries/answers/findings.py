@@ -5,6 +5,7 @@ audit before left, whatever its time; of other tables, one that was seen since t
 night, and where no run is given, everything is new. Nightly, notifications and metrics have these numbers.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -154,15 +155,37 @@ NOTHING_NEW: Final = "Nothing new"
 
 def findings(tables: ClusterTables, run_id: str | None = None) -> Findings:
     """What a run found; without one, all that the tables have."""
-    search = _Search(tables, run_id)
-    items = [search.found(listing, finding) for listing, finding in FINDINGS.items()]
     return Findings(
-        items=tuple(it for it in items if it.new or it.before or it.over),
+        items=tuple(it for it in _Search(tables, run_id).found() if it.new or it.before or it.over),
         missing_log_partitions={
             topic: len(ends.missing) for topic, ends in log_ends(tables).items() if ends.ends and ends.missing
         },
         foreign_writes=tuple(written_by_others(tables)),
     )
+
+
+class _Counts(NamedTuple):
+    """What is counted: the rows of a list in a source that satisfy a condition."""
+
+    listing: Listing
+    source: str
+    condition: str = "true"
+
+    @property
+    def query(self) -> str:
+        """By name: how much the rows count for, what of it is a guess, and the earliest time."""
+        it, finding = LISTS[self.listing], FINDINGS[self.listing]
+        since = f'min(r."{it.time}")' if it.time else "NULL"
+        return (
+            f"SELECT '{self.listing}' AS listing, coalesce({finding.name}, '') AS name, "
+            f"CAST(sum({finding.amount}) AS BIGINT) AS amount, "
+            f"CAST(sum(CASE WHEN {finding.guess} THEN {finding.amount} ELSE 0 END) AS BIGINT) AS guesses, "
+            f"CAST({since} AS TIMESTAMPTZ) AS since "
+            f"FROM {self.source} AS r WHERE ({it.where}) AND {self.condition} GROUP BY ALL HAVING amount > 0"
+        )
+
+
+Rows = Mapping[Listing, Sequence[Mapping[str, Any]]]
 
 
 class _Search:
@@ -178,57 +201,66 @@ class _Search:
         self._before: Left | None = earlier[-1] if earlier else None
         self._names: dict[Table, tuple[str, str] | None] = {}
 
-    def found(self, listing: Listing, finding: Finding) -> Found:
-        if listing is Listing.INSTANCES:
-            since_ms = 0 if self._before is None else epoch_ms(self._before.started_at)
-            wars = shared_instances(WholeRun.newest(self._tables), since_ms)
-            return Found(listing, {f"{it.group_id} ({it.instance_id})": it.replaced_count for it in wars})
-        if listing is Listing.STARTS:
-            starts = dict.fromkeys(_start_moved(self._tables), 1)
-            return Found(listing, {}, before=starts) if self._before else Found(listing, starts)
+    def found(self) -> Iterator[Found]:
+        """Of each finding, in their order."""
+        asked = FINDINGS.keys() - {Listing.INSTANCES, Listing.STARTS}
+        new = self._rows(map(self._new, asked))
+        lasting = {listing for listing in asked if FINDINGS[listing].lasts}
+        over, whole = self._rows(()), new
+        if self._before is not None:
+            over = self._rows(
+                _Counts(listing, then, _without(listing, now))
+                for listing in lasting
+                if (sides := self._sides(LISTS[listing].table)) is not None
+                for now, then in (sides,)
+            )
+            some = lasting | {listing for listing in asked if new[listing]}
+            whole = self._rows(_Counts(listing, LISTS[listing].table.full_name) for listing in some)
+        for listing, finding in FINDINGS.items():
+            if listing is Listing.INSTANCES:
+                since_ms = 0 if self._before is None else epoch_ms(self._before.started_at)
+                wars = shared_instances(WholeRun.newest(self._tables), since_ms)
+                yield Found(listing, {f"{it.group_id} ({it.instance_id})": it.replaced_count for it in wars})
+            elif listing is Listing.STARTS:
+                starts = dict.fromkeys(_start_moved(self._tables), 1)
+                yield Found(listing, before=starts) if self._before else Found(listing, starts)
+            else:
+                counts = {row["name"]: row["amount"] for row in new[listing]}
+                left = ((row["name"], row["amount"] - counts.get(row["name"], 0)) for row in whole[listing])
+                before = (it for it in left if it[1] > 0 and (finding.lasts or it[0] in counts))
+                times = (row["since"] for row in whole[listing] if finding.lasts and row["since"] is not None)
+                yield Found(
+                    listing,
+                    _most_first(counts.items()),
+                    sum(row["guesses"] for row in new[listing]),
+                    _most_first(before),
+                    _most_first((row["name"], row["amount"]) for row in over[listing]),
+                    min(times, default=None),
+                )
+
+    def _new(self, listing: Listing) -> _Counts:
+        """What is new of a list."""
         table = LISTS[listing].table
         if self._before is None:
-            rows = self._counts(listing, table.full_name)
-            return Found(listing, *_new(rows), since=_since(rows, finding))
-        over: Counts = NONE
-        sides = self._sides(table) if table.layer == "gold" else None
+            return _Counts(listing, table.full_name)
+        sides = self._sides(table)
         if sides is None:
-            rows = self._counts(listing, table.full_name, self._is_later(listing))
-        else:
-            now, then = sides
-            rows = self._counts(listing, now, without=then)
-            over = _new(self._counts(listing, then, without=now))[0] if finding.lasts else {}
-        new, guess_count = _new(rows)
-        if not new and not finding.lasts:
-            return Found(listing)
-        whole = self._counts(listing, table.full_name)
-        before = {
-            row["name"]: row["amount"] - new.get(row["name"], 0)
-            for row in whole
-            if (finding.lasts or row["name"] in new) and row["amount"] > new.get(row["name"], 0)
-        }
-        return Found(listing, new, guess_count, _most_first(before.items()), over, _since(whole, finding))
+            return _Counts(listing, table.full_name, self._is_later(listing))
+        now, then = sides
+        return _Counts(listing, now, _without(listing, then))
 
-    def _counts(
-        self, listing: Listing, source: str, condition: str = "true", without: str | None = None
-    ) -> list[dict[str, Any]]:
-        """Rows of a list, added up by name: those that satisfy a condition, and have no key of such a row elsewhere."""
-        table, time, _, where, _, finding = LISTS[listing]
-        assert finding is not None
-        if without is not None:
-            same = " AND ".join(f'r."{name}" IS NOT DISTINCT FROM f."{name}"' for name in table.key)
-            former = f"SELECT * FROM {without} AS r WHERE {where}"
-            condition = f"NOT EXISTS (SELECT 1 FROM ({former}) AS f WHERE {same})"
-        since = f'min(r."{time}")' if time else "NULL"
-        statement = (
-            f"SELECT coalesce({finding.name}, '') AS name, CAST(sum({finding.amount}) AS BIGINT) AS amount, "
-            f"CAST(sum(CASE WHEN {finding.guess} THEN {finding.amount} ELSE 0 END) AS BIGINT) AS guesses, "
-            f"{since} AS since FROM {source} AS r WHERE ({where}) AND {condition} GROUP BY ALL HAVING amount > 0"
-        )
-        return self._ledger.rows_of(statement)
+    def _rows(self, counted_rows: Iterable[_Counts]) -> Rows:
+        """Counts by list, in one statement."""
+        found: dict[Listing, list[Mapping[str, Any]]] = defaultdict(list)
+        queries = [it.query for it in counted_rows]
+        for row in self._ledger.rows_of(" UNION ALL ".join(queries)) if queries else ():
+            found[Listing(row["listing"])].append(row)
+        return found
 
     def _sides(self, table: Table) -> tuple[str, str] | None:
         """Names of the files that only this and only the former state of a table has; None where that one is gone."""
+        if table.layer != "gold":
+            return None
         if table not in self._names:
             assert self._now is not None
             now, then = names = f"now_{len(self._names)}", f"then_{len(self._names)}"
@@ -259,14 +291,11 @@ class _Search:
         return f"r.from_offset >= coalesce(({ends} AND e.log_partition = r.partition), 0)"
 
 
-def _new(rows: Iterable[Mapping[str, Any]]) -> tuple[Counts, int]:
-    listed = list(rows)
-    return _most_first((row["name"], row["amount"]) for row in listed), sum(row["guesses"] for row in listed)
-
-
-def _since(rows: Iterable[Mapping[str, Any]], finding: Finding) -> datetime | None:
-    times = (row["since"] for row in rows if finding.lasts and row["since"] is not None)
-    return min(times, default=None)
+def _without(listing: Listing, source: str) -> str:
+    """A condition on a row: none of the list in a source has its key."""
+    it = LISTS[listing]
+    same = " AND ".join(f'r."{name}" IS NOT DISTINCT FROM f."{name}"' for name in it.table.key)
+    return f"NOT EXISTS (SELECT 1 FROM (SELECT * FROM {source} AS r WHERE {it.where}) AS f WHERE {same})"
 
 
 def _most_first(pairs: Iterable[tuple[str, int]]) -> Counts:

@@ -49,7 +49,7 @@ FIRST_SEEN: Final = "first_seen"
 EVENT_COLUMNS: Final = ("at", "event", "confidence", "text")
 GROUP_COLUMNS: Final = (
     "GROUP", "TYPE", "STATE", "MEMBERS", "LAST-CHANGE", "REBALANCES", "STORMS", "UNOWNED-MS", "GIVEN-UP", "REDELIVERED",
-    "EXTRA-DELIVERIES", "REWINDS", "VERDICT", "WHY", "SINCE",
+    "EXTRA-DELIVERIES", "REWINDS", "VERDICT", "WHY", "SINCE", "SCORE",
 )  # fmt: skip
 GROUP_ANSWER: Final = ("GROUP", "VERDICT", "WHY", "SINCE")
 

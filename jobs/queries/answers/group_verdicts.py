@@ -2,9 +2,10 @@
 and time.
 
 STALLED: commits repeat an offset that has not moved since, and no sampled end offset shows that there was nothing to
-read. WARN: storms, partitions without an owner for long, archived records, offsets that went back, that a tool reset or
-deleted (those of share groups, too), or a group that could not be judged. OK: none of these. By default, counts are of
-the last day before the newest record that was read.
+read. WARN: storms, members that were thrown out (no guesses), instance ids of several processes, partitions without an
+owner for long, archived records, offsets that went back, that a tool reset or deleted (those of share groups too), or a
+group that could not be judged. OK: none of these. By default, counts are of the last day before the newest record that
+was read. The score of a group orders them, the worst first.
 """
 
 import sys
@@ -21,7 +22,7 @@ from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms, to_datetime
-from jobs.queries.answers.lists import NOT_JUDGED_RULES
+from jobs.queries.answers.lists import NOT_JUDGED_RULES, SURELY_THROWN_OUT, has_cause
 from jobs.queries.answers.shared_instances import shared_instances
 from jobs.queries.as_of.as_of import SilverAt
 from jobs.queries.as_of.group_model import TopicPartition
@@ -44,22 +45,35 @@ WENT_BACK: Final = "OFFSETS_WENT_BACK"
 REPEATED: Final = "REPEATED_COMMITS"
 FAILED: Final = "NOT_JUDGED"
 SHARED_INSTANCE: Final = "INSTANCE_ID_SHARED"
-RULES: Final[Mapping[str, tuple[str, str]]] = {
-    REPEATED: ("partition stays", "partitions stay"),
-    FAILED: ("failure to judge it: see gold.log_anomalies", "failures to judge it: see gold.log_anomalies"),
-    SHARED_INSTANCE: ("instance id of several processes", "instance ids of several processes"),
-    IN_STORM: ("in a storm", "in storms"),
-    WITHOUT_OWNER: (
+THROWN_OUT: Final = "MEMBERS_EXPIRED"
+
+
+class Rule(NamedTuple):
+    """What makes a verdict. `points`: how bad it is, in a group's score."""
+
+    points: int
+    one: str
+    many: str
+
+
+RULES: Final[Mapping[str, Rule]] = {
+    REPEATED: Rule(40, "partition stays", "partitions stay"),
+    FAILED: Rule(35, "failure to judge it: see gold.log_anomalies", "failures to judge it: see gold.log_anomalies"),
+    SHARED_INSTANCE: Rule(30, "instance id of several processes", "instance ids of several processes"),
+    IN_STORM: Rule(30, "in a storm", "in storms"),
+    WITHOUT_OWNER: Rule(
+        25,
         "rebalance left partitions without an owner for a minute or longer",
         "rebalances left partitions without an owner for a minute or longer",
     ),
-    GIVEN_UP: ("given up", "given up"),
-    RESET: ("partition", "partitions"),
-    MOVED: ("time", "times"),
-    DELETED: ("offset deleted, not by age", "offsets deleted, not by age"),
-    FORGOTTEN: ("offset forgotten by the broker", "offsets forgotten by the broker"),
-    WENT_BACK: ("rewind", "rewinds"),
-    DELETED_WITH_GROUP: ("offset deleted with its group", "offsets deleted with their group"),
+    GIVEN_UP: Rule(25, "given up", "given up"),
+    RESET: Rule(25, "partition", "partitions"),
+    MOVED: Rule(25, "time", "times"),
+    DELETED: Rule(25, "offset deleted, not by age", "offsets deleted, not by age"),
+    THROWN_OUT: Rule(20, "rebalance with members thrown out", "rebalances with members thrown out"),
+    FORGOTTEN: Rule(20, "offset forgotten by the broker", "offsets forgotten by the broker"),
+    WENT_BACK: Rule(10, "rewind", "rewinds"),
+    DELETED_WITH_GROUP: Rule(10, "offset deleted with its group", "offsets deleted with their group"),
 }
 """Rules for the verdict, worst first, and the words after a count of one and of more."""
 NUMBER_OF_RULE: Final = {
@@ -86,6 +100,10 @@ FIRSTS: Final = ", ".join(f'min("at") FILTER ({number} > 0) AS {rule}' for rule,
 EVENTS: Final = (
     f"SELECT group_id, {FIRSTS}, {sums((*NUMBER_OF_RULE.values(), *OTHER_NUMBERS))} FROM counted_events "
     'WHERE "at" >= $1 GROUP BY ALL'
+)
+EXPIRIES: Final = (
+    "SELECT r.group_id, min(r.started_at) AS since, count(*) AS number FROM gold.rebalances AS r "
+    f"WHERE r.started_at >= $1 AND {has_cause(SURELY_THROWN_OUT)} GROUP BY ALL"
 )
 MOVES_AHEAD_MAX: Final = 3
 """More commits than these to one partition that only move ahead are nobody's reset: a consumer without membership."""
@@ -139,6 +157,8 @@ class GroupVerdict(NamedTuple):
     why: str
     since_ms: int | None = None
     """When the reasons of the verdict began, within the time considered."""
+    score: int = 0
+    """The points of its rules, and the number of digits of the count of each."""
     rules: Mapping[str, int] = {}
     """The rules behind the verdict, worst first, and their counts."""
     lag: int | None = None
@@ -178,9 +198,7 @@ def group_verdicts(
         for group_id, row in groups.items()
         if match is None or match.casefold() in group_id.casefold()
     ]
-    return sorted(
-        found, key=lambda it: (SEVERITIES.index(it.verdict), -it.storm_count, -it.given_up_count, it.group_id)
-    )
+    return sorted(found, key=lambda it: (-it.score, -it.rebalance_count, -it.redelivered_count, it.group_id))
 
 
 def newest_record_ms(tables: ClusterTables) -> int:
@@ -211,13 +229,14 @@ def _verdict(row: Mapping[str, Any], seen: Seen, lag: int | None) -> GroupVerdic
         verdict,
         ", ".join(_why(rule, counts) for rule in rules),
         min((seen.firsts[rule] for rule in rules if rule in seen.firsts), default=None),
+        sum(RULES[rule].points + len(str(count)) for rule, count in rules.items()),
         rules,
         lag,
     )
 
 
 def _why(rule: str, counts: Mapping[str, int]) -> str:
-    text = counted(counts[rule], *RULES[rule])
+    text = counted(counts[rule], RULES[rule].one, RULES[rule].many)
     if rule == MOVED:
         ways = ("never_delivered_count", "never delivered"), ("delivered_again_count", "delivered again")
         lost = [f"{counted(counts[name], 'record')} {words}" for name, words in ways if counts[name]]
@@ -237,6 +256,9 @@ def _seen_since(ledger: DuckDb, since_ms: int) -> defaultdict[str, Seen]:
         for rule, number in NUMBER_OF_RULE.items():
             if row[number]:
                 counts[rule], firsts[rule] = row[number], epoch_ms(row[rule])
+    for row in ledger.rows_of(EXPIRIES, to_datetime(since_ms)):
+        counts, firsts = seen[row["group_id"]]
+        counts[THROWN_OUT], firsts[THROWN_OUT] = row["number"], epoch_ms(row["since"])
     for row in ledger.rows_of(RESETS, to_datetime(since_ms)):
         counts, firsts = seen[row["group_id"]]
         counts.update({RESET: 1, "back": row["back"], "ahead": row["ahead"]})

@@ -86,7 +86,7 @@ WITHOUT_COPY: Final = ("REFUSED", "NOT_TRIED")
 """Values of `dead_letter` where a group has a dead-letter topic, but certainly no copy of the record."""
 
 
-def _has_cause(condition: str) -> str:
+def has_cause(condition: str) -> str:
     """Has a rebalance a cause such that...? `c[1]`: the cause, `c[2]`: its method, `c[3]`: its confidence."""
     causes = "list_zip(r.causes, r.cause_methods, r.cause_confidences)"
     return f"coalesce(len(list_filter({causes}, lambda c: {condition})) > 0, false)"
@@ -243,12 +243,12 @@ LISTS: Final[dict[Listing, Listed]] = {
         REBALANCES,
         "started_at",
         OF_GROUPS,
-        _has_cause(THROWN_OUT),
+        has_cause(THROWN_OUT),
         OF_CAUSES,
         Finding(
             "time thrown out",
             "times thrown out",
-            guess=f"NOT {_has_cause(SURELY_THROWN_OUT)}",
+            guess=f"NOT {has_cause(SURELY_THROWN_OUT)}",
         ),
     ),
     Listing.UNOWNED: Listed(
@@ -315,7 +315,7 @@ LISTS: Final[dict[Listing, Listed]] = {
         REBALANCES,
         "started_at",
         OF_GROUPS,
-        _has_cause(f"c[1] = '{PARTITIONS_CHANGED}' AND c[2] NOT IN {NOT_GROWN}"),
+        has_cause(f"c[1] = '{PARTITIONS_CHANGED}' AND c[2] NOT IN {NOT_GROWN}"),
         OF_CAUSES,
         Finding("change of topics", "changes of topics"),
     ),

@@ -2,7 +2,7 @@
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 
@@ -17,6 +17,7 @@ def line(group_id: str, why: str = "3 in storms") -> GroupVerdict:
     return GroupVerdict(group_id, "CLASSIC", "Stable", 1, 0, 3, 3, 0, 0, 0, 0, 0, "WARN", why)
 
 
+WHY: Final = "5 in storms, 1 rebalance with members thrown out"
 FOUND: dict[str, Any] = {"headline": "Night of 2026-11-21", "summary": "Nothing new", "new": {}, "over": {}}
 FACTS: dict[str, Any] = {"job": "nightly", "exit_code": 0, "found": FOUND}
 
@@ -34,11 +35,9 @@ def test_a_file_has_the_object_and_the_markdown_lies_next_to_it(tmp_path: Path) 
     assert sorted(path.name for path in target.parent.iterdir()) == ["night.json", "night.md"]
     said = json.loads(target.read_text())
     assert sum(said["found"]["new"]["archived"].values()) == 122 and said["ledger"]["total"]["record_count"] == 4_000
-    assert {"group_id": "k03-static", "group_type": "CONSUMER", "verdict": "WARN", "why": "5 in storms"} in said[
-        "groups"
-    ]
+    assert {"group_id": "k03-static", "group_type": "CONSUMER", "verdict": "WARN", "why": WHY} in said["groups"]
     shown = target.with_suffix(".md").read_text()
-    assert "| `k03-static` | WARN | 5 in storms |" in shown and "groups more" in shown
+    assert f"| `k03-static` | WARN | {WHY} |" in shown and "groups more" in shown
     assert said["found"]["headline"] in shown and "groups --needs-attention" in shown
 
 

@@ -147,8 +147,10 @@ def test_a_span_is_half_open(ledger: Ledger) -> None:
 def test_groups_that_need_somebody_come_first(ledger: Ledger) -> None:
     """Each with its reason; markers and records of aborted transactions are none that were given up."""
     lines = group_verdicts(ledger.tables)
-    verdicts = [line.verdict for line in lines]
-    assert verdicts == sorted(verdicts, reverse=True) and {OK, WARN} == set(verdicts)
+    scores = [line.score for line in lines]
+    assert scores == sorted(scores, reverse=True) and {OK, WARN} == {line.verdict for line in lines}
+    assert lines[0].group_id == "k03-static" and lines[0].score == 30 + 1 + 20 + 1
+    assert lines[0].why == "5 in storms, 1 rebalance with members thrown out"
     by_group = {line.group_id: line for line in lines}
     assert by_group["k10-empty-switch"].why == "6 in storms"
     assert by_group["c08-simple"].why == "11 rewinds"

@@ -17,7 +17,9 @@ from jobs.queries.answers.group_verdicts import (
     OK,
     REPEATED,
     RESET,
+    RULES,
     STALLED,
+    THROWN_OUT,
     WARN,
     WENT_BACK,
     WITHOUT_OWNER,
@@ -190,3 +192,45 @@ def test_partitions_without_an_owner_for_long_need_attention(
     found = verdict(made)
     assert (found.rules, found.unowned_ms) == (rules, unowned_ms)
     assert found.since_ms == (NEWEST_MS - 1 if rules else None)
+
+
+@pytest.mark.parametrize(
+    ("causes", "rules"),
+    [
+        ([("MEMBER_EXPIRED", "SILENT_FOR_SESSION", "LIKELY")], {THROWN_OUT: 1}),
+        ([("MEMBER_LEFT", "M", "CERTAIN"), ("MEMBER_EXPIRED", "M", "LIKELY")], {THROWN_OUT: 1}),
+        ([("MEMBER_LEFT", "M", "CERTAIN"), ("MEMBER_EXPIRED", "M", "GUESS")], {}),
+        ([("MEMBER_EXPIRED", "COOPERATIVE_FOLLOW_UP", "LIKELY")], {}),
+        ([("UNKNOWN", "SILENT_FOR_POLL_INTERVAL", "GUESS")], {}),
+    ],
+)
+def test_members_that_were_thrown_out_need_somebody(
+    tmp_path: Path, causes: list[tuple[str, str, str]], rules: dict[str, int]
+) -> None:
+    """Where that is more than a guess, and not the second round of a rebalance; on the last day alone."""
+    made = tables(tmp_path)
+    of_each = zip(("causes", "cause_methods", "cause_confidences"), zip(*causes, strict=True), strict=True)
+    listed = {name: [list(values)] for name, values in of_each}
+    for number, at_ms in enumerate((NEWEST_MS - 5, NEWEST_MS - 2 * DAY_MS)):
+        row = {**GROUP, "to_generation": number, "incarnation": 0, "started_at": np.array([at_ms])}
+        made.add(REBALANCES, 1, {**row, "in_storm": False, "member_count": 1, **listed})
+    found = verdict(made)
+    assert (found.rules, found.verdict) == (rules, WARN if rules else OK)
+    assert found.since_ms == (NEWEST_MS - 5 if rules else None)
+    assert found.score == (21 if rules else 0)
+
+
+def test_the_worst_comes_first(tmp_path: Path) -> None:
+    """By the points of all its rules, and by how often for those of one rule; points fall in the order of the rules."""
+    points = [rule.points for rule in RULES.values()]
+    assert points == sorted(points, reverse=True)
+    made = tables(tmp_path)
+    for group_id, kinds in {"b": ["REWIND"] * 10, "a": ["REWIND"], "c": ["REWIND", "DELETED"]}.items():
+        generation = {"generation": 1, "incarnation": 0, "from_log_offset": 0, "state": "Stable", "member_count": 1}
+        made.add(
+            GROUP_GENERATIONS, 1, {**GROUP, **generation, "valid_from": np.array([START_MS]), "group_id": group_id}
+        )
+        for number, kind in enumerate(kinds):
+            anomaly(made, kind, NEWEST_MS, number, None if kind == "DELETED" else 7, group_id=group_id)
+    found = group_verdicts(ClusterTables(made.warehouse, CLUSTER))
+    assert [(it.group_id, it.score) for it in found] == [("c", 10 + 1 + 25 + 1), ("b", 10 + 2), ("a", 10 + 1), ("g", 0)]
