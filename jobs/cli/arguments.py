@@ -4,7 +4,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
-from jobs.cli.outcome import say
+from jobs.console.output import say
 from jobs.errors import ArgumentError
 from jobs.settings import DEMO_PLACE, Settings, load_settings
 

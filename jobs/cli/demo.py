@@ -6,13 +6,15 @@ from contextlib import redirect_stdout
 from io import StringIO
 from itertools import chain, count
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
+
+import typer
 
 from jobs.cli import options
 from jobs.cli.outcome import job
 from jobs.cli_enums import SummaryFormat
-from jobs.console.command_name import command
-from jobs.exit_codes import DONE, INCOMPLETE
+from jobs.console.command_name import ENTRY, command
+from jobs.exit_codes import DONE, FAILED, INCOMPLETE
 from jobs.settings import PROJECT_ROOT
 
 SCENARIO: Final = "scenarios/shop.toml"
@@ -31,12 +33,11 @@ ASKED: Final = (
 
 
 @job
-def demo(output_format: options.SummaryFormatOption = SummaryFormat.TABLE) -> int:
+def demo(ctx: typer.Context, output_format: options.SummaryFormatOption = SummaryFormat.TABLE) -> int:
     """A bad morning of a shop, simulated: its night, its report, and three questions with their answers.
 
     Everything is written into a new folder: demo, or demo-2, demo-3 and so on.
     """
-    from jobs.cli.app import main
     from jobs.console.output import json_line
 
     out = sys.stdout if output_format is SummaryFormat.TABLE else sys.stderr
@@ -48,7 +49,7 @@ def demo(output_format: options.SummaryFormatOption = SummaryFormat.TABLE) -> in
             shown = words.format(folder=folder)
             print(f"\n{question}\n{command(shown)}", flush=True)
             with redirect_stdout(StringIO() if words is SIMULATION else out):
-                code = main(shlex.split(shown))
+                code = _exit_code(ctx.find_root().command, shlex.split(shown))
             if code not in (DONE, INCOMPLETE):
                 return code
         print(f"\nreport: {folder}/report.html", flush=True)
@@ -57,4 +58,13 @@ def demo(output_format: options.SummaryFormatOption = SummaryFormat.TABLE) -> in
         sys.stdout.write(
             json_line({"job": "demo", "folder": folder, "report": f"{folder}/report.html", "asked": asked})
         )
+    return DONE
+
+
+def _exit_code(app: Any, arguments: list[str]) -> int:
+    """Of a command of the same command line."""
+    try:
+        app.main(arguments, prog_name=ENTRY)
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else FAILED
     return DONE

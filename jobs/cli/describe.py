@@ -7,9 +7,10 @@ import typer
 
 from jobs.cli import options
 from jobs.cli.arguments import check_client, optional_moment, reading_settings
-from jobs.cli.outcome import job, say
+from jobs.cli.outcome import job
 from jobs.cli.readable import open_tables, say_of_log
 from jobs.cli_enums import Format, Tool, View
+from jobs.console.output import say
 from jobs.errors import SettingsError
 from jobs.exit_codes import DONE
 

@@ -13,7 +13,7 @@ import typer
 
 from jobs.cli.options import DebugOption, WideOption
 from jobs.cli_enums import SummaryFormat
-from jobs.console.output import IS_WIDE, folded_text, json_line, printable
+from jobs.console.output import IS_WIDE, json_line, say
 from jobs.errors import JobError, TableDamaged
 from jobs.exit_codes import DONE, FAILED, INTERRUPTED
 
@@ -26,12 +26,6 @@ PARSE_ONLY: Final = "GROUPLEDGER_PARSE_ONLY"
 """Set by bootstrap.py, which first parses the command line without Spark: wrong arguments and --help need none."""
 PARSED: Final = 64
 """Exit code in that case, if there is a job to run."""
-
-
-def say(*lines: str) -> None:
-    """Print lines on stderr, with control characters escaped."""
-    for line in lines:
-        typer.echo(folded_text(printable(line), sys.stderr), err=True)
 
 
 def print_facts(job: str, run: "Run | RunContext", steps: "Steps", code: int, output_format: SummaryFormat) -> int:

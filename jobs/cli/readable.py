@@ -2,8 +2,8 @@
 
 from typing import TYPE_CHECKING
 
-from jobs.cli.outcome import say
 from jobs.console.command_name import command
+from jobs.console.output import say
 from jobs.errors import JobError
 from jobs.exit_codes import DONE, INCOMPLETE
 from jobs.settings import Settings, first_night

@@ -9,10 +9,11 @@ import typer
 
 from jobs.cli import options
 from jobs.cli.arguments import settings_of
-from jobs.cli.outcome import job, say
+from jobs.cli.outcome import job
 from jobs.cli.readable import no_tables
 from jobs.cli.session import start_run
 from jobs.cli_enums import Engine, SqlFormat
+from jobs.console.output import say
 from jobs.errors import ArgumentError, JobError, SettingsError
 from jobs.exit_codes import DONE, FAILED
 from jobs.settings import Settings

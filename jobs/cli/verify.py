@@ -6,10 +6,11 @@ import typer
 
 from jobs.cli import options
 from jobs.cli.arguments import check_client, settings_of
-from jobs.cli.outcome import job, say
+from jobs.cli.outcome import job
 from jobs.cli.readable import open_tables
 from jobs.cli.session import start_run
 from jobs.cli_enums import Format
+from jobs.console.output import say
 from jobs.errors import JobError
 from jobs.exit_codes import DONE, FAILED, INCOMPLETE
 

@@ -6,9 +6,10 @@ import typer
 
 from jobs.cli import known_names, options
 from jobs.cli.arguments import check_client, reading_settings
-from jobs.cli.outcome import job, say
+from jobs.cli.outcome import job
 from jobs.cli.readable import open_tables
 from jobs.cli_enums import Format
+from jobs.console.output import say
 from jobs.exit_codes import DONE
 
 

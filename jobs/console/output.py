@@ -11,6 +11,7 @@ anything a client sent: output of all kinds is safe for terminals (`escaped`), a
 import csv
 import io
 import json
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -181,6 +182,12 @@ def escaped(text: str, escape: Callable[[str], str]) -> str:
     """The text with control codes (C0, C1, bidi), line ends and other invisible characters escaped, so that they have
     no effect in a terminal or an editor."""
     return text if text.isprintable() else "".join(c if c.isprintable() else escape(c) for c in text)
+
+
+def say(*lines: str) -> None:
+    """Print lines on stderr, with control characters escaped."""
+    for line in lines:
+        print(folded_text(printable(line), sys.stderr), file=sys.stderr, flush=True)
 
 
 def printable(text: str) -> str:

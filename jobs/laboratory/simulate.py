@@ -146,7 +146,7 @@ def read_scenario(scenario_file: str) -> Scenario:
         path = PROJECT_ROOT / path
     if not path.exists():
         known = (f"scenarios/{it.name}" for it in (PROJECT_ROOT / "scenarios").glob("*.toml"))
-        raise ScenarioFileError(f"there is no scenario {or_nearest(scenario_file, known)}")
+        raise ScenarioFileError(f"there is no scenario {or_nearest(scenario_file, known)}: name a TOML file")
     try:
         with path.open("rb") as file:  # a device may have no end
             data = file.read(SCENARIO_BYTES_MAX + 1)

@@ -13,6 +13,7 @@ from tests.conftest import PROJECT_ROOT
 PLURAL: Final = re.compile(r" (?:more |log |share |whole )?(?!was |is |has )[a-z-]{2,}s\b")
 MANY: Final = frozenset(
     {
+        " perhaps)",
         " intervals of ownership: neighbours shorter than ",
         " intervals of delivery states: those of one state that lie close together, in time and by offset, are drawn "
         "as one. ",

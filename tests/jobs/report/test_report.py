@@ -151,7 +151,7 @@ def test_nightly_writes_it_at_its_end(no_spark: Executor, tmp_path: Path) -> Non
     facts = jobs.steps.facts["report"]
     assert (facts["output"], facts["size_bytes"]) == (str(path), path.stat().st_size)
     assert facts["group_count"] >= facts["drawn_count"] >= 1
-    assert jobs.text.getvalue().splitlines()[-1].startswith(f"{path}: ")
+    assert jobs.text.getvalue().splitlines()[-1] == f"Report: {path}"
     assert str(tmp_path / "warehouse") in path.read_text(), "commands in it ask the same warehouse"
 
 
