@@ -9,7 +9,7 @@ from jobs import exit_codes
 from tests.jobs.cli.asking import Asks
 from tests.questions import QUESTIONS
 
-pytestmark = pytest.mark.first
+pytestmark = pytest.mark.conformance
 
 WIDTHS: Final = (100, 120, 160)
 ANSWERS: Final = {
