@@ -132,7 +132,7 @@ def test_what_is_not_known_is_refused(nights: tuple[Ledger, Sequence[Rows]]) -> 
     ):
         with pytest.raises(ArgumentError, match=said):
             compared(ledger.tables, table_named("gold.rebalances"), run_id, since)
-    for name, said in (("gold.nothing", "as gold.rebalances"), ("bronze.record_batches", "capture_id")):
+    for name, said in (("gold.nothing", "of silver or gold"), ("bronze.record_batches", "capture_id")):
         with pytest.raises(ArgumentError, match=said):
             table_named(name)
 

@@ -28,7 +28,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.other_writers import ForeignWrite, written_by_others
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms
-from jobs.errors import JobError
+from jobs.errors import JobError, TableDamaged
 from jobs.queries.answers.changes import Compared, Left, files_apart, runs_of
 from jobs.queries.answers.lists import FINDINGS, LACKING_RULES, LISTS, NOT_JUDGED_RULES, Finding
 from jobs.queries.answers.shared_instances import shared_instances
@@ -285,7 +285,10 @@ class _Search:
         if version is None or not self._tables.warehouse.has_version(CHECKPOINTS, version):
             return "false"
         columns = ["log_topic", "log_partition", "next_offset"]
-        rows = self._tables.read(CHECKPOINTS, columns, version=version, kind=Checkpoint.WATERMARK)
+        try:
+            rows = self._tables.read(CHECKPOINTS, columns, version=version, kind=Checkpoint.WATERMARK)
+        except TableDamaged:  # an earlier version, which no job makes again
+            return "false"
         self._ledger.register_rows("then_ends", rows)
         ends = "SELECT max(e.next_offset) FROM then_ends AS e WHERE e.log_topic = r.topic"
         return f"r.from_offset >= coalesce(({ends} AND e.log_partition = r.partition), 0)"
