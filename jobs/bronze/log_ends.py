@@ -105,6 +105,11 @@ class LogEnds(NamedTuple):
         return [it for _, it in sorted(self.ends.items()) if it.bound_ms is None or it.bound_ms < at_ms]
 
 
+def newest_of(logs: Iterable[LogEnds]) -> int | None:
+    """The time of the newest record that was read of several logs; None: of none of them is one known."""
+    return max((it.newest_ms for it in logs if it.newest_ms is not None), default=None)
+
+
 def log_ends(
     tables: ClusterTables,
     topics: Collection[str] = COORDINATOR_TOPICS,

@@ -6,6 +6,7 @@ something was quarantined or is missing.
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
@@ -23,6 +24,7 @@ from jobs.cli.help_texts import ROOT_EPILOG, SUMMARIES, epilog
 from jobs.cli.history import groups, history
 from jobs.cli.maintain import maintain
 from jobs.cli.nightly import nightly
+from jobs.cli.outcome import exit_code_of
 from jobs.cli.owner import owner
 from jobs.cli.replay import replay
 from jobs.cli.report import report
@@ -34,7 +36,6 @@ from jobs.cli.whatif import whatif
 from jobs.cli.where import where
 from jobs.cli_enums import Shell
 from jobs.console.command_name import COMPLETE, ENTRY
-from jobs.exit_codes import DONE, FAILED
 
 
 class InOrder(TyperGroup):
@@ -109,17 +110,9 @@ for name, function in COMMANDS.items():
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code."""
-    try:
-        if os.environ.get(COMPLETE):
-            from jobs.cli.completion import make_ready
+    if os.environ.get(COMPLETE):
+        from jobs.cli.completion import make_ready
 
-            make_ready()
-        app(
-            args=None if arguments is None else list(arguments),
-            prog_name=ENTRY,
-            complete_var=COMPLETE,
-            standalone_mode=True,
-        )
-    except SystemExit as done:
-        return done.code if isinstance(done.code, int) else FAILED
-    return DONE
+        make_ready()
+    given = None if arguments is None else list(arguments)
+    return exit_code_of(partial(app, args=given, prog_name=ENTRY, complete_var=COMPLETE, standalone_mode=True))

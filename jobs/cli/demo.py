@@ -3,18 +3,19 @@
 import shlex
 import sys
 from contextlib import redirect_stdout
+from functools import partial
 from io import StringIO
 from itertools import chain, count
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import typer
 
 from jobs.cli import options
-from jobs.cli.outcome import job
+from jobs.cli.outcome import exit_code_of, job
 from jobs.cli_enums import SummaryFormat
 from jobs.console.command_name import ENTRY, command
-from jobs.exit_codes import DONE, FAILED, INCOMPLETE
+from jobs.exit_codes import DONE, INCOMPLETE
 from jobs.settings import PROJECT_ROOT
 
 SCENARIO: Final = "scenarios/shop.toml"
@@ -40,6 +41,8 @@ def demo(ctx: typer.Context, output_format: options.SummaryFormatOption = Summar
     """
     from jobs.console.output import json_line
 
+    command_line = ctx.find_root().command
+
     out = sys.stdout if output_format is SummaryFormat.TABLE else sys.stderr
     folder = next(name for name in chain(["demo"], map("demo-{}".format, count(2))) if not Path(name).exists())
     story = (PROJECT_ROOT / SCENARIO).read_text(encoding="utf-8").splitlines()
@@ -49,7 +52,7 @@ def demo(ctx: typer.Context, output_format: options.SummaryFormatOption = Summar
             shown = words.format(folder=folder)
             print(f"\n{question}\n{command(shown)}", flush=True)
             with redirect_stdout(StringIO() if words is SIMULATION else out):
-                code = _exit_code(ctx.find_root().command, shlex.split(shown))
+                code = exit_code_of(partial(command_line.main, shlex.split(shown), prog_name=ENTRY))
             if code not in (DONE, INCOMPLETE):
                 return code
         print(f"\nreport: {folder}/report.html", flush=True)
@@ -58,13 +61,4 @@ def demo(ctx: typer.Context, output_format: options.SummaryFormatOption = Summar
         sys.stdout.write(
             json_line({"job": "demo", "folder": folder, "report": f"{folder}/report.html", "asked": asked})
         )
-    return DONE
-
-
-def _exit_code(app: Any, arguments: list[str]) -> int:
-    """Of a command of the same command line."""
-    try:
-        app.main(arguments, prog_name=ENTRY)
-    except SystemExit as ended:
-        return ended.code if isinstance(ended.code, int) else FAILED
     return DONE

@@ -75,6 +75,15 @@ def job(function: Callable[..., int]) -> Callable[..., None]:
     return command
 
 
+def exit_code_of(run: Callable[[], object]) -> int:
+    """Of a command line, which ends by SystemExit."""
+    try:
+        run()
+    except SystemExit as ended:
+        return ended.code if isinstance(ended.code, int) else FAILED
+    return DONE
+
+
 def run_job(job: Callable[[], int], debug: bool) -> None:
     """Run a job and exit with its exit code; an error becomes one line."""
     if os.environ.get(PARSE_ONLY):

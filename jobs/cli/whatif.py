@@ -48,13 +48,11 @@ def whatif(
     from jobs.laboratory.whatif import asked, print_rows
     from jobs.laboratory.whatif import whatif as run_whatif
     from jobs.queries.as_of.caveats import log_remarks
-    from jobs.queries.as_of.in_log import require_in_any_log
 
     settings = reading_settings(warehouse, cluster_id)
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     question = asked(changed, recorded or (), settings, kafka_version)
     tables = open_tables("whatif", settings)
-    require_in_any_log(tables, from_ms, to_ms)
     code = say_of_log(tables, to_ms, [group])
     try:
         rows = run_whatif(tables, group_id=group, question=question, from_ms=from_ms, to_ms=to_ms)

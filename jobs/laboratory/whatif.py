@@ -18,14 +18,14 @@ from coordinator_core.inference.facts.clock import is_time, lacks_times
 from coordinator_core.inference.facts.life import GroupLife
 from coordinator_core.replay.lookup import SharePartitionKey
 from coordinator_core.text import counted
-from jobs.bronze.log_ends import log_ends
+from jobs.bronze.log_ends import log_ends, newest_of
 from jobs.console.command_name import command
 from jobs.console.names import short
 from jobs.console.output import Value, folded_text, time_text, write_answers, write_csv, write_json
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import WhatIfArgumentError, WhatIfJobError
 from jobs.gold.share_reader import configs
-from jobs.queries.as_of.in_log import require_groups
+from jobs.queries.as_of.in_log import require_groups, require_in_any_log
 from jobs.settings import Settings, first_night
 from jobs.silver.bundles import group_lives
 from jobs.silver.homes import CoordinatorPartitions, LeftBehind
@@ -91,9 +91,9 @@ def whatif(
     """The answers for one group. Raises WhatIfJobError, with the remedy."""
     if from_ms is not None and to_ms is not None and from_ms >= to_ms:
         raise WhatIfArgumentError("--from must be before --to")
-    read_to = [ends.newest_ms for ends in log_ends(tables).values() if ends.newest_ms is not None]
-    if to_ms is not None and read_to:
-        to_ms = min(to_ms, max(read_to) + 1)  # years after the end of the log would be played with nothing to compare
+    require_in_any_log(tables, from_ms, to_ms)
+    if to_ms is not None and (newest_ms := newest_of(log_ends(tables).values())) is not None:
+        to_ms = min(to_ms, newest_ms + 1)  # years after the end of the log would be played with nothing to compare
     files = SilverFiles.of(tables, (*GROUP_TABLES, SHARE_BATCH_TRANSITIONS, CONFIGS))
     known = configs(files)
     places = CoordinatorPartitions.newest(tables)

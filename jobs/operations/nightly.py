@@ -9,7 +9,7 @@ from typing import Final
 from coordinator_core.text import counted
 from jobs.bronze.capture import CaptureSummary, capture
 from jobs.bronze.coverage import hole_count
-from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines
+from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, newest_of
 from jobs.console.command_name import command
 from jobs.console.names import cut, short
 from jobs.console.progress import Steps, size_text, summary_table
@@ -292,7 +292,7 @@ def print_findings(run: RunContext, code: int) -> None:
 
 def _headline(run: RunContext, found: Findings, code: int) -> str:
     ends = coordinator_ends(run.warehouse, run.settings).values()
-    newest_ms = max((it.newest_ms for it in ends if it.newest_ms is not None), default=None)
+    newest_ms = newest_of(ends)
     proven_ms = min((it.proven_ms for it in ends if it.proven_ms is not None), default=newest_ms)
     day = run.started_at if newest_ms is None else to_datetime(newest_ms)
     facts = run.steps.facts

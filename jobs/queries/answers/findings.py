@@ -106,10 +106,6 @@ class Findings:
         return next((it.open for it in self.items if it.listing is listing), {})
 
     @property
-    def has_news(self) -> bool:
-        return any(it.new or it.over for it in self.items)
-
-    @property
     def lacks(self) -> str:
         """Why not everything is there, in words; empty: nothing is known to be missing."""
         parts = [

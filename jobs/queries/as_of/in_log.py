@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.replay.lookup import group_partition
 from coordinator_core.text import counted
-from jobs.bronze.log_ends import COORDINATOR_TOPICS, LogEnds, log_ends, numbers
+from jobs.bronze.log_ends import COORDINATOR_TOPICS, LogEnds, log_ends, newest_of, numbers
 from jobs.bronze.partition_counts import known_counts
 from jobs.console.names import NAME_CHARACTERS_MAX, or_nearest
 from jobs.console.output import printable, time_text
@@ -237,17 +237,17 @@ def remarks_behind(
             elif end.bound_ms is None and end.is_empty:
                 yield f"{GROUPS_LOG}-{end.partition} was empty when it was copied: what came after that is not known"
         return
-    newest = [it.newest_ms for it in all_ends.values() if it.newest_ms is not None]
-    if newest and at_ms > max(newest):
-        yield _read_up_to("the log", max(newest))
+    newest_ms = newest_of(all_ends.values())
+    if newest_ms is not None and at_ms > newest_ms:
+        yield _read_up_to("the log", newest_ms)
     else:
         yield from _short_of(ends, at_ms)
 
 
 def is_behind(all_ends: Mapping[str, LogEnds], at_ms: int | None) -> bool:
     """Is a time after the end of all that was read?"""
-    newest = [it.newest_ms for it in all_ends.values() if it.newest_ms is not None]
-    return at_ms is not None and bool(newest) and at_ms > max(newest)
+    newest_ms = newest_of(all_ends.values())
+    return at_ms is not None and newest_ms is not None and at_ms > newest_ms
 
 
 def _short_of(ends: LogEnds, at_ms: int) -> Iterator[str]:

@@ -8,7 +8,8 @@ from jobs.bronze.coverage import LOG_START, hole_count
 from jobs.cli_enums import Listing
 from jobs.console.names import LINE_CHARACTERS_MAX, names_of
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.delta.warehouse import OVERWRITE, Warehouse
+from jobs.delta.commits import OVERWRITE
+from jobs.delta.warehouse import Warehouse
 from jobs.queries.answers.audit_report import Span, listed
 from jobs.queries.answers.findings import Findings, Found, findings, lines
 from jobs.queries.answers.lists import FINDINGS
@@ -245,7 +246,9 @@ def test_new_is_what_the_audit_before_had_not(warehouse: Warehouse) -> None:
     ]
     # a night with nothing to audit
     found = findings(tables, "r3")
-    assert not found.has_news and found.as_json()["lasting"] == {"hanging": {"b": 1, "c": 1}}
+    assert not any(it.new or it.over for it in found.items) and found.as_json()["lasting"] == {
+        "hanging": {"b": 1, "c": 1}
+    }
     assert next(lines(found)) == "Nothing new tonight"
 
 

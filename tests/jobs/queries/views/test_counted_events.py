@@ -177,8 +177,8 @@ def test_every_face_shows_the_sums_of_the_view(recorded: Recorded) -> None:
             assert pc.sum(rows_of_days[name]).as_py() == total[name], name
 
     found = findings(tables)
-    for listing, name in OF_FINDINGS.items():
-        assert sum(found.new(listing).values()) == total[name], listing
+    for kind, name in OF_FINDINGS.items():
+        assert sum(found.new(kind).values()) == total[name], kind
 
     lines = group_lines(reader := Reader(warehouse, scope), tables.read(COVERAGE))
     for name, column in MEASURES.items():
