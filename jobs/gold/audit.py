@@ -21,8 +21,8 @@ from datetime import datetime
 from itertools import chain
 from typing import Any, Final
 
-from coordinator_core.errors import CoreError
-from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, not_replayed
+from coordinator_core.errors import CoreError, PastDiffers
+from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, log_not_judged, not_replayed
 from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.replay.lookup import SharePartitionKey
 from jobs.delta.audit_runs import audit_application
@@ -34,8 +34,8 @@ from jobs.delta.part_files import write_parts
 from jobs.delta.silver_format import other_version
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import OUTSIDE, WarehouseError
-from jobs.gold.audit_groups import audit_groups, audit_groups_apart
-from jobs.gold.audit_shares import audit_shares, audit_shares_apart, share_days
+from jobs.gold.audit_groups import group_audit
+from jobs.gold.audit_shares import share_audit, share_days
 from jobs.gold.former_rows import Change, changed_days, former_changes
 from jobs.gold.hanging_transactions import hanging_transactions
 from jobs.gold.isolation import Lack
@@ -174,8 +174,8 @@ def _work(warehouse: Warehouse, snapshot: Snapshot, plan: AuditPlan) -> AuditWor
 def _infer(
     executor: Executor, snapshot: Snapshot, plan: AuditPlan, work: AuditWork, cut: CutRule
 ) -> tuple[AuditPlan, list[AuditDone]]:
-    """Run the tasks. Returns the plan as executed, and the results. Where settled rows of share partitions turn out
-    to differ, all share partitions are audited from their beginning."""
+    """Run the tasks. Returns the plan as executed, and the results. Where what an earlier audit left turns out not to
+    suffice for a topic, all its log partitions are audited from their beginning."""
 
     def tasks(plan: AuditPlan, number: int, *topics: str) -> list[AuditWork]:
         found: list[AuditWork] = []
@@ -188,10 +188,12 @@ def _infer(
 
     first = tasks(plan, 0, OFFSETS_TOPIC, SHARE_TOPIC)
     done = run_tasks(executor, audit_logs, first, LABEL)
-    if any(task.has_differing for task in done):
-        plan = plan.afresh(SHARE_TOPIC)
-        done = [task for task in done if task.topic != SHARE_TOPIC]
-        done += run_tasks(executor, audit_logs, tasks(plan, len(first), SHARE_TOPIC), LABEL)
+    differing = [topic for topic in _AUDIT if any(task.topic == topic and task.has_differing for task in done)]
+    if differing:
+        for topic in differing:
+            plan = plan.afresh(topic)
+        done = [task for task in done if task.topic not in differing]
+        done += run_tasks(executor, audit_logs, tasks(plan, len(first), *differing), LABEL)
     return plan, done
 
 
@@ -291,29 +293,53 @@ def _not_replayed(failure: ReplayFailure) -> LogAnomalyRow:
     )
 
 
+class _NotAudited(Exception):
+    """Not all log partitions could be audited."""
+
+
 def audit_logs(work: AuditWork) -> AuditDone:
-    """Audit some log partitions. Runs in a Spark task."""
+    """Audit some log partitions. Runs in a Spark task.
+
+    Each group has a guard of its own. If code for many groups at once fails, the files of this attempt are dropped, and
+    the log partition is audited from its beginning, then group by group, then left out.
+    """
+    faults: dict[int, Exception] = {}
     try:
         with AuditParts(work) as parts:
-            _AUDIT[work.topic](work, parts)
+            audit = _AUDIT[work.topic](work, parts)
+            for log_partition in work.log_partitions:
+                if (left_out := work.left_out.get(log_partition)) is not None:
+                    parts.leave_out(log_partition, left_out)
+                    continue
+                try:
+                    audit(log_partition)
+                    if log_partition in work.by_group:
+                        parts.make_columns()
+                except (*OUTSIDE, CoreError):
+                    raise
+                except Exception as error:
+                    faults[log_partition] = error
+            if faults:
+                raise _NotAudited
             return parts.done
+    except PastDiffers:
+        return AuditDone(topic=work.topic, has_differing=True)
     except (*OUTSIDE, CoreError):
         raise
-    except Exception:
-        if work.topic not in _AUDIT_APART:
+    except Exception as error:
+        if not faults and work.by_group.issuperset(work.log_partitions):
             raise
-    # A fault in code that processes many groups at once: its files are dropped, and all groups are judged except those
-    # that cause the fault.
-    with AuditParts(work) as parts:
-        _AUDIT_APART[work.topic](work, parts)
-        return parts.done
+        faults = faults or dict.fromkeys(work.log_partitions, error)
+    if not work.going_on.isdisjoint(faults):  # earlier audits left rows of the same groups
+        return AuditDone(topic=work.topic, has_differing=True)
+    again = {log: log_not_judged(error, log) for log, error in faults.items() if log in work.by_group}
+    return audit_logs(
+        dataclasses.replace(work, by_group=work.by_group | faults.keys(), left_out={**work.left_out, **again})
+    )
 
 
-_AUDIT: Final[Mapping[str, Callable[[AuditWork, AuditParts], None]]] = {
-    OFFSETS_TOPIC: audit_groups,
-    SHARE_TOPIC: audit_shares,
+_AUDIT: Final[Mapping[str, Callable[[AuditWork, AuditParts], Callable[[int], None]]]] = {
+    OFFSETS_TOPIC: group_audit,
+    SHARE_TOPIC: share_audit,
 }
-_AUDIT_APART: Final[Mapping[str, Callable[[AuditWork, AuditParts], None]]] = {
-    OFFSETS_TOPIC: audit_groups_apart,
-    SHARE_TOPIC: audit_shares_apart,
-}
+"""By coordinator topic, what audits a log partition into the parts of a task."""

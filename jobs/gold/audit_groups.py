@@ -6,7 +6,7 @@ that.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from functools import partial
 from itertools import chain, compress, takewhile
@@ -27,7 +27,7 @@ from coordinator_core.inference.audit.group_past import (
     Piece,
 )
 from coordinator_core.inference.audit.groups import GroupGold, Judged, judge_group
-from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, group_anomalies, log_not_judged, not_judged
+from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, group_anomalies, not_judged
 from coordinator_core.inference.audit.simple_groups import SimpleGroups, judge_simple_groups
 from coordinator_core.inference.commits.deletions import CLOCKS_MS, NOTHING_REMOVED, Removed
 from coordinator_core.inference.facts.calendar import DAY_MS
@@ -35,17 +35,16 @@ from coordinator_core.inference.facts.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.facts.life import GroupLife
 from coordinator_core.inference.facts.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.inference.groups.owners import topics_read_together
-from jobs.errors import OUTSIDE
 from jobs.gold.audit_lag import LagWriter, Samples, end_samples
 from jobs.gold.clock_steps import clock_steps, steps_before
 from jobs.gold.former_rows import Outdated, day_of
 from jobs.gold.group_checkpoints import SavedGroups, packed_watermark, unpacked_watermark
 from jobs.gold.group_tables import ADDED_UP, GROUP_TABLES, NO_PLACE
-from jobs.gold.isolation import Lack, failing, read_or
+from jobs.gold.isolation import read_or
 from jobs.gold.log_anomalies import write_log_anomalies
 from jobs.gold.markers import with_own_markers
 from jobs.gold.share_reader import configs, removed_topics
-from jobs.gold.task import AuditParts, AuditWork, TrialParts
+from jobs.gold.task import AuditParts, AuditWork
 from jobs.gold.topic_ids import TopicIds
 from jobs.silver.bundles import GROUP_WEIGHTS, GroupBundle, bundles, bundles_with, group_bundles, group_ids
 from jobs.silver.checkpoints import changed_versions
@@ -62,11 +61,12 @@ NEW_COMMIT_WEIGHT: Final = 2
 """A new commit takes as much memory as this many commits that are read by group."""
 
 
-def audit_groups(work: AuditWork, parts: AuditParts) -> None:
-    """Audit the groups of the log partitions: all groups, or those with new records that affect more than counts."""
+def group_audit(work: AuditWork, parts: AuditParts) -> Callable[[int], None]:
+    """What audits the groups of a log partition: all groups, or those with new records that affect more than counts."""
     known, removed, samples = _inputs(work, parts)
     lags = LagWriter(samples, work.inference, parts)
-    for log_partition in work.log_partitions:
+
+    def audit(log_partition: int) -> None:
         packed = work.all_saved(log_partition)
         saved = None if packed is None else SavedGroups.together([SavedGroups.unpacked(state) for state in packed])
         if saved is not None and work.bucket is not None:
@@ -83,6 +83,8 @@ def audit_groups(work: AuditWork, parts: AuditParts) -> None:
             left = audit_whole_log(log_partition, own, parts, known, removed, lags, only)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.keep(log_partition, left.packed())
+
+    return audit
 
 
 def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, Removed, Samples]:
@@ -101,47 +103,6 @@ def _own_groups(work: AuditWork, log_partition: int) -> tuple[AuditWork, Set[str
         return work, None
     files, own = work.files.of_bucket(GROUP_WEIGHTS, log_partition, work.bucket)
     return replace(work, files=files), own
-
-
-def audit_groups_apart(work: AuditWork, parts: AuditParts) -> None:
-    """Audit the log partitions from their beginning, without the groups that cannot be audited: bisection
-    finds these.
-    """
-    known, removed, samples = _inputs(work, parts)
-    for log_partition in work.log_partitions:
-
-        def audit(
-            into: AuditParts, own: AuditWork, only: Set[str] | None, log_partition: int = log_partition
-        ) -> SavedGroups:
-            lags = LagWriter(samples, own.inference, into)
-            left = audit_whole_log(log_partition, own, into, known, removed, lags, only)
-            left.packed()
-            return left
-
-        try:
-            own, only = _own_groups(work, log_partition)
-            groups = group_ids(own.files, log_partition) if only is None else sorted(only)
-            if log_partition in work.not_replayed:
-                only = work.judged_of(log_partition, groups)
-                groups = sorted(only)
-            # first what belongs to no group, such as clock steps
-            audit(TrialParts(work), own, frozenset())
-        except OUTSIDE:
-            raise
-        except Exception as error:
-            parts.remove_all(log_partition, *GROUP_TABLES, LOG_ANOMALIES)
-            parts.done.lacks.append(Lack(work.topic, log_not_judged(error, log_partition)))
-            continue
-        failed = [
-            not_judged(error, group_id, None, log_partition, 0)
-            for group_id, error in failing(groups, partial(audit, TrialParts(work), own))
-        ]
-        write_log_anomalies(failed, work.topic, parts)
-        names = frozenset(str(row.group_id) for row in failed)
-        left = audit(parts, own, frozenset(groups) - names if names else only)
-        left = replace(left, not_judged=left.not_judged | names)
-        parts.done.days.extend(chain.from_iterable(left.days.values()))
-        parts.keep(log_partition, left.packed())
 
 
 def late_groups(saved: SavedGroups, work: AuditWork) -> set[str]:

@@ -1,6 +1,6 @@
 """The audit of `__share_group_state`: redeliveries, archived records, and days of share groups."""
 
-from collections.abc import Iterable, Mapping, Sequence, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
@@ -11,8 +11,7 @@ import pyarrow as pa
 
 from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.confidence import CONFIDENCES
-from coordinator_core.errors import PastDiffers
-from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, log_not_judged, not_judged
+from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, not_judged
 from coordinator_core.inference.audit.share_past import Kept, kept_of, require_same_groups, settled_to, shown_by
 from coordinator_core.inference.facts.columns import taken
 from coordinator_core.inference.facts.configs import NO_CONFIGS, Configs
@@ -40,7 +39,7 @@ from jobs.errors import OUTSIDE
 from jobs.gold.clock_steps import clock_steps
 from jobs.gold.former_rows import Outdated
 from jobs.gold.group_tables import NO_PLACE
-from jobs.gold.isolation import Lack, failing, read_or
+from jobs.gold.isolation import failing, read_or
 from jobs.gold.log_anomalies import share_anomalies, write_log_anomalies
 from jobs.gold.share_checkpoints import SavedShares
 from jobs.gold.share_reader import (
@@ -54,7 +53,7 @@ from jobs.gold.share_reader import (
     share_states,
     slice_ends,
 )
-from jobs.gold.task import AuditDone, AuditParts, AuditWork, TrialParts
+from jobs.gold.task import AuditDone, AuditParts, AuditWork
 from jobs.silver.row_groups import END_OF_LOG
 from schemas.group_types import GroupType
 from schemas.tables.common import IS_FORMER_LOG_PARTITION
@@ -68,32 +67,17 @@ from schemas.tables.gold import (
 )
 
 
-def audit_shares(work: AuditWork, parts: AuditParts) -> None:
-    """Audit all share partitions of the log partitions, each from where the last audit left it."""
+def share_audit(work: AuditWork, parts: AuditParts) -> Callable[[int], None]:
+    """What audits the share partitions of a log partition, from where the last audit left them, or group by group from
+    their beginning. Raises PastDiffers where settled rows would differ."""
     known, members = _inputs(work, parts)
-    try:
-        for log_partition in work.log_partitions:
-            audit_log(log_partition, work, parts, known, members)
-    except PastDiffers:
-        parts.done.has_differing = True
 
+    def audit(log_partition: int) -> None:
+        is_by_group = log_partition in work.not_replayed or log_partition in work.by_group
+        audit_log = audit_by_group if is_by_group else _audit_whole_log
+        audit_log(log_partition, work, parts, known, members)
 
-def audit_shares_apart(work: AuditWork, parts: AuditParts) -> None:
-    """Audit all share groups of the log partitions from their beginning, except those that cannot be audited."""
-    if work.going_on:  # settled rows are in files of earlier audits, together with those groups' rows
-        parts.done.has_differing = True
-        return
-    known, members = _inputs(work, parts)
-    for log_partition in work.log_partitions:
-        try:
-            audit_by_group(log_partition, work, TrialParts(work), known, members)
-        except OUTSIDE:
-            raise
-        except Exception as error:
-            parts.remove_all(log_partition, LOG_ANOMALIES)
-            parts.done.lacks.append(Lack(work.topic, log_not_judged(error, log_partition)))
-        else:
-            audit_by_group(log_partition, work, parts, known, members)
+    return audit
 
 
 def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, ShareMembers]:
@@ -103,27 +87,6 @@ def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, ShareMembers]:
         read_or(NO_CONFIGS, "configs of groups, topics and brokers", partial(configs, files), lacks),
         read_or({}, "members of share groups", partial(share_members, files), lacks),
     )
-
-
-def audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers) -> None:
-    """Audit a log partition from where the last audit stopped.
-
-    On failure, audit it group by group: that shows which group fails, and audits the others.
-    """
-    if log_partition in work.not_replayed:
-        audit_by_group(log_partition, work, parts, known, members)
-        return
-    before = parts.row_count, len(parts.done.share_counts)
-    try:
-        _audit_whole_log(log_partition, work, parts, known, members)
-    except (PastDiffers, MemoryError):
-        raise
-    except Exception as error:
-        if log_partition in work.going_on:
-            raise PastDiffers("what is settled is to be judged again with what cannot be judged") from error
-        if (parts.row_count, len(parts.done.share_counts)) != before:
-            raise  # its rows are in files: `audit_logs` drops these and calls `audit_shares_apart`
-        audit_by_group(log_partition, work, parts, known, members)
 
 
 def audit_by_group(

@@ -1,6 +1,6 @@
 """Isolation of faults: a group, log partition or input that fails does not keep other results from gold."""
 
-from collections.abc import Callable, Iterator, Sequence, Set
+from collections.abc import Callable, Iterable, Iterator, Set
 from typing import NamedTuple, TypeVar
 
 from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, input_not_read
@@ -29,20 +29,12 @@ def read_or(nothing: Read, what: str, read: Callable[[], Read], lacks: list[Lack
         return nothing
 
 
-def failing(group_ids: Sequence[str], attempt: Callable[[Set[str]], object]) -> Iterator[tuple[str, Exception]]:
-    """Yield each group for which `attempt` fails, and its error: tries all groups, then bisects those that fail
-    together.
-    """
-    if not group_ids:
-        return
-    try:
-        attempt(frozenset(group_ids))
-    except OUTSIDE:
-        raise
-    except Exception as error:
-        if len(group_ids) == 1:
-            yield group_ids[0], error
-            return
-        middle = len(group_ids) // 2
-        yield from failing(group_ids[:middle], attempt)
-        yield from failing(group_ids[middle:], attempt)
+def failing(group_ids: Iterable[str], attempt: Callable[[Set[str]], object]) -> Iterator[tuple[str, Exception]]:
+    """Yield each group for which `attempt` fails, and its error."""
+    for group_id in group_ids:
+        try:
+            attempt(frozenset((group_id,)))
+        except OUTSIDE:
+            raise
+        except Exception as error:
+            yield group_id, error

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.errors import StateUnreadable
+from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow
 from coordinator_core.inference.commits.deletions import Removed
 from coordinator_core.inference.facts.life import PartitionCounts
 from coordinator_core.inference.facts.log_facts import LEADERLESS_LOG, LogFacts
@@ -29,10 +30,11 @@ from jobs.delta.part_files import LOG_PARTITION, PartTarget, PartWriter, Written
 from jobs.delta.table_files import TableFile, read_file
 from jobs.gold.days import FormerDays
 from jobs.gold.former_rows import Outdated
-from jobs.gold.group_tables import NO_PLACE
+from jobs.gold.group_tables import GROUP_TABLES, NO_PLACE
 from jobs.gold.isolation import Lack
 from jobs.silver.checkpoints import Watermark, watermark_row
 from jobs.silver.reader import SilverFiles
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.tables.common import IS_FORMER_LOG_PARTITION
 from schemas.tables.declare import Table
 from schemas.tables.gold import (
@@ -105,6 +107,11 @@ class AuditWork:
     """By log partition, the groups of which silver lacks something, so that they are not judged; None: all groups."""
     bucket: KeyBucket | None = None
     """The groups of the one log partition that this task audits; None: all groups of all log partitions."""
+    by_group: frozenset[int] = frozenset()
+    """Log partitions that are audited group by group, where that is not done anyway: an attempt failed for many groups
+    at once."""
+    left_out: Mapping[int, LogAnomalyRow] = field(default_factory=dict)
+    """Log partitions that cannot be audited, and what gold.log_anomalies says of each."""
 
     @property
     def is_first(self) -> bool:
@@ -182,8 +189,6 @@ class AuditParts:
         self._former_days: FormerDays | None = None
         self._stack = ExitStack()
         self.done = AuditDone(topic=work.topic)
-        self.row_count = 0
-        """Number of rows written or waiting."""
 
     def __enter__(self) -> Self:
         return self
@@ -192,8 +197,7 @@ class AuditParts:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is None:
-            for table in list(self._waiting):
-                self._write_waiting(table)
+            self.make_columns()
             for table in list(self._buffered):
                 self._write_buffered(table)
         self._stack.__exit__(kind, error, trace)
@@ -202,11 +206,20 @@ class AuditParts:
 
     def write_rows(self, table: Table, rows: Sequence[NamedTuple], log_partition: int) -> None:
         """Append rows of the core to a gold table, possibly later."""
-        self.row_count += len(rows)
         waiting = self._waiting.setdefault(table, [])
         waiting += zip(rows, repeat(log_partition))
         if len(waiting) >= WAITING_ROWS_MAX:
             self._write_waiting(table)
+
+    def make_columns(self) -> None:
+        """Make columns of all rows that wait for that."""
+        for table in list(self._waiting):
+            self._write_waiting(table)
+
+    def leave_out(self, log_partition: int, why: LogAnomalyRow) -> None:
+        """Leave no rows of a log partition, and say why."""
+        self.remove_all(log_partition, *(GROUP_TABLES if self._work.topic == OFFSETS_TOPIC else ()), LOG_ANOMALIES)
+        self.done.lacks.append(Lack(self._work.topic, why))
 
     def _write_waiting(self, table: Table) -> None:
         waiting = self._waiting.pop(table, [])
@@ -218,7 +231,6 @@ class AuditParts:
         """Append rows to a gold table, without the columns that are one for all: `made_schema`."""
         if not rows.num_rows:
             return
-        self.row_count += rows.num_rows
         self._write_waiting(table)
         rows = _coded(with_former_log_partitions(table, rows, self._work.places.get(self._work.topic, {})))
         for name, value in (("cluster_id", self._work.cluster_id), ("is_settled", is_settled)):
@@ -273,19 +285,6 @@ class AuditParts:
         if self._former_days is None:
             self._former_days = FormerDays(self._work.former.files(GROUP_SUMMARY), self._work.log_partitions)
         return self._former_days
-
-
-class TrialParts(AuditParts):
-    """A dry run: makes the rows of gold, but writes none."""
-
-    def write_rows(self, table: Table, rows: Sequence[NamedTuple], log_partition: int) -> None:
-        """Only convert the rows to columns."""
-        if rows:
-            self.write(table, _rows_table(table, rows, [log_partition] * len(rows)))
-
-    def write(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
-        """Only make the columns of a file."""
-        _coded(rows)
 
 
 def _rows_table(table: Table, rows: Sequence[NamedTuple], log_partitions: Sequence[int]) -> pa.Table:
