@@ -28,7 +28,6 @@ from coordinator_core.inference.audit.group_past import (
 )
 from coordinator_core.inference.audit.groups import GroupGold, Judged, judge_group
 from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, group_anomalies, not_judged
-from coordinator_core.inference.audit.simple_groups import SimpleGroups, judge_simple_groups
 from coordinator_core.inference.commits.deletions import CLOCKS_MS, NOTHING_REMOVED, Removed
 from coordinator_core.inference.facts.calendar import DAY_MS
 from coordinator_core.inference.facts.configs import NO_CONFIGS, Configs
@@ -46,7 +45,7 @@ from jobs.gold.markers import with_own_markers
 from jobs.gold.share_reader import configs, removed_topics
 from jobs.gold.task import AuditParts, AuditWork
 from jobs.gold.topic_ids import TopicIds
-from jobs.silver.bundles import GROUP_WEIGHTS, GroupBundle, bundles, bundles_with, group_bundles, group_ids
+from jobs.silver.bundles import GROUP_WEIGHTS, bundles, bundles_with, group_bundles, group_ids
 from jobs.silver.checkpoints import changed_versions
 from jobs.silver.commits import new_commits
 from schemas.tables.gold import GROUP_SUMMARY, LOG_ANOMALIES
@@ -128,38 +127,13 @@ def audit_whole_log(
     made, kept = _Made(work, parts, log_partition), _KeptBuilder()
     made.find_clock_steps(0)
     for bundle in group_bundles(work.files, log_partition, only):
-        plain = _judge_plain(bundle, work, made)
-        kept.add_plain(plain)
-        for life in bundle.lives(frozenset() if lags.is_any else plain.pasts.keys()):
-            if life.group_id in plain.pasts:
-                lags.add(made.of_log(life))
-            elif (judged := made.judge(life, known, removed, lags)) is not None:
+        for life in bundle.lives():
+            if (judged := made.judge(life, known, removed, lags)) is not None:
                 kept.add(judged)
-                del judged  # before more is read: a group may have many commits
-            del life
-        del bundle, plain
+            del life, judged  # before more is read: a group may have many commits
+        del bundle
     lags.flush()
     return made.left(kept.built(), MemberCommitTimes(), SavedGroups())
-
-
-def _judge_plain(
-    bundle: GroupBundle, work: AuditWork, made: "_Made", commits: GroupedCommits | None = None
-) -> SimpleGroups:
-    """Judge the groups of a bundle that only committed. `commits`: those of some groups, if not all.
-
-    On failure it judges none of them: the caller then judges each alone, which shows which group fails.
-    """
-    found = bundle.commits if commits is None else commits
-    log = work.log(bundle.log_partition)
-    beginnings = {group_id: begun for group_id, begun in bundle.beginnings().items() if group_id not in log.unread}
-    try:
-        plain = judge_simple_groups(found, beginnings, bundle.known() | log.unread.keys(), work.inference, log.whole_to)
-    except MemoryError:
-        raise
-    except Exception:
-        plain = SimpleGroups({}, [], [], GroupedCommits.of(()))
-    made.add_plain(plain)
-    return plain
 
 
 class _Made:
@@ -240,13 +214,6 @@ class _Made:
         write_log_anomalies(broken, self._work.topic, self._parts)
         self._write_many()
 
-    def add_plain(self, plain: SimpleGroups) -> None:
-        """Add the results of groups that only committed."""
-        self._pasts |= plain.pasts
-        self._gold.anomalies += plain.anomalies
-        self._gold.days += plain.days
-        self._write_many()
-
     def left(self, commits: GroupedCommits, commit_times: MemberCommitTimes, others: SavedGroups) -> SavedGroups:
         """The state for the next audit, after all groups are added.
 
@@ -308,10 +275,6 @@ class _KeptBuilder:
             self._waiting.append((commits, np.zeros(len(commits), np.int64), (judged.life.group_id,)))
         if len(self._waiting) >= WAITING_GROUPS_MAX:
             self._put_together()
-
-    def add_plain(self, plain: SimpleGroups) -> None:
-        """Add the commits of groups that only committed."""
-        self._kept.append(plain.kept.piece)
 
     def built(self) -> GroupedCommits:
         """The commits of all groups added."""
@@ -395,9 +358,7 @@ class _NewAudit:
         first = min((0 if past is None else past.first_log_offset for past in pasts), default=0)
         of_others = _KeptBuilder()
         for bundle in group_bundles(work.files, log_partition, self._whole, from_log_offset=first):
-            plain = _judge_plain(bundle, work, self._made)
-            kept.append(plain.kept.of_some(saved.not_judged).piece)
-            for life in bundle.lives(plain.pasts.keys()):
+            for life in bundle.lives():
                 judged = self._made.judge(life, self._known, self._removed)
                 if judged is not None and life.group_id in saved.not_judged:
                     of_others.add(judged)
@@ -430,10 +391,7 @@ class _NewAudit:
         }
         slices = commits.slices() if noted else {}
         for some, bundle in bundles_with(self._work.files, self._log_partition, noted, commits, watermarks):
-            # all commits of a new group are new
-            first = bundle.commits.of_some(some - saved.pasts.keys())
-            plain = _judge_plain(bundle, self._work, self._made, first)
-            for life in bundle.lives(plain.pasts.keys(), also=some):
+            for life in bundle.lives(also=some):
                 rows = slices.get(life.group_id, slice(0, 0))
                 self._judge(life, is_new[rows], watermarks.get(life.group_id))
 

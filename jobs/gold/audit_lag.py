@@ -67,11 +67,6 @@ class LagWriter:
         self._parts = parts
         self._waiting: list[pa.Table] = []
 
-    @property
-    def is_any(self) -> bool:
-        """Is there a sample of any topic?"""
-        return bool(self._samples)
-
     def add(self, life: GroupLife) -> None:
         """Add the lag of one group, COMMITS_AT_ONCE commits at a time."""
         if not self._samples:

@@ -10,16 +10,11 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.history.rows import AssignmentRow, EventRow, GenerationRow, MemberRow
-from coordinator_core.inference.audit.days import UNKNOWN_TYPE
 from coordinator_core.inference.audit.group_past import GroupedCommits
-from coordinator_core.inference.audit.simple_groups import BEGINNING_EVENTS, Beginning
 from coordinator_core.inference.facts.life import GroupCommits, GroupLife
 from jobs.delta.arrow_columns import (
     codes_of,
     columns_read,
-    epoch_ms_column,
-    indices_in,
-    numbers_of,
     ordered_codes,
     together,
 )
@@ -28,7 +23,7 @@ from jobs.silver.commits import commits_by_group
 from jobs.silver.needed import NO_WATERMARKS, AuditWatermarks, all_ended_by, events_from
 from jobs.silver.reader import SilverFiles
 from jobs.silver.row_groups import LOG_OFFSET
-from jobs.silver.rows import Row, groups_in, rows_of, sortable
+from jobs.silver.rows import Row, rows_of, sortable
 from jobs.spark.tasks import give_back
 from schemas.tables.declare import Table
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS, OFFSET_COMMITS
@@ -51,26 +46,16 @@ class GroupBundle:
     rows: Mapping[Table, pa.Table]
     """By the tables of `GROUP_ROWS`, unordered. `lives` drops these rows and the commits, since they may be many."""
 
-    def beginnings(self) -> dict[str, Beginning]:
-        """The groups that have nothing but commits and their beginning."""
-        return beginnings(self.rows)
-
-    def known(self) -> Set[str]:
-        """Groups with rows other than commits."""
-        return {group_id for rows in self.rows.values() for group_id in groups_in(rows)}
-
-    def lives(self, left_out: Set[str] = frozenset(), also: Set[str] = frozenset()) -> Iterator[GroupLife]:
-        """Yield each group that has rows, by group id, except those in `left_out`; and each of `also`, with or without
-        rows.
-        """
-        generations = _by_group(self.rows, GROUP_GENERATIONS, GenerationRow, left_out)
-        members = _by_group(self.rows, GROUP_MEMBERS, MemberRow, left_out)
-        assignments = _by_group(self.rows, MEMBER_ASSIGNMENTS, AssignmentRow, left_out)
-        events = _by_group(self.rows, GROUP_EVENTS, EventRow, left_out)
+    def lives(self, also: Set[str] = frozenset()) -> Iterator[GroupLife]:
+        """Yield each group that has rows, by group id; and each of `also`, with or without rows."""
+        generations = _by_group(self.rows, GROUP_GENERATIONS, GenerationRow)
+        members = _by_group(self.rows, GROUP_MEMBERS, MemberRow)
+        assignments = _by_group(self.rows, MEMBER_ASSIGNMENTS, AssignmentRow)
+        events = _by_group(self.rows, GROUP_EVENTS, EventRow)
         commits, slices = self.commits.commits, self.commits.slices()
         self.commits, self.rows = GroupedCommits.of(()), {}
         with_commits = {group_id for group_id, rows in slices.items() if rows.start < rows.stop}
-        for group_id in sorted({*generations, *members, *assignments, *events, *with_commits, *also} - left_out):
+        for group_id in sorted({*generations, *members, *assignments, *events, *with_commits, *also}):
             yield GroupLife(
                 group_id,
                 self.log_partition,
@@ -231,57 +216,9 @@ def _rows_of_groups(
     return together(parts) if parts else columns_read(table, columns, texts).empty_table()
 
 
-def beginnings(rows: Mapping[Table, pa.Table]) -> dict[str, Beginning]:
-    """The groups that have no rows other than those of a beginning (see `inference.audit.simple_groups`)."""
-    generations, events = rows[GROUP_GENERATIONS], rows[GROUP_EVENTS]
-    if not generations.num_rows:
-        return {}
-    group, group_ids = codes_of(generations["group_id"])
-    is_beginning = (
-        (numbers_of(generations["generation"]) == 0)
-        & (numbers_of(generations["member_count"]) == 0)
-        & (numbers_of(generations["to_log_offset"]) < 0)
-        & (indices_in(generations["group_type"], (UNKNOWN_TYPE,)) == 0)
-        & (np.bincount(group, minlength=len(group_ids))[group] == 1)
-    )
-    others = {group_id for table in (GROUP_MEMBERS, MEMBER_ASSIGNMENTS) for group_id in groups_in(rows[table])}
-    newest_ms: dict[str, int] = {}
-    created: dict[tuple[str, int], int] = {}
-    """By group and time: the last log offset at which the group was created at that time."""
-    if events.num_rows:
-        of_event, with_events = codes_of(events["group_id"])
-        kind = indices_in(events["event_type"], BEGINNING_EVENTS)
-        others.update(with_events[code] for code in np.unique(of_event[kind < 0]).tolist())
-        log_offset, at_ms = numbers_of(events["log_offset"]), epoch_ms_column(events["at"])
-        order = np.lexsort((numbers_of(events["event_index"]), log_offset, of_event))
-        texts = [with_events[code] for code in of_event[order].tolist()]
-        times = at_ms[order].tolist()
-        newest_ms = dict(zip(texts, times, strict=True))
-        is_created = (kind[order] == BEGINNING_EVENTS.index("GROUP_CREATED")).tolist()
-        places = zip(zip(texts, times, strict=True), log_offset[order].tolist(), is_created, strict=True)
-        created = {at: place for at, place, is_one in places if is_one}
-    begun = np.flatnonzero(is_beginning)
-    columns = (
-        [group_ids[code] for code in group[begun].tolist()],
-        numbers_of(generations["from_log_offset"])[begun].tolist(),
-        epoch_ms_column(generations["valid_from"])[begun].tolist(),
-    )
-    return {
-        text: Beginning(min(created.get((text, ms), place), place), place, ms, newest_ms.get(text, -1))
-        for text, place, ms in zip(*columns, strict=True)
-        if text not in others
-    }
-
-
-def _by_group(
-    of_tables: Mapping[Table, pa.Table], table: Table, row_class: type[Row], left_out: Set[str]
-) -> dict[str, list[Row]]:
+def _by_group(of_tables: Mapping[Table, pa.Table], table: Table, row_class: type[Row]) -> dict[str, list[Row]]:
     """Rows of a table by group id; the rows of a group are sorted by log offset, then by the table's key."""
     columns, rows = row_class._fields, of_tables[table]
-    if left_out and rows.num_rows:
-        group, group_ids = codes_of(rows["group_id"])
-        is_left_out = np.array([group_id in left_out for group_id in group_ids], np.bool_)[group]
-        rows = rows.filter(pa.array(~is_left_out))
     if not rows.num_rows:
         return {}
     place = "log_offset" if "log_offset" in columns else "from_log_offset"

@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 import pytest
 
 from coordinator_core.inference.audit.groups import judge_group
-from coordinator_core.inference.audit.simple_groups import judge_simple_groups
 from coordinator_core.inference.commits.hanging import hanging
 from coordinator_core.inference.shares.share_days import merged_days
 from coordinator_core.inference.shares.share_log import ShareKeys, ShareLog
@@ -68,10 +67,8 @@ def fails_of(function: Callable[..., Any], name: Callable[..., str]) -> Callable
 
 
 def plant(patch: pytest.MonkeyPatch) -> None:
-    """Let each way in which a group is judged fail for some groups."""
+    """Let the judgement of some groups fail."""
     patch.setattr(audit_groups, "judge_group", fails_of(judge_group, lambda life, *_: life.group_id))
-    of_some = fails_of(judge_simple_groups, lambda grouped, *_: min(grouped.group_ids, default=""))
-    patch.setattr(audit_groups, "judge_simple_groups", of_some)
 
 
 def by_group(ledger: Ledger, name: str) -> dict[str, int]:

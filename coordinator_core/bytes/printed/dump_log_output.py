@@ -196,7 +196,6 @@ _KEY: Final = " key: "
 _PAYLOAD: Final = " payload: "
 _LEGACY_MAGIC: Final = ("0", "1")
 _BASE_OFFSET: Final = re.compile(r"[0-9]{20}", re.ASCII)
-_CONTROL: Final = (" endTxnMarker: ", " controlType: ")
 _NOT_COMPRESSED: Final = ("none", "nocompressioncodec")
 _NO_CRC: Final = -1
 _DELETE: Final = "<DELETE>"

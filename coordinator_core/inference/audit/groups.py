@@ -72,8 +72,6 @@ class Judged:
     commit_times: Mapping[Membership, Times]
     kept: I64
     """Which of its commits to keep."""
-    went_on_from: AuditWatermark | None = None
-    """Gold rows from before this place stay; here are the later ones."""
     late: Mapping[int, DayCounts] = field(default_factory=dict)
     """What to add to its days until then."""
     watermark: AuditWatermark | None = None
@@ -161,7 +159,7 @@ def judge_group(
         else [],
         share_days=share_group_days(life, settled_day) if GroupType.SHARE in types else [],
     )
-    return Judged(life, gold, past, commit_times, kept, came_from, late, watermark)
+    return Judged(life, gold, past, commit_times, kept, late, watermark)
 
 
 def _as_shown(owners: list[OwnerRow], life: GroupLife) -> list[OwnerRow]:

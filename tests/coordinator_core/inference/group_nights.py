@@ -103,9 +103,9 @@ class Nights:
             self.broken[group_id] = group_anomalies(judged.life)
         else:
             self.ways["gone on with"] += 1
-            if judged.went_on_from is not None:
+            if before.watermark is not None:
                 self.ways["from a settled place"] += 1
-                add_settled(gold, judged)
+                add_settled(gold, judged, before.watermark)
             anomalies = gold.anomalies
             self.broken[group_id] += group_anomalies(judged.life, self.place)
         self.gold[group_id] = judged.gold
@@ -125,10 +125,9 @@ def after_nights(batches: list[bytes], places: Iterable[int], settings: Inferenc
     return nights
 
 
-def add_settled(before: GroupGold, judged: Judged) -> None:
+def add_settled(before: GroupGold, judged: Judged, place: AuditWatermark) -> None:
     """Add to rebuilt gold the rows of the settled past, with the commits that came to its days."""
-    place, gold = judged.went_on_from, judged.gold
-    assert place is not None
+    gold = judged.gold
     owners = [
         row for row in before.owners if row.to_log_offset is not None and row.to_log_offset <= place.generation_at
     ]

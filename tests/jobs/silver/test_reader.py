@@ -9,7 +9,6 @@ import pytest
 
 from coordinator_core.history.rows import EventRow, MemberRow
 from coordinator_core.inference.audit.groups import in_order
-from coordinator_core.inference.audit.simple_groups import Beginning
 from jobs.delta.arrow_columns import codes_of, indices_in, ordered_codes, together
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.cluster_tables import ClusterTables
@@ -127,44 +126,6 @@ def test_rows_of_a_life_are_in_the_order_in_which_it_is_judged(warehouse: Wareho
     (life,) = group_lives(SilverFiles.of(ClusterTables(warehouse, CLUSTER), GROUP_TABLES), 3)
     assert life == in_order(life)
     assert [len(rows) for rows in life[2:5]] == [6, 6, 6]
-
-
-def test_groups_are_known_of_which_nothing_is_there_but_how_they_began() -> None:
-    """One open generation 0 without members, its events, in any order of rows, and nothing else."""
-    generation = {
-        "group_type": "CLASSIC",
-        "generation": 0,
-        "member_count": 0,
-        "from_log_offset": 7,
-        "valid_from": at(1),
-    }
-    others: dict[str, dict[str, Any]] = {
-        "begun": {},
-        "silent": {},
-        "later": {"generation": 1},
-        "with members": {"member_count": 1},
-        "over": {"to_log_offset": 9},
-        "of another type": {"group_type": "CONSUMER"},
-        "deleted": {},
-        "joined": {},
-    }
-    generations = [generation | {"group_id": group_id} | other for group_id, other in others.items()]
-    generations += [generation | {"group_id": "twice", "incarnation": number} for number in range(2)]
-    event = {"group_id": "begun", "event_index": 0, "log_offset": 7}
-    events = [
-        event | {"event_type": "GENERATION_STARTED", "event_index": 1, "at": at(3)},
-        event | {"event_type": "GROUP_CREATED", "log_offset": 5, "at": at(1)},
-        event | {"event_type": "GROUP_CREATED", "at": at(2)},
-        event | {"group_id": "deleted", "event_type": "GROUP_DELETED", "at": at(2)},
-    ]
-    rows = {
-        GROUP_GENERATIONS: rows_in(GROUP_GENERATIONS, *generations),
-        GROUP_EVENTS: rows_in(GROUP_EVENTS, *events),
-        GROUP_MEMBERS: rows_in(GROUP_MEMBERS, {"group_id": "joined"}),
-        MEMBER_ASSIGNMENTS: rows_in(MEMBER_ASSIGNMENTS).slice(0, 0),
-    }
-    found = bundles.beginnings(rows)
-    assert found == {"begun": Beginning(5, 7, 1000, 3000), "silent": Beginning(7, 7, 1000, -1)}
 
 
 @pytest.mark.parametrize("weight_max", [1, 40, 10_000])
