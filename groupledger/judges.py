@@ -81,7 +81,6 @@ class Gathered(AuditParts):
             super().write_rows(table, rows, log_partition)
 
     def write(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
-        self.row_count += rows.num_rows
         if table == self._table and rows.num_rows:
             self.rows.append(rows)
 

@@ -74,8 +74,8 @@ def share_audit(work: AuditWork, parts: AuditParts) -> Callable[[int], None]:
 
     def audit(log_partition: int) -> None:
         is_by_group = log_partition in work.not_replayed or log_partition in work.by_group
-        audit_log = audit_by_group if is_by_group else _audit_whole_log
-        audit_log(log_partition, work, parts, known, members)
+        audit_rows = audit_by_group if is_by_group else audit_log
+        audit_rows(log_partition, work, parts, known, members)
 
     return audit
 
@@ -138,9 +138,7 @@ def _states_of(states: StateRows, codes: Sequence[int]) -> StateRows:
     return states._replace(rows=states.rows.filter(pa.array(is_wanted)), key=states.key[is_wanted])
 
 
-def _audit_whole_log(
-    log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers
-) -> None:
+def audit_log(log_partition: int, work: AuditWork, parts: AuditParts, known: Configs, members: ShareMembers) -> None:
     """Audit a log partition in slices, each from where the results of the previous one are settled."""
     packed = work.saved(log_partition)
     saved = None if packed is None else SavedShares.unpacked(packed)
