@@ -45,6 +45,7 @@ class Listing(StrEnum):
     REWINDS = "rewinds"
     SKIPPED = "skipped"
     DELETED = "deleted"
+    LAG = "lag"
     FORGOTTEN = "forgotten"
     HANGING = "hanging"
     OWNERS = "owners"

@@ -5,6 +5,7 @@ something was quarantined or is missing.
 """
 
 import os
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Annotated, Any, Final
@@ -36,6 +37,12 @@ from jobs.cli.whatif import whatif
 from jobs.cli.where import where
 from jobs.cli_enums import Shell
 from jobs.console.command_name import COMPLETE, ENTRY
+from jobs.console.names import or_nearest
+from jobs.console.output import say
+from jobs.exit_codes import WRONG_ARGUMENTS
+
+UNKNOWN_CHOICE: Final = re.compile(r"'(.*)' is not one of (.*)\.$", re.DOTALL)
+"""How Typer says it."""
 
 
 class InOrder(TyperGroup):
@@ -44,6 +51,19 @@ class InOrder(TyperGroup):
     def list_commands(self, ctx: Any) -> list[str]:
         order = {name: index for index, name in enumerate(SUMMARIES)}
         return sorted(self.commands, key=lambda name: order.get(name, len(order)))
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the job. A choice that is not known is answered like any other name that is not."""
+        try:
+            return super().invoke(ctx)
+        except typer.BadParameter as error:
+            found = UNKNOWN_CHOICE.search(error.message)
+            if found is None or error.param is None:
+                raise
+            given, known = found[1], re.findall(r"'([^']+)'", found[2])
+            name = error.param.opts[0].removeprefix("--")
+            say(f"error: there is no {name} {or_nearest(given, known)}: {', '.join(known)}")
+            raise typer.Exit(WRONG_ARGUMENTS) from None
 
 
 app = typer.Typer(

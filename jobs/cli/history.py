@@ -43,6 +43,15 @@ def groups(
     match: Annotated[
         str | None, typer.Option("--match", metavar="TEXT", help="Only groups whose id contains this text.")
     ] = None,
+    topic: Annotated[
+        str | None,
+        typer.Option(
+            "--topic",
+            metavar="TOPIC",
+            help="Only groups that commit to this topic or are assigned it.",
+            autocompletion=known_names.TOPICS,
+        ),
+    ] = None,
     needs_attention: Annotated[
         bool, typer.Option("--needs-attention", help="Only groups whose verdict is not OK.")
     ] = False,
@@ -67,6 +76,7 @@ def groups(
         tables,
         from_ms=from_ms,
         match=match,
+        topic=topic,
         needs_attention=needs_attention,
         output_format=output_format,
     )

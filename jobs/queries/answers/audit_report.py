@@ -495,6 +495,8 @@ def run_audit_report(
     if listed_from.time in columns:
         place = columns.index(listed_from.time)
         complete = complete.adding(*untimed_statement(sum(row[place] is None for row in rows), span))
+    if not rows and output_format == "table":
+        complete = complete.adding("Nothing is listed")
     write_completeness(complete, output_format, out)
     write_answers(columns, rows, output_format, out, first=listed_from.first)
     return complete.is_complete

@@ -25,12 +25,13 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import PinnedTables, WholeRun
 from jobs.delta.times import epoch_ms
 from jobs.queries.answers.findings import audit_lacks, groups_not_judged
-from jobs.queries.answers.group_verdicts import DELETED_WITH_GROUP, GONE, OK, group_verdicts
+from jobs.queries.answers.group_verdicts import DELETED_WITH_GROUP, GONE, OK, RULES, group_verdicts
 from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG
 from jobs.queries.as_of.behind import not_audited_lines
 from jobs.queries.as_of.caveats import log_remarks
 from jobs.queries.as_of.clock_steps import ClockStep, clock_steps, step_lines
-from jobs.queries.as_of.in_log import require_groups, require_in_any_log, require_in_log
+from jobs.queries.as_of.in_log import groups_of_topic, require_groups, require_in_any_log, require_in_log
+from jobs.settings import place_words
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES, SHARE_OFFSET_CHANGES
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, GROUP_MEMBERS
@@ -352,17 +353,23 @@ def run_groups(
     *,
     from_ms: int | None,
     match: str | None,
+    topic: str | None = None,
     needs_attention: bool,
     output_format: str,
     out: TextIO | None = None,
 ) -> list[str]:
-    """Print groups and their verdicts. Returns the caveats as lines.
+    """Print groups and their verdicts. Returns what to look at first, and the caveats, as lines.
 
     Raises ArgumentError for a time after the end of what was read: no group is known to be OK then.
     """
     require_in_any_log(tables, from_ms, None)
+    readers = None if topic is None else groups_of_topic(tables, topic)
     found = group_verdicts(tables, from_ms=from_ms, match=match, with_gone=True)
-    verdicts = [it for it in found if it.state != GONE or DELETED_WITH_GROUP in it.rules]
+    verdicts = [
+        it
+        for it in found
+        if (it.state != GONE or DELETED_WITH_GROUP in it.rules) and (readers is None or it.group_id in readers)
+    ]
     if match is not None and not verdicts:
         require_groups(tables, [match])
     rows: list[list[Value]] = []
@@ -374,4 +381,13 @@ def run_groups(
         rows.append(list(values.values())[: len(GROUP_COLUMNS)])
     names = GROUP_COLUMNS if output_format == "table" else [name.lower().replace("-", "_") for name in GROUP_COLUMNS]
     write_answers(names, rows, output_format, out or sys.stdout, first=GROUP_ANSWER)
-    return list(_remarks(tables))
+    if output_format != "table":
+        return list(_remarks(tables))
+    place = place_words(str(tables.warehouse.root), tables.cluster_id)
+    asked = (
+        f"audit --list {RULES[rule].listing} --group {shell_word(it.group_id)}{place}"
+        for it in verdicts[:1]
+        for rule in it.rules
+    )
+    first = [] if rows or not needs_attention else ["no group needs attention"]
+    return [*first, *(f"look at the worst: {command(words)}" for words in asked), *_remarks(tables)]

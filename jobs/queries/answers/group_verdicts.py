@@ -19,6 +19,7 @@ from coordinator_core.inference.commits.commit_anomalies import TOPIC_RECREATED
 from coordinator_core.inference.facts.calendar import DAY_MS
 from coordinator_core.text import counted
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
+from jobs.cli_enums import Listing
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms, to_datetime
@@ -49,31 +50,40 @@ THROWN_OUT: Final = "MEMBERS_EXPIRED"
 
 
 class Rule(NamedTuple):
-    """What makes a verdict. `points`: how bad it is, in a group's score."""
+    """What makes a verdict. `points`: how bad it is, in a group's score; `listing`: what `audit --list` shows of it."""
 
     points: int
+    listing: Listing
     one: str
     many: str
 
 
 RULES: Final[Mapping[str, Rule]] = {
-    REPEATED: Rule(40, "partition stays", "partitions stay"),
-    FAILED: Rule(35, "failure to judge it: see gold.log_anomalies", "failures to judge it: see gold.log_anomalies"),
-    SHARED_INSTANCE: Rule(30, "instance id of several processes", "instance ids of several processes"),
-    IN_STORM: Rule(30, "in a storm", "in storms"),
+    REPEATED: Rule(40, Listing.COMMITS, "partition stays", "partitions stay"),
+    FAILED: Rule(
+        35,
+        Listing.NOT_JUDGED,
+        "failure to judge it: see gold.log_anomalies",
+        "failures to judge it: see gold.log_anomalies",
+    ),
+    SHARED_INSTANCE: Rule(
+        30, Listing.INSTANCES, "instance id of several processes", "instance ids of several processes"
+    ),
+    IN_STORM: Rule(30, Listing.FLAPPING, "in a storm", "in storms"),
     WITHOUT_OWNER: Rule(
         25,
+        Listing.UNOWNED,
         "rebalance left partitions without an owner for a minute or longer",
         "rebalances left partitions without an owner for a minute or longer",
     ),
-    GIVEN_UP: Rule(25, "given up", "given up"),
-    RESET: Rule(25, "partition", "partitions"),
-    MOVED: Rule(25, "time", "times"),
-    DELETED: Rule(25, "offset deleted, not by age", "offsets deleted, not by age"),
-    THROWN_OUT: Rule(20, "rebalance with members thrown out", "rebalances with members thrown out"),
-    FORGOTTEN: Rule(20, "offset forgotten by the broker", "offsets forgotten by the broker"),
-    WENT_BACK: Rule(10, "rewind", "rewinds"),
-    DELETED_WITH_GROUP: Rule(10, "offset deleted with its group", "offsets deleted with their group"),
+    GIVEN_UP: Rule(25, Listing.ARCHIVED, "given up", "given up"),
+    RESET: Rule(25, Listing.RESETS, "partition", "partitions"),
+    MOVED: Rule(25, Listing.SHARE_OFFSETS, "time", "times"),
+    DELETED: Rule(25, Listing.DELETED, "offset deleted, not by age", "offsets deleted, not by age"),
+    THROWN_OUT: Rule(20, Listing.EXPIRED, "rebalance with members thrown out", "rebalances with members thrown out"),
+    FORGOTTEN: Rule(20, Listing.FORGOTTEN, "offset forgotten by the broker", "offsets forgotten by the broker"),
+    WENT_BACK: Rule(10, Listing.REWINDS, "rewind", "rewinds"),
+    DELETED_WITH_GROUP: Rule(10, Listing.COMMITS, "offset deleted with its group", "offsets deleted with their group"),
 }
 """Rules for the verdict, worst first, and the words after a count of one and of more."""
 NUMBER_OF_RULE: Final = {
@@ -227,7 +237,7 @@ def _verdict(row: Mapping[str, Any], seen: Seen, lag: int | None) -> GroupVerdic
         counts["extra_deliveries"],
         counts["went_back_count"],
         verdict,
-        ", ".join(_why(rule, counts) for rule in rules),
+        ", ".join(why_text(rule, counts) for rule in rules),
         min((seen.firsts[rule] for rule in rules if rule in seen.firsts), default=None),
         sum(RULES[rule].points + len(str(count)) for rule, count in rules.items()),
         rules,
@@ -235,7 +245,8 @@ def _verdict(row: Mapping[str, Any], seen: Seen, lag: int | None) -> GroupVerdic
     )
 
 
-def _why(rule: str, counts: Mapping[str, int]) -> str:
+def why_text(rule: str, counts: Mapping[str, int]) -> str:
+    """A reason of a verdict in words."""
     text = counted(counts[rule], RULES[rule].one, RULES[rule].many)
     if rule == MOVED:
         ways = ("never_delivered_count", "never delivered"), ("delivered_again_count", "delivered again")

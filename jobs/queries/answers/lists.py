@@ -35,6 +35,7 @@ from schemas.tables.gold import (
     ARCHIVED_RECORDS,
     COMMIT_ANOMALIES,
     HANGING_TRANSACTIONS,
+    LAG_HISTORY,
     LOG_ANOMALIES,
     PARTITION_OWNERS,
     REBALANCES,
@@ -358,6 +359,12 @@ LISTS: Final[dict[Listing, Listed]] = {
     ),
     Listing.REBALANCES: Listed(REBALANCES, "started_at", OF_GROUPS, first=("group_id", "started_at", *OF_REBALANCES)),
     Listing.COMMITS: Listed(COMMIT_ANOMALIES, "at", OF_GROUPS, first=OF_COMMITS),
+    Listing.LAG: Listed(
+        LAG_HISTORY,
+        "at",
+        OF_GROUPS,
+        first=("group_id", "topic", "partition", "at", "lag", "lag_min", "lag_max", "time_behind_ms", "confidence"),
+    ),
     Listing.OWNERS: Listed(PARTITION_OWNERS, "valid_from", OF_GROUPS, first=OF_OWNERS),
 }
 """Those with a finding: worst first."""

@@ -93,6 +93,17 @@ def require_topic(tables: ClusterTables, topic: str) -> None:
     )
 
 
+def groups_of_topic(tables: ClusterTables, topic: str) -> set[str]:
+    """The groups that committed offsets of a topic, or to which partitions of it were assigned.
+
+    Raises ArgumentError for a topic that does not occur in the log.
+    """
+    found = set[str]().union(*(_names_in(tables, table, "group_id", topic) for table in KNOW_TOPICS[1:]))
+    if not found:
+        require_topic(tables, topic)
+    return found
+
+
 def require_partition(tables: ClusterTables, topic: str, partition: int) -> None:
     """Raise ArgumentError for a partition that a topic never had. Any may be there where no log has their number."""
     known = known_counts(tables).get(topic)
@@ -113,8 +124,10 @@ def no_partition_text(topic: str, partition: int, partition_count: int) -> str:
     return f"topic '{name}' has no partition {partition}: it has {has}"
 
 
-def _names_in(tables: ClusterTables, table: Table, column: str) -> set[str]:
-    return set(pc.unique(SilverAt(tables).scan(table, (column,))[column]).to_pylist()) - {None}
+def _names_in(tables: ClusterTables, table: Table, column: str, topic: str | None = None) -> set[str]:
+    """The values of a column, of all topics or of one."""
+    conditions = [] if topic is None else [pc.field("topic") == pc.scalar(topic)]
+    return set(pc.unique(SilverAt(tables).scan(table, (column,), *conditions)[column]).to_pylist()) - {None}
 
 
 def unread_remarks(all_ends: Mapping[str, LogEnds], group_ids: Collection[str] | None = None) -> Iterator[str]:

@@ -1,8 +1,13 @@
 """What a command shows, to a terminal or a pipe."""
 
 import io
+import shlex
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import pytest
+
+from jobs.cli import app as cli
 
 
 class Screen(io.StringIO):
@@ -19,3 +24,14 @@ class Shown(NamedTuple):
 
 
 Asks = Callable[..., Shown]
+
+
+def answered(words: str, columns: int | None = None) -> Shown:
+    """Runs a command on the warehouse in this folder, for a terminal of a width or (None) for a pipe."""
+    kind: Any = io.StringIO if columns is None else Screen
+    with pytest.MonkeyPatch.context() as own:
+        own.setenv("COLUMNS", str(columns or 0))
+        own.setattr("sys.stdout", out := kind())
+        own.setattr("sys.stderr", err := kind())
+        code = cli.main(shlex.split(words))
+    return Shown(code, out.getvalue(), err.getvalue())

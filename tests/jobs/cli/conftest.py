@@ -1,17 +1,13 @@
 """The night of the project's recording, and commands that ask about it."""
 
-import io
-import shlex
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from jobs.cli import app as cli
 from tests.cases.harness import Ledger
-from tests.jobs.cli.asking import Asks, Screen, Shown
+from tests.jobs.cli.asking import Asks, answered
 from tests.made_once import MadeOnce
 from tests.recorded import RECORDINGS
 
@@ -27,18 +23,7 @@ def recorded_warehouse(made_once: MadeOnce) -> Path:
 
 @pytest.fixture(scope="module")
 def ask(recorded_warehouse: Path) -> Iterator[Asks]:
-    """Runs a command on it, for a terminal of a width or (None) for a pipe, once however often it is asked for."""
+    """Runs a command on it, once however often it is asked for."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(recorded_warehouse)
-
-        @cache
-        def run(words: str, columns: int | None = None) -> Shown:
-            kind: Any = io.StringIO if columns is None else Screen
-            with pytest.MonkeyPatch.context() as own:
-                own.setenv("COLUMNS", str(columns or 0))
-                own.setattr("sys.stdout", out := kind())
-                own.setattr("sys.stderr", err := kind())
-                code = cli.main(shlex.split(words))
-            return Shown(code, out.getvalue(), err.getvalue())
-
-        yield run
+        yield cache(answered)
