@@ -56,7 +56,12 @@ class KeyChunk:
 
 
 def key_chunks(batches: Iterator[pa.RecordBatch], *, keeps_operations: bool) -> Iterator[KeyChunk]:
-    """Yield chunks of the records of one key, ascending by offset, each record once.
+    """Yield chunks of the records of one key: `key_rows`."""
+    return map(chunk_of, key_rows(batches, keeps_operations=keeps_operations))
+
+
+def key_rows(batches: Iterator[pa.RecordBatch], *, keeps_operations: bool) -> Iterator[pa.Table]:
+    """Yield the records of one key in parts, ascending by offset, each record once.
 
     `keeps_operations`: do not split an operation, unless it is larger than any batch of Kafka can be. Of several copies
     of a record the one with the least bytes counts, so that their order does not matter.
@@ -70,14 +75,14 @@ def key_chunks(batches: Iterator[pa.RecordBatch], *, keeps_operations: bool) -> 
         byte_count += batch.nbytes
         if row_count < CHUNK_ROWS_MIN and byte_count < CHUNK_BYTES_MIN:
             continue
-        together, left = _cut(_joined(left, rows), keeps_operations=keeps_operations)
+        together, left = cut(_joined(left, rows), keeps_operations=keeps_operations)
         if together.num_rows:
-            yield _chunk(together)
+            yield together
         rows, row_count, byte_count = [], 0, 0
     if rows or left is not None:
         together = _joined(left, rows)
         if together.num_rows:
-            yield _chunk(_each_once(together))
+            yield _each_once(together)
 
 
 def _joined(left: pa.Table | None, rows: list[pa.RecordBatch]) -> pa.Table:
@@ -87,8 +92,8 @@ def _joined(left: pa.Table | None, rows: list[pa.RecordBatch]) -> pa.Table:
     return pa.concat_tables(parts).combine_chunks()
 
 
-def _cut(rows: pa.Table, *, keeps_operations: bool) -> tuple[pa.Table, pa.Table]:
-    """The complete part, and rows that may continue in the next batch."""
+def cut(rows: pa.Table, *, keeps_operations: bool) -> tuple[pa.Table, pa.Table]:
+    """The complete part, and rows that may continue in the next batch: the last operation."""
     rows = _each_once(rows)
     last = rows.num_rows - 1
     if keeps_operations and rows.nbytes < CHUNK_BYTES_MIN + BATCH_BYTES_MAX:
@@ -143,7 +148,8 @@ def _begins_operation(rows: pa.Table) -> BoolArray:
     return begins
 
 
-def _chunk(rows: pa.Table) -> KeyChunk:
+def chunk_of(rows: pa.Table) -> KeyChunk:
+    """Rows of one key for the core."""
     key_data, key_position, key_length = _bytes(rows["key"])
     value_data, value_position, value_length = _bytes(rows["value"])
     offset = rows["log_offset"].to_numpy()

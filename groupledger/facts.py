@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
@@ -87,11 +88,18 @@ def ends_of_coverage(coverage: DataFrame) -> DataFrame:
     )
 
 
-def ends_of_records(records: DataFrame, cluster_id: Any) -> DataFrame:
-    """Log ends from records alone: every offset without a record is missing, for any reason."""
+def ends_of_records(
+    records: DataFrame, cluster_id: Any, before: Mapping[LogPlace, tuple[int, int]] = MappingProxyType({})
+) -> DataFrame:
+    """Log ends from records alone: every offset without a record is missing, for any reason. `before`: first and last
+    offset of earlier records, of which nothing else is known."""
     rows = records.select(cluster_id.alias("cluster_id"), LOG_PARTITION, "log_offset", "timestamp_ms")
-    before = F.lag("log_offset", 1, -1).over(Window.partitionBy("cluster_id", LOG_PARTITION).orderBy("log_offset"))
-    rows = rows.withColumn("offset_before", before)
+    offset_before = F.lag("log_offset").over(Window.partitionBy("cluster_id", LOG_PARTITION).orderBy("log_offset"))
+    last = F.lit(-1)
+    for (cluster, partition), (_, offset) in before.items():
+        is_it = F.col("cluster_id").eqNullSafe(F.lit(cluster)) & (F.col(LOG_PARTITION) == F.lit(partition))
+        last = F.when(is_it, F.lit(offset)).otherwise(last)
+    rows = rows.withColumn("offset_before", F.coalesce(offset_before, last.cast("bigint")))
     is_gap = F.col("log_offset") - F.col("offset_before") > 1
     behind_ms = F.when(F.col("timestamp_ms") >= 0, F.col("timestamp_ms"))
     place = F.struct((F.col("offset_before") + 1).alias("from_offset"), behind_ms.alias("behind_ms"))

@@ -6,7 +6,7 @@ and `bronze.record_batches`, are decoded into records here.
 """
 
 import re
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
+from pyspark.sql.types import StructField
 
 from coordinator_core.bytes.log.chunk import (
     CONTROL_NONE,
@@ -31,12 +32,12 @@ from coordinator_core.bytes.log.kernels import read_only
 from coordinator_core.bytes.log.records import as_u8, decode_chunk
 from coordinator_core.replay.columnar.offsets_kernels import gather_bytes
 from coordinator_core.replay.offsets.operations import operation_first_offsets
-from jobs.delta.arrow_schemas import arrow_type
+from jobs.delta.arrow_schemas import arrow_type, sql_type
 from jobs.delta.spark_schemas import spark_schema
 from jobs.errors import JobError
 from jobs.silver.tasks import CHUNK_DECOMPRESSED_BYTES_MAX
 from jobs.sources.segments import CHUNK_BYTES_MAX
-from schemas.tables.declare import BIGINT, BINARY, BOOLEAN, INT, STRING, TINYINT
+from schemas.tables.declare import BIGINT, BINARY, BOOLEAN, INT, STRING, TINYINT, Table
 from schemas.tables.declare import Column as Declared
 
 ColumnNames = Mapping[str, str | Column]
@@ -278,6 +279,39 @@ def quoted(name: str) -> str:
     return "`" + name.replace("`", "``") + "`"
 
 
+def named_columns(frame: DataFrame, table: Table, required: Iterable[str]) -> DataFrame:
+    """The columns of a table under their own names, however the DataFrame spells them.
+
+    Raises RecordsError where it lacks a required one, or has one twice or with another type.
+    """
+    found: dict[str, list[StructField]] = {}
+    for item in frame.schema:
+        found.setdefault(item.name.lower(), []).append(item)
+    for name in dict.fromkeys(("cluster_id", *required)):
+        if name not in found:
+            raise RecordsError(
+                f"{table.full_name} has no column {name!r}: give the table as a replay or a warehouse has it; this one "
+                f"has {', '.join(frame.columns) or 'no columns'}"
+            )
+        type_, declared = found[name][0].dataType.simpleString(), _type_of(table, name)
+        if type_ != declared:
+            raise RecordsError(
+                f"column {name!r} of {table.full_name} is {type_.upper()} and not {declared.upper()}: give "
+                "the table as a replay or a warehouse has it"
+            )
+    there = [name for name in table.column_names if name in found]
+    for name in there:
+        if len(found[name]) > 1:
+            raise RecordsError(f"{table.full_name} has column {name!r} {len(found[name])} times: drop all but one")
+    return frame.select(*(frame[quoted(found[name][0].name)].alias(name) for name in there))
+
+
+def _type_of(table: Table, name: str) -> str:
+    """Spark's name of a column's declared type."""
+    (type_,) = (column.type for column in table.columns if column.name == name)
+    return sql_type(type_).replace(": ", ":").replace(", ", ",").lower()
+
+
 def _mistyped(name: str, expected: Expected, type_: str, chosen: str | Column | None) -> str:
     which = (
         f"column {chosen!r}, taken for {name}," if isinstance(chosen, str) and chosen != name else f"column {name!r}"
@@ -341,6 +375,15 @@ def _opened(records: DataFrame) -> Records:
     declared = (*((_CLUSTER,) if has_cluster else ()), _TOPIC, *_OPENED)
     frame = batches.mapInArrow(_open_batches, spark_schema(declared))
     return Records(frame, has_cluster=has_cluster, has_topic=True, has_markers=True, batches=batches)
+
+
+def places_of(batches: DataFrame, topic: str) -> tuple[DataFrame, Column]:
+    """Cluster, log partition and base offset of batches of a topic, and the column of their last offset: the header
+    has it from message format 2 on, and before that the base offset is the last one."""
+    delta = F.conv(F.hex(F.substring("batch", 24, 4)), 16, 10).cast("bigint")
+    last = F.col("log_offset") + F.when(F.hex(F.substring("batch", 17, 1)) >= "02", delta).otherwise(F.lit(0))
+    rows = batches.where(F.col("topic") == F.lit(topic)).where("partition is not null and batch is not null")
+    return rows.withColumnsRenamed({"partition": "log_partition", "base_offset": "log_offset"}), last
 
 
 def _open_batches(rows: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -1,17 +1,17 @@
 """From raw records, one DataFrame for each silver table: replay grouped by group id and by share partition key.
 
 Each table has its own plan: records get their key, are shuffled and sorted once, and Spark passes the records of one
-key to one call of the core, as a stream. Nothing runs before an action, and one table does not require the work of
+key to one call of the core, as a stream. Before an action only the first and last offset of each log partition are
+read, when the first table is asked for. One table does not require the work of
 another: commits need no history of groups. To use several tables of one replay, `persist` the records.
 
 The core is that of the jobs: the columnar replay of commits, the history of groups, the columnar replay of share
-states. A key's records are replayed from the first one given, so the records of a single day are treated as a log that
-begins there.
+states. A key's records are replayed from where the state of an earlier replay ends, else from the first one given.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
+from functools import cached_property, reduce
 from typing import Any, Final
 
 import pyarrow as pa
@@ -27,13 +27,26 @@ from groupledger.key_replay import (
     ReplayShareState,
     arrow_function,
     group_findings,
+    group_states,
     learned_topics,
     pandas_function,
     share_findings,
+    share_states,
     unread_batches,
 )
-from groupledger.records import OPENED_TYPES, ColumnNames, Records, RecordsError, quoted, read_records
+from groupledger.key_state import KEY_STATE_FORMAT, KEY_STATES, STATE_OFFSET, LogPlace
+from groupledger.records import (
+    OPENED_TYPES,
+    ColumnNames,
+    Records,
+    RecordsError,
+    named_columns,
+    places_of,
+    quoted,
+    read_records,
+)
 from groupledger.sparks import for_each_key, sorted_by_key, text
+from groupledger.states import OF_LOG, Logs
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
 from jobs.delta.spark_schemas import described, spark_schema
@@ -59,7 +72,7 @@ from schemas.tables.silver import (
 
 DEFAULT_CLUSTER: Final = "kafka"
 
-OTHER_TOPIC, BAD_ROW, CONFLICTING_COPIES = "OTHER_TOPIC", "BAD_ROW", "CONFLICTING_COPIES"
+OTHER_TOPIC, BAD_ROW, CONFLICTING_COPIES, GAP = "OTHER_TOPIC", "BAD_ROW", "CONFLICTING_COPIES", "GAP"
 """Codes of errors, in addition to those of bronze.quarantine."""
 
 KEY_TYPES: Final = {
@@ -109,6 +122,11 @@ class GroupReplay:
         return _topics(self.keyed)
 
     @property
+    def state(self) -> DataFrame:
+        """What the replay of later records needs: one row for each group, to be kept in any table."""
+        return self.keyed.state_after(group_states)
+
+    @property
     def errors(self) -> DataFrame:
         """What could not be read or replayed, with position and reason: columns of bronze.quarantine."""
         return self.keyed.errors(group_findings)
@@ -138,6 +156,11 @@ class ShareReplay:
     transitions = TableFrame(SHARE_BATCH_TRANSITIONS)
 
     @property
+    def state(self) -> DataFrame:
+        """What the replay of later records needs: one row for each share partition, to be kept in any table."""
+        return self.keyed.state_after(share_states)
+
+    @property
     def errors(self) -> DataFrame:
         """What could not be read or replayed, with position and reason: columns of bronze.quarantine."""
         return self.keyed.errors(share_findings)
@@ -157,6 +180,7 @@ def replay_groups(
     columns: ColumnNames | None = None,
     cluster_id: str = DEFAULT_CLUSTER,
     topics: DataFrame | None = None,
+    state: DataFrame | None = None,
     as_pandas: bool = False,
 ) -> GroupReplay:
     """Replay records of `__consumer_offsets`, grouped by group id.
@@ -165,13 +189,18 @@ def replay_groups(
     `producer_id`, `is_transactional`, `is_control`, `control_type`), in any order; or record batches from `kafka_log`
     or bronze.record_batches, which include transactions and operations. `columns`: the caller's names or expressions
     for these columns. `cluster_id`: of all rows, unless the records have such a column. `topics`: topic ids and names
-    (`topic_id`, `topic`), such as `.topics` of a replay. `as_pandas`: use applyInPandas, which has a whole group in
-    memory.
+    (`topic_id`, `topic`), such as `.topics` of a replay. `state`: `.state` of the replay of earlier records, from a
+    table. Records that it has are skipped, and of each group with new records all rows that were not final
+    (`settled_offset`) are given again. Without it a log partition whose first record is not its record 0 has a past
+    that nobody knows: a warning says so, and so do the rows that depend on it. `as_pandas`: use applyInPandas, which
+    has a whole group in memory.
 
-    Raises RecordsError before any job runs where a column is missing or of another type.
+    Raises RecordsError before any job runs where a column is missing or of another type; and, when the first table is
+    asked for, where the state is of another version or cluster, or has a key twice.
     """
     read = _at_rest(records, columns, decides=True)
-    return GroupReplay(Keyed(read, OFFSETS_TOPIC, cluster_id, as_pandas, _group_key), _names(topics))
+    keyed = Keyed(read, OFFSETS_TOPIC, cluster_id, as_pandas, _group_key, _states(state))
+    return GroupReplay(keyed, _names(topics))
 
 
 def replay_share_partitions(
@@ -180,6 +209,7 @@ def replay_share_partitions(
     columns: ColumnNames | None = None,
     cluster_id: str = DEFAULT_CLUSTER,
     topics: DataFrame | None = None,
+    state: DataFrame | None = None,
     as_pandas: bool = False,
 ) -> ShareReplay:
     """Replay records of `__share_group_state`, grouped by share partition (group id, topic id, partition).
@@ -187,7 +217,12 @@ def replay_share_partitions(
     Arguments and errors as for `replay_groups`.
     """
     read = _at_rest(records, columns, decides=False)
-    return ShareReplay(Keyed(read, SHARE_TOPIC, cluster_id, as_pandas, _share_key), _names(topics))
+    keyed = Keyed(read, SHARE_TOPIC, cluster_id, as_pandas, _share_key, _states(state))
+    return ShareReplay(keyed, _names(topics))
+
+
+def _states(state: DataFrame | None) -> DataFrame | None:
+    return None if state is None else named_columns(state, KEY_STATES, KEY_STATES.column_names)
 
 
 def _at_rest(records: DataFrame, columns: ColumnNames | None, *, decides: bool) -> Records:
@@ -235,7 +270,7 @@ def _for_pandas(field: pa.Field) -> Column:
     return F.col(field.name) if is_exact else F.col(field.name).cast("string").alias(field.name)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Keyed:
     """Records of one internal topic, and their grouping by key."""
 
@@ -244,6 +279,26 @@ class Keyed:
     cluster_id: str
     as_pandas: bool
     key_of: Callable[[Column], dict[str, Column]]
+    states: DataFrame | None = None
+    """Columns of `KEY_STATES`."""
+
+    @cached_property
+    def logs(self) -> Logs:
+        """How far each log partition is known. Reads the offsets of the records."""
+        if self.records.batches is None:
+            places, last_offset = self.data(), F.col("log_offset")
+        else:
+            places, last_offset = places_of(self.records.batches, self.topic)
+        found = Logs.of(places.withColumn("cluster_id", self.cluster()), last_offset, self.states, self.topic)
+        found.check_clusters()
+        found.warn(self.topic)
+        return found
+
+    @cached_property
+    def later_logs(self) -> frozenset[LogPlace]:
+        """Log partitions that are not known from their first record on, as `begun` takes them."""
+        places = self.logs.later()
+        return places if self.records.has_cluster else frozenset((None, partition) for _, partition in places)
 
     def table(self, table: Table, replay: ReplayKey, names: DataFrame | None = None) -> DataFrame:
         """The rows of a table."""
@@ -265,12 +320,10 @@ class Keyed:
         if self.as_pandas:
             given = pa.schema([(name, KEY_TYPES.get(name) or OPENED_TYPES[name]) for name in sorted_.columns])
             grouped = sorted_.select(*map(_for_pandas, given)).groupBy(*keys)
-            made = grouped.applyInPandas(pandas_function(replay, schema, given), declared)
+            made = grouped.applyInPandas(pandas_function(replay, schema, given, self.later_logs), declared)
         else:
-            made = sorted_.mapInArrow(for_each_key(arrow_function(replay, schema), keys), declared)
-        # nullable, as all columns of the tables are
-        cluster_id = F.nullif(F.lit(self.cluster_id), F.lit(None).cast("string"))
-        return made if has_cluster else made.withColumn("cluster_id", cluster_id)
+            made = sorted_.mapInArrow(for_each_key(arrow_function(replay, schema, self.later_logs), keys), declared)
+        return made if has_cluster else made.withColumn("cluster_id", _nullable(self.cluster_id))
 
     def sorted(self) -> tuple[DataFrame, list[str]]:
         """Records with their keys, shuffled by key and sorted by offset, and the names of the key columns."""
@@ -278,10 +331,38 @@ class Keyed:
         of_key = self.key_of(F.col("key"))
         keys = [*(["cluster_id"] if self.records.has_cluster else []), "log_partition", *of_key]
         frame = frame.select("*", *(column.alias(name) for name, column in of_key.items()))
+        states = self._states(keys)
         if self.records.has_markers and self.topic == OFFSETS_TOPIC:
-            frame = _with_markers(frame, keys)
+            frame = _with_markers(frame, keys, states)
+        if states is not None:
+            frame = frame.unionByName(states.drop("open_producers"), allowMissingColumns=True)
         frame = frame.select(*keys, *(name for name in self.records.columns if name not in keys))
         return sorted_by_key(frame, keys, "log_offset"), keys
+
+    def _states(self, keys: Sequence[str]) -> DataFrame | None:
+        """The states of keys, each as the row before its records."""
+        if self.states is None:
+            return None
+        types = {field.name: field.dataType.simpleString() for field in spark_schema(KEY_STATES.columns)}
+        types["partition"] = "bigint"  # as _share_key has it
+        rows = self.states.where(F.col("log_topic") == F.lit(self.topic)).where("state is not null")
+        return rows.select(
+            *(F.col(name).cast(types[name]) for name in keys),
+            F.lit(STATE_OFFSET).cast("bigint").alias("log_offset"),
+            F.col("state").alias("value"),
+            "open_producers",
+        )
+
+    def state_after(self, of_key: ReplayKey) -> DataFrame:
+        """The states of all keys after the records."""
+        of_log = [column for column in KEY_STATES.columns if column.name in OF_LOG]
+        own = [name for name in KEY_STATES.column_names if name not in (*OF_LOG, "log_topic", "state_format")]
+        made = self.apply(KEY_STATES, ["log_partition", *own], of_key)
+        logs = made.sparkSession.createDataFrame(self.logs.known(), spark_schema(of_log))
+        made = made.join(F.broadcast(logs), ["cluster_id", "log_partition"], how="left")
+        for name, value in (("log_topic", self.topic), ("state_format", KEY_STATE_FORMAT)):
+            made = made.withColumn(name, _nullable(value))
+        return described(made, KEY_STATES)
 
     def data(self) -> DataFrame:
         """Records of the topic with a valid position."""
@@ -299,7 +380,7 @@ class Keyed:
 
     def errors(self, findings: ReplayKey) -> DataFrame:
         """Records that cannot be read or replayed, and invalid rows."""
-        parts = [self.findings(findings), *self._bad_rows()]
+        parts = [self.findings(findings), *self._bad_rows(), *self._gaps()]
         if self.records.batches is not None:
             batches = self.records.batches.where(F.col("topic") == F.lit(self.topic))
             unread = batches.mapInArrow(unread_batches, spark_schema(QUARANTINE.columns))
@@ -311,6 +392,14 @@ class Keyed:
         """Records of keys that cannot be read or replayed."""
         columns = [name for name in QUARANTINE.column_names if name != "cluster_id"]
         return self.apply(QUARANTINE, columns, of_key).select(*QUARANTINE.column_names)
+
+    def _gaps(self) -> Iterator[DataFrame]:
+        """Offsets that are in neither the states nor the records."""
+        for (cluster_id, partition), first, last in self.logs.gaps():
+            row = {"cluster_id": cluster_id, "topic": self.topic, "partition": partition, "offset": first}
+            row |= {"from_offset": first, "to_offset": last, "stage": "RECORD", "code": GAP, "message": _NOT_GIVEN}
+            values = [tuple(row.get(name) for name in QUARANTINE.column_names)]
+            yield self.records.frame.sparkSession.createDataFrame(values, spark_schema(QUARANTINE.columns))
 
     def _bad_rows(self) -> Iterator[DataFrame]:
         frame = self.records.frame
@@ -356,6 +445,16 @@ _NO_DECISION: Final = (
 )
 
 
+_NOT_GIVEN: Final = (
+    "neither the state nor the records have these offsets: the log cleaner removed them, or they are missing"
+)
+
+
+def _nullable(text: str) -> Column:
+    """A constant in a nullable column, as all columns of the tables are."""
+    return F.nullif(F.lit(text), F.lit(None).cast("string"))
+
+
 def _quarantined(
     rows: DataFrame, where: Mapping[str, Column], code: str, message: str, payload: Column | None = None
 ) -> DataFrame:
@@ -373,15 +472,19 @@ def _quarantined(
     return rows.select(*(values.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in fields))
 
 
-def _with_markers(frame: DataFrame, keys: Sequence[str]) -> DataFrame:
-    """Each marker once for each group with commits of its producer, since it affects only those.
+def _with_markers(frame: DataFrame, keys: Sequence[str], states: DataFrame | None) -> DataFrame:
+    """Each marker once for each group with commits of its producer, since it affects only those. `states`: with the
+    producers of transactions that were open before.
 
     This reads the records again, but only transactional ones: mostly there are few groups, so they are broadcast.
     """
     places = [name for name in keys if name != "group_id"]
     is_marker = F.col("control_type") >= 0
     data = frame.where(~is_marker)
-    producers = data.where(F.col("producer_id") >= 0).select(*keys, "producer_id").distinct()
+    producers = data.where(F.col("producer_id") >= 0).select(*keys, "producer_id")
+    if states is not None:
+        producers = producers.unionByName(states.select(*keys, F.explode("open_producers").alias("producer_id")))
+    producers = producers.distinct()
     markers = frame.where(is_marker).drop("group_id")
     return data.unionByName(markers.join(producers, [*places, "producer_id"], how="inner"))
 

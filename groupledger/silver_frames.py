@@ -1,13 +1,12 @@
 """Silver as DataFrames given by a caller, and the results of the judges for the rows of each key."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, reduce
 from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
-from pyspark.sql.types import StructField
 
 from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, time_went_back
 from coordinator_core.inference.facts.log_facts import LEADERLESS_LOG, NONE_MS, UNKNOWN_LEADERS, LogFacts
@@ -26,11 +25,11 @@ from groupledger.facts import (
 )
 from groupledger.judges import SHARE_LIFE_COLUMNS, TABLE, Judge
 from groupledger.key_replay import group_findings
-from groupledger.records import RecordsError, quoted
+from groupledger.records import RecordsError, named_columns
 from groupledger.replay import GroupReplay, Keyed, ShareReplay
 from groupledger.sparks import collected, for_each_key, sorted_by_key
 from jobs.delta.arrow_columns import columns_read
-from jobs.delta.arrow_schemas import arrow_schema, sql_type
+from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.core_tables import rows_table
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.spark_schemas import described, spark_schema
@@ -71,7 +70,7 @@ class SilverFrames:
                 )
         for table, names in {**SHARE_LIFE_COLUMNS, **columns, **FACT_COLUMNS}.items():
             if table.full_name in frames:
-                frames[table.full_name] = _named(frames[table.full_name], table, names)
+                frames[table.full_name] = named_columns(frames[table.full_name], table, names)
         return cls(topic, frames, silver.keyed if is_replay and not isinstance(silver, Mapping) else None)
 
     def has(self, table: Table) -> bool:
@@ -80,7 +79,7 @@ class SilverFrames:
     def require(self, columns: Columns) -> None:
         """Raise RecordsError for missing columns."""
         for table, names in columns.items():
-            _named(self._frames[table.full_name], table, names)
+            named_columns(self._frames[table.full_name], table, names)
 
     @property
     def knows_ends(self) -> bool:
@@ -135,7 +134,7 @@ class SilverFrames:
         if self.has(COVERAGE):
             rows = ends_of_coverage(self._frames[COVERAGE.full_name].where(F.col("topic") == F.lit(self._topic)))
         elif self._log is not None:
-            rows = ends_of_records(self._log.data(), self._log.cluster())
+            rows = ends_of_records(self._log.data(), self._log.cluster(), self._log.logs.before)
         elif self._topic == SHARE_TOPIC:  # every record of that log is a state, and none of them is compacted
             states = self._frames[SHARE_PARTITION_STATES.full_name]
             states = states.withColumn("timestamp_ms", F.unix_millis("valid_from"))
@@ -241,39 +240,6 @@ class SilverFrames:
         declared = spark_schema(LOG_ANOMALIES.columns)
         values = [tuple(row.values()) for row in rows.to_pylist()]
         return described(spark.createDataFrame(values, declared), LOG_ANOMALIES)
-
-
-def _named(frame: DataFrame, table: Table, required: Iterable[str]) -> DataFrame:
-    """The columns of a table under their own names, however the DataFrame spells them.
-
-    Raises RecordsError where it lacks a required one, or has one twice or with another type.
-    """
-    found: dict[str, list[StructField]] = {}
-    for item in frame.schema:
-        found.setdefault(item.name.lower(), []).append(item)
-    for name in dict.fromkeys(("cluster_id", *required)):
-        if name not in found:
-            raise RecordsError(
-                f"{table.full_name} has no column {name!r}: give the table as a replay or a warehouse has it; this one "
-                f"has {', '.join(frame.columns) or 'no columns'}"
-            )
-        type_, declared = found[name][0].dataType.simpleString(), _type_of(table, name)
-        if type_ != declared:
-            raise RecordsError(
-                f"column {name!r} of {table.full_name} is {type_.upper()} and not {declared.upper()}: give "
-                "the table as a replay or a warehouse has it"
-            )
-    there = [name for name in table.column_names if name in found]
-    for name in there:
-        if len(found[name]) > 1:
-            raise RecordsError(f"{table.full_name} has column {name!r} {len(found[name])} times: drop all but one")
-    return frame.select(*(frame[quoted(found[name][0].name)].alias(name) for name in there))
-
-
-def _type_of(table: Table, name: str) -> str:
-    """Spark's name of a column's declared type."""
-    (type_,) = (column.type for column in table.columns if column.name == name)
-    return sql_type(type_).replace(": ", ":").replace(", ", ",").lower()
 
 
 def _arrow_function(judge: Judge, schema: pa.Schema) -> Callable[[Any], Any]:

@@ -22,6 +22,7 @@ from tests.groupledger.compare import assert_same, stored
 from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import RECORDINGS, as_spark_gives
 from tests.groupledger.raw import recording as logs_of
+from tests.groupledger.whole_logs import whole_logs
 from tests.lengths import takes_minutes
 
 QUICK = "codec-gzip"
@@ -41,8 +42,9 @@ def epochs(*numbers: int) -> list[tuple[bytes, bytes]]:
 def replayed(spark: SparkSession, ledger: Ledger, records: pa.Table) -> tuple[GroupReplay, ShareReplay]:
     """Both replays of raw records, under the names that nightly knows."""
     frame, topics = spark.createDataFrame(records), stored(spark, ledger, "silver.topics")
-    groups = groupledger.replay_groups(frame, cluster_id=ledger.cluster_id, topics=topics)
-    return groups, groupledger.replay_share_partitions(frame, cluster_id=ledger.cluster_id, topics=topics)
+    state, cluster_id = whole_logs(frame, ledger.cluster_id), ledger.cluster_id
+    groups = groupledger.replay_groups(frame, cluster_id=cluster_id, topics=topics, state=state)
+    return groups, groupledger.replay_share_partitions(frame, cluster_id=cluster_id, topics=topics, state=state)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +67,9 @@ def test_record_batches_give_the_tables_of_nightly(spark: SparkSession, recorded
     """Record batches, as bronze has them and kafka_log gives them, tell what raw records with markers do."""
     ledger, _ = recorded(recording)
     batches = stored(spark, ledger, "bronze.record_batches")
-    groups = groupledger.replay_groups(batches, topics=stored(spark, ledger, "silver.topics"))
-    shares = groupledger.replay_share_partitions(batches, topics=stored(spark, ledger, "silver.topics"))
+    topics, state = stored(spark, ledger, "silver.topics"), whole_logs(batches)
+    groups = groupledger.replay_groups(batches, topics=topics, state=state)
+    shares = groupledger.replay_share_partitions(batches, topics=topics, state=state)
     for name in ("silver.offset_commits", "silver.group_events"):
         assert_same(groups.tables[name], ledger, name)
     assert_same(shares.transitions, ledger, "silver.share_batch_transitions")
@@ -196,6 +199,7 @@ def test_names_that_records_tell(spark: SparkSession, recorded: Recorded) -> Non
     assert len(names) == groups.topics.count()
 
 
+@pytest.mark.filterwarnings("ignore:.*had earlier records")
 def test_what_cannot_be_read_is_a_row(spark: SparkSession) -> None:
     """Null keys, bytes that do not decode, rows without a place, other topics, copies with other content: a row each,
     and the records around them are replayed."""
@@ -247,6 +251,7 @@ def test_what_cannot_be_read_is_a_row(spark: SparkSession) -> None:
     assert groupledger.replay_share_partitions(spark.createDataFrame(rows, schema)).errors.count() == 1
 
 
+@pytest.mark.filterwarnings("ignore:.*had earlier records")
 def test_clusters_never_mix(spark: SparkSession) -> None:
     """Records of two clusters at one place are two logs; one that names no cluster is of the argument's; a marker acts
     on its own cluster alone."""
@@ -265,6 +270,7 @@ def test_clusters_never_mix(spark: SparkSession) -> None:
     assert replay.errors.count() == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*had earlier records")
 def test_an_unreadable_batch_is_a_row(spark: SparkSession, recorded: Recorded) -> None:
     """Of record batches, what cannot be read is an error with its place."""
     ledger, _ = recorded(QUICK)
@@ -275,6 +281,7 @@ def test_an_unreadable_batch_is_a_row(spark: SparkSession, recorded: Recorded) -
     assert (error.code, error.topic, error.cluster_id) == ("TRUNCATED_BATCH", "__share_group_state", ledger.cluster_id)
 
 
+@pytest.mark.filterwarnings("ignore:.*had earlier records")
 def test_batches_without_a_place_are_rows(spark: SparkSession, recorded: Recorded) -> None:
     """Records of a batch of no partition, or of one that no topic has, are rows of errors."""
     ledger, _ = recorded(QUICK)
@@ -289,6 +296,7 @@ def test_batches_without_a_place_are_rows(spark: SparkSession, recorded: Recorde
     assert groupledger.replay_groups(batches.toDF("TOPIC", "PARTITION", "BASE_OFFSET", "BATCH")).errors.count() == 0
 
 
+@pytest.mark.filterwarnings("ignore:.*had earlier records")
 def test_a_marker_that_decides_nothing_is_a_row(spark: SparkSession) -> None:
     """A marker of no producer, or one that says neither COMMIT nor ABORT, is an error and no ABORT."""
     key = bytes.fromhex("000100016700017400000000")

@@ -21,6 +21,7 @@ from groupledger.sparks import collected
 from jobs.delta.spark_schemas import spark_schema
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.tables import TABLES
+from tests.groupledger.whole_logs import whole_logs
 
 LIBRARIES: Final = ("pyspark", "pyarrow", "numpy", "pandas", "numba")
 SETTINGS: Final = {
@@ -76,8 +77,9 @@ def checks_of(spark: SparkSession, folder: Path, own: str) -> dict[str, Check]:
 
     records, batches, topics = given("records"), given("bronze.record_batches"), given("silver.topics")
     configs, counts = given("silver.configs"), given("silver.partition_counts")
-    groups = groupledger.replay_groups(records, topics=topics)
-    shares = groupledger.replay_share_partitions(records, topics=topics)
+    state = whole_logs(records)
+    groups = groupledger.replay_groups(records, topics=topics, state=state)
+    shares = groupledger.replay_share_partitions(records, topics=topics, state=state)
     found: dict[str, Check] = {}
     silver = {}
     for name, frame in {**groups.tables, **shares.tables}.items():
@@ -108,9 +110,9 @@ def checks_of(spark: SparkSession, folder: Path, own: str) -> dict[str, Check]:
     )
     found["gold of a replay"] = [of_replay.rebalances], "gold.rebalances", ()
     commits, events = "silver.offset_commits", "silver.group_events"
-    in_pandas = groupledger.replay_groups(records, as_pandas=True)
+    in_pandas = groupledger.replay_groups(records, state=state, as_pandas=True)
     found["as_pandas"] = [in_pandas.commits], commits, ()
-    found["record batches"] = [groupledger.replay_groups(batches).commits], commits, ()
+    found["record batches"] = [groupledger.replay_groups(batches, state=state).commits], commits, ()
     if not spark.version.startswith("3."):
         groupledger.register(spark)
         data = records.where(f"topic = '{OFFSETS_TOPIC}' and not is_control")

@@ -1,0 +1,119 @@
+"""The state of a key between two replays, without Spark: any cut of its records gives the rows of one replay."""
+
+from collections.abc import Callable, Iterator
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from coordinator_core.errors import StateUnreadable
+from groupledger import chunks
+from groupledger.key_replay import ReplayKey, group_states, share_states
+from groupledger.key_state import STATE_OFFSET, KeyState, begun
+from schemas.consumer_offsets import TOPIC as GROUPS
+from schemas.tables import TABLES
+from schemas.tables.declare import Table
+from tests.groupledger.conftest import Recorded
+from tests.groupledger.raw import RECORDINGS
+from tests.groupledger.test_one_key import OF_GROUPS, OF_SHARES, SCHEMA, keyed
+from tests.lengths import takes_minutes
+
+Rows = list[dict[str, Any]]
+
+
+def given(rows: Rows, key: tuple[Any, ...], state: bytes | None, random: Random) -> Iterator[pa.RecordBatch]:
+    """Records of a key as Spark gives them: behind the row of their state, with the columns of the key."""
+    names = ("log_partition", "group_id", "topic_id", "partition")[: len(key)]
+    columns = dict(zip(names, key, strict=True))
+    types = [("group_id", pa.string()), ("topic_id", pa.string()), ("partition", pa.int64())]
+    schema = pa.schema([*SCHEMA, *types[: len(key) - 1]])
+    first = [] if state is None else [{"log_offset": STATE_OFFSET, "value": state}]
+    table = pa.Table.from_pylist([columns | row for row in [*first, *rows]], schema=schema)
+    start = 0
+    while start < len(table):
+        size = random.randint(1, 40)
+        yield from table.slice(start, size).to_batches()
+        start += size
+
+
+def made(
+    replay: ReplayKey, rows: Rows, key: tuple[Any, ...], state: bytes | None, random: Random, *, is_later: bool
+) -> Rows:
+    """What a replay makes of records behind a state."""
+    later = {(None, key[0])} if is_later else set()
+    begin, records = begun(given(rows, key, state, random), later)
+    return [row for some in replay(records, begin) for row in some.to_pylist()]
+
+
+PLACES = ("log_offset", "applied_log_offset", "from_log_offset", "to_log_offset")
+
+
+def is_final(row: dict[str, Any], settled_offset: int) -> bool:
+    """Did a row end up to this offset?"""
+    is_open = row.get("to_log_offset", 0) is None or row.get("outcome") == "PENDING"
+    return not is_open and all((row.get(name) or 0) <= settled_offset for name in PLACES)
+
+
+def merged(before: Rows, new: Rows, table: Table, settled_offset: dict[Any, int], key_of: Callable[[Any], Any]) -> Rows:
+    """Rows of a table after new ones: these in place of those with the same key, or that were not final and do not come
+    again. `settled_offset`: by key with new records."""
+    names = [column.name for column in table.columns if column.is_key]
+    rows = [row for row in before if (key := key_of(row)) not in settled_offset or is_final(row, settled_offset[key])]
+    by_key = {tuple(row.get(name) for name in names): row for row in [*rows, *new]}
+    assert len(by_key) >= len(new)
+    return list(by_key.values())
+
+
+def texts(rows: Rows, name: str) -> list[str]:
+    """Rows in one order."""
+    columns = [column for column in TABLES[name].column_names if column != "cluster_id"]
+    return sorted(repr([row[column] for column in columns]) for row in rows)
+
+
+def cuts_of(rows: Rows, random: Random) -> list[Rows]:
+    """Three days anywhere; a day may come twice, and the end of the day before with the next one."""
+    first, second = sorted(random.randint(0, len(rows)) for _ in range(2))
+    days = [rows[:first], rows[random.randint(0, first) : second], rows[second:]]
+    if random.random() < 0.3:
+        days.insert(2, days[1])
+    return days
+
+
+@pytest.mark.parametrize("is_later", [False, True], ids=["whole", "later"])
+@pytest.mark.parametrize(
+    "recording",
+    [name if name == "compact-partial" else pytest.param(name, marks=takes_minutes) for name in RECORDINGS],
+)
+def test_any_cut_gives_the_rows_of_one_replay(
+    recorded: Recorded, recording: str, is_later: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Records of a key in three days, cut anywhere, also within an operation, with days that overlap or come twice."""
+    random = Random(recording)
+    monkeypatch.setattr(chunks, "CHUNK_ROWS_MIN", 16)
+    _, records = recorded(recording)
+    for (topic, *place), rows in keyed(records).items():
+        key = tuple(place)
+        tables, of_state = (OF_GROUPS, group_states) if topic == GROUPS else (OF_SHARES, share_states)
+        days = cuts_of(rows, random)
+        kept: dict[str, Rows] = {name: [] for name in tables}
+        state: bytes | None = None
+        for day in days:
+            settled = -1 if state is None else KeyState.of(state).settled_offset
+            last = -1 if state is None else KeyState.of(state).last_offset
+            if any(row["log_offset"] > last for row in day):
+                for name, replay in tables.items():
+                    new = made(replay, day, key, state, random, is_later=is_later)
+                    kept[name] = merged(kept[name], new, TABLES[name], {key: settled}, lambda _, key=key: key)
+            if day or state is not None:
+                (row,) = made(of_state, day, key, state, random, is_later=is_later)
+                state = row["state"]
+        for name, replay in tables.items():
+            expected = made(replay, rows, key, None, random, is_later=is_later)
+            assert texts(kept[name], name) == texts(expected, name), (key, name, [len(day) for day in days])
+
+
+def test_other_bytes_are_no_state() -> None:
+    """Damaged bytes are an error."""
+    with pytest.raises(StateUnreadable):
+        KeyState.of(b"\xff")
