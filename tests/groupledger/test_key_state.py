@@ -1,6 +1,6 @@
 """The state of a key between two replays, without Spark: any cut of its records gives the rows of one replay."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from random import Random
 from typing import Any
 
@@ -55,14 +55,11 @@ def is_final(row: dict[str, Any], settled_offset: int) -> bool:
     return not is_open and all((row.get(name) or 0) <= settled_offset for name in PLACES)
 
 
-def merged(before: Rows, new: Rows, table: Table, settled_offset: dict[Any, int], key_of: Callable[[Any], Any]) -> Rows:
-    """Rows of a table after new ones: these in place of those with the same key, or that were not final and do not come
-    again. `settled_offset`: by key with new records."""
+def merged(left: Rows, new: Rows, table: Table) -> Rows:
+    """Rows of a table after new ones, which replace those with the same key. `left`: all but those of keys with new
+    records that were not final."""
     names = [column.name for column in table.columns if column.is_key]
-    rows = [row for row in before if (key := key_of(row)) not in settled_offset or is_final(row, settled_offset[key])]
-    by_key = {tuple(row.get(name) for name in names): row for row in [*rows, *new]}
-    assert len(by_key) >= len(new)
-    return list(by_key.values())
+    return list({tuple(row.get(name) for name in names): row for row in [*left, *new]}.values())
 
 
 def texts(rows: Rows, name: str) -> list[str]:
@@ -104,7 +101,8 @@ def test_any_cut_gives_the_rows_of_one_replay(
             if any(row["log_offset"] > last for row in day):
                 for name, replay in tables.items():
                     new = made(replay, day, key, state, random, is_later=is_later)
-                    kept[name] = merged(kept[name], new, TABLES[name], {key: settled}, lambda _, key=key: key)
+                    left = [row for row in kept[name] if is_final(row, settled)]
+                    kept[name] = merged(left, new, TABLES[name])
             if day or state is not None:
                 (row,) = made(of_state, day, key, state, random, is_later=is_later)
                 state = row["state"]

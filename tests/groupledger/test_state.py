@@ -18,7 +18,7 @@ from schemas.consumer_offsets import TOPIC as GROUPS
 from schemas.tables import TABLES
 from tests.groupledger.conftest import Recorded
 from tests.groupledger.raw import RECORDINGS
-from tests.groupledger.test_key_state import Rows, merged, texts
+from tests.groupledger.test_key_state import Rows, is_final, merged, texts
 from tests.lengths import takes_minutes
 
 QUICK = "codec-gzip"
@@ -54,8 +54,12 @@ class Days:
         changed = {key for key in before if after[key]["last_offset"] > before[key]["last_offset"]}
         settled = {key: before[key]["settled_offset"] for key in changed}
         for name, frame in made.tables.items():
-            rows = self.tables.get(name, [])
-            self.tables[name] = merged(rows, rows_of(frame), TABLES[name], settled, self._key_in)
+            left = [
+                row
+                for row in self.tables.get(name, [])
+                if (key := self._key_in(row)) not in settled or is_final(row, settled[key])
+            ]
+            self.tables[name] = merged(left, rows_of(frame), TABLES[name])
 
     def _key_in(self, row: dict[str, Any]) -> tuple[Any, ...]:
         is_group = self._replay is groupledger.replay_groups
