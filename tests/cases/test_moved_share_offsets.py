@@ -72,13 +72,15 @@ def place(row: dict[str, Any]) -> tuple[Any, ...]:
     return row["kind"], row["from_offset"], row["to_offset"], *counts, row["confidence"]
 
 
-@pytest.fixture
-def moved(ledger: Ledger, tmp_path: Path) -> Ledger:
+@pytest.fixture(scope="module")
+def moved(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
     """One night of all of it."""
+    folder = tmp_path_factory.mktemp("moved")
     for groups, shares in nights():
-        groups.write(tmp_path / "logs")
-        shares.write(tmp_path / "logs")
-    ledger.night(tmp_path / "logs")
+        groups.write(folder / "logs")
+        shares.write(folder / "logs")
+    ledger = Ledger(folder / "warehouse")
+    ledger.night(folder / "logs")
     return ledger
 
 

@@ -1,11 +1,14 @@
-"""What a terminal shows of each answer: as wide as it is, the answer first, and nothing cut for anybody else."""
+"""What a terminal shows of each answer: as wide as it is, the answer first, nothing cut for anybody else, and no word
+that nobody explains."""
 
 import re
+from functools import cache
 from typing import Final
 
 import pytest
 
 from jobs import exit_codes
+from jobs.queries.answers.explain import CAPITALS, explained
 from tests.jobs.cli.asking import Asks
 from tests.questions import QUESTIONS
 
@@ -25,6 +28,9 @@ ANSWERS: Final = {
     "sql": " ┃ ",
 }
 """What the first lines of each job's answers have."""
+NOT_OURS: Final = {"FILE", "TIME", "ZONE", "ID"}
+"""Of options, and of Kafka's head COORDINATOR (ID)."""
+EXPLAINED: Final = cache(explained)
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -45,6 +51,14 @@ def test_a_pipe_and_wide_get_all_columns(ask: Asks, question: str) -> None:
     piped = ask(question)
     assert "--wide" not in piped.out
     assert ask(f"{question} --wide", 100)[:2] == piped[:2]
+
+
+@pytest.mark.parametrize("question", [it for it in QUESTIONS if "'describe " not in it])
+def test_every_word_in_capitals_is_found(ask: Asks, question: str) -> None:
+    """Heads of columns, causes, methods, verdicts, confidences, states, kinds, outcomes: of every command."""
+    shown = ask(question)
+    for word in sorted({*CAPITALS.findall(f"{shown.out}{shown.err}")} - NOT_OURS):
+        assert EXPLAINED(word), word
 
 
 @pytest.mark.parametrize("columns", WIDTHS)

@@ -14,6 +14,10 @@ AT: Final = "--at 2026-11-21T02:58:17Z"
 QUESTIONS: Final = {
     f"describe {AT} --group c01-rnage": "group 'c01-rnage' (did you mean 'c01-range'?)",
     f"restore {AT} --group c01-rnage": "group 'c01-rnage' (did you mean 'c01-range'?)",
+    f"describe {AT} --group C01-RANGE": "group 'C01-RANGE' (did you mean 'c01-range'?)",
+    "owner --partition 0 --topic C01-RANGE": "topic 'C01-RANGE' (did you mean 'c01-range'?)",
+    f"history --group {'#' * 30_000}": f"group {'#' * 100!r} in what was captured",
+    f"where --share s05-limit:{'#' * 30_000}:0": f"topic {'#' * 100!r} in what was captured",
     "history --group c01-rnage": "group 'c01-rnage' (did you mean 'c01-range'?)",
     "groups --match c01-rnage": "group 'c01-rnage' (did you mean 'c01-range'?)",
     "audit --group c01-rnage": "group 'c01-rnage' (did you mean 'c01-range'?)",
@@ -55,7 +59,7 @@ BEFORE: Final = "2020-01-01T00:00:00Z"
 AFTER: Final = "2030-01-01T00:00:00Z"
 
 
-@pytest.mark.parametrize("question", QUESTIONS)
+@pytest.mark.parametrize("question", QUESTIONS, ids=lambda question: question[:80])
 def test_an_unknown_name_is_one_sentence_with_the_nearest_one(ask: Asks, question: str) -> None:
     """Exit code 2, and nothing on stdout."""
     shown = ask(question)

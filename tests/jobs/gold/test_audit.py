@@ -210,11 +210,13 @@ IN_ORDER: Final = (
 
 
 def test_hostile_groups_match_themselves_alone(warehouse: Warehouse) -> None:
-    """200 ids: each has its own rows."""
+    """200 ids: each has its own rows, asked for alone or with others."""
     write(warehouse, {"gold.archived_records": [archived(name, number) for number, name in enumerate(HOSTILE)]})
-    for number, name in enumerate(HOSTILE):
-        columns, rows = listed(ClusterTables(warehouse, CLUSTER), [name], Listing.ARCHIVED, Span())
-        assert [(row[columns.index("group_id")], row[columns.index("log_offset")]) for row in rows] == [(name, number)]
+    own = {name: number for number, name in enumerate(HOSTILE)}
+    for names in (HOSTILE[::2], HOSTILE[1::2], *([name] for name in HOSTILE[::7])):
+        columns, rows = listed(ClusterTables(warehouse, CLUSTER), [*names], Listing.ARCHIVED, Span())
+        found = {row[columns.index("group_id")]: row[columns.index("log_offset")] for row in rows}
+        assert found == {name: own[name] for name in names} and len(rows) == len(names)
 
 
 @pytest.mark.parametrize("listing", IN_ORDER)
