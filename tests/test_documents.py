@@ -31,7 +31,7 @@ from jobs.laboratory.whatif import PRINTED_NAMES
 from jobs.queries.verify import verify
 from jobs.report.run import Written
 from jobs.settings import Settings
-from jobs.spark.executors import SparkExecutor
+from jobs.spark.executors import Executor
 from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES
 from simulator.whatif.answer import WhatIfRow
@@ -74,14 +74,12 @@ def job(*words: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def reported(own_session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reported]:
-    """In a folder with the warehouse of the recording, jobs share one session: what nightly printed."""
+def reported(no_spark: Executor, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Reported]:
+    """In a folder with the warehouse of the recording, made without Spark: what nightly printed."""
     text = io.StringIO()
 
-    def open_session(_: str, settings: Settings, **__: Any) -> tuple[SparkExecutor, Warehouse, Steps]:
-        warehouse = Warehouse(settings.warehouse)
-        executor = SparkExecutor(own_session)
-        return executor, warehouse, Steps(executor, Console(file=text, width=200))
+    def open_session(_: str, settings: Settings, **__: Any) -> tuple[Executor, Warehouse, Steps]:
+        return no_spark, Warehouse(settings.warehouse), Steps(no_spark, Console(file=text, width=200))
 
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(tmp_path_factory.mktemp("documents"))
@@ -114,18 +112,31 @@ def printed(reported: Reported) -> Printed:
     return cache(run)
 
 
+def in_session(example: Example) -> bool:
+    """Does it need Spark?"""
+    return "SparkSession" in example.code
+
+
 def shown_in(page: str) -> list[Example]:
-    """The examples of a page that have an answer."""
-    return [example for example in examples(PAGES[page]) if example.shown is not None]
+    """The examples of a page that have an answer, but for those that need Spark."""
+    return [it for it in examples(PAGES[page]) if it.shown is not None and not in_session(it)]
 
 
-@pytest.mark.parametrize(
-    "page",
-    [pytest.param(page, marks=[pytest.mark.spark] * (page == "spark.md")) for page in PAGES if shown_in(page)],
-)
+@pytest.mark.parametrize("page", [page for page in PAGES if shown_in(page)])
 def test_answers_are_as_shown(printed: Printed, page: str) -> None:
-    """Every command, query and piece of code of the page prints the block below it, line by line."""
+    """Every command and query of the page prints the block below it, line by line."""
     for example in shown_in(page):
+        assert example.shown is not None
+        assert is_shown(example.shown, printed(example)), f"{example.code}\nprints\n{printed(example)}"
+
+
+@pytest.mark.parametrize("page", ["README.md", pytest.param("spark.md", marks=pytest.mark.spark)])
+def test_answers_of_a_session_are_as_shown(printed: Printed, own_session: SparkSession, page: str) -> None:
+    """So does every piece of code that works in one."""
+    assert own_session
+    code = [example for example in examples(PAGES[page]) if example.shown is not None and in_session(example)]
+    assert code
+    for example in code:
         assert example.shown is not None
         assert is_shown(example.shown, printed(example)), f"{example.code}\nprints\n{printed(example)}"
 

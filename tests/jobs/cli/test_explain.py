@@ -33,13 +33,13 @@ def test_every_word_that_may_be_printed_is_about_itself() -> None:
 
 def test_tables_and_columns_are_explained_by_their_comments() -> None:
     """By their names, alone or with the table's; in any case."""
-    told = Counter((word, it.text) for it in meanings() if it.is_own for word in it.words)
+    explained_by = Counter((word, it.text) for it in meanings() if it.is_own for word in it.words)
     for table in TABLES.values():
         if table.layer != "state":
-            assert [text for word, text in told if word == table.full_name and table.comment in text]
+            assert [text for word, text in explained_by if word == table.full_name and table.comment in text]
             for column in table.columns:
-                assert told[f"{table.full_name}.{column.name}", column.comment] == 1
-                assert told[column.name, column.comment] >= 1
+                assert explained_by[f"{table.full_name}.{column.name}", column.comment] == 1
+                assert explained_by[column.name, column.comment] >= 1
     assert explained("GOLD.Rebalances") == explained("gold.rebalances")
 
 

@@ -10,6 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from rich.console import Console
@@ -21,6 +22,8 @@ from jobs.operations.nightly import run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import load_settings
 from jobs.spark.executors import Executor, SparkExecutor
+from schemas.tables.gold import GOLD_TABLES
+from schemas.tables.silver import SILVER_TABLES
 from tests.conftest import PROJECT_ROOT
 from tests.lengths import takes_minutes
 from tests.recorded import RECORDINGS
@@ -49,6 +52,18 @@ def rows(root: Path, table: str) -> list[dict[str, Any]]:
     """All rows of a table, as delta-rs reads them."""
     found: list[dict[str, Any]] = DeltaTable(str(root / table.replace(".", "/"))).to_pyarrow_table().to_pylist()
     return found
+
+
+@pytest.mark.first
+def test_spark_makes_the_tables_that_are_made_without(spark: SparkSession, no_spark: Executor, tmp_path: Path) -> None:
+    """Of a small recording: other tests of nights leave Spark out."""
+    with_spark, without = tmp_path / "with", tmp_path / "without"
+    for executor, root in ((SparkExecutor(spark), with_spark), (no_spark, without)):
+        nightly(executor, root, SMALL)
+    for table in (*SILVER_TABLES, *GOLD_TABLES):
+        name = table.full_name
+        assert sorted(map(repr, rows(with_spark, name))) == sorted(map(repr, rows(without, name))), name
+    assert rows(with_spark, "gold.rebalances") and rows(with_spark, "silver.offset_commits")
 
 
 def test_it_ends_with_what_it_found(spark: SparkSession, tmp_path: Path) -> None:
@@ -93,11 +108,10 @@ from jobs.spark.session import start_session
 from tests.spark_defaults import spark_defaults
 from jobs.settings import PROJECT_ROOT
 from jobs.delta.warehouse import Warehouse
+from jobs.spark.executors import SparkExecutor
 from jobs.errors import SqlError
 from jobs.queries.sql.sql_spark import Catalogue, publish
 from tests.jobs.operations.test_nightly import SMALL, nightly
-
-pytestmark = pytest.mark.first
 
 root, scratch = Path(sys.argv[1]), sys.argv[2]
 overrides = spark_defaults() | {
@@ -110,6 +124,7 @@ overrides = spark_defaults() | {
     ),
 }
 session = start_session("metastore", overrides)
+executor = SparkExecutor(session)
 said = nightly(executor, root / "here", SMALL)
 other = session.newSession()
 counts = {
