@@ -12,9 +12,10 @@ Therefore the offset ranges of the files are what is captured. They are committe
 any crash. Damaged batches have files of their own, since the offsets in a damaged header cannot be trusted.
 """
 
+import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
 from time import perf_counter
@@ -25,7 +26,7 @@ from coordinator_core.bytes.log.scan import TORN_TAIL
 from coordinator_core.bytes.log_partitions import LogPartition
 from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.admin_snapshots import first_topic_ids
-from jobs.bronze.copies import Copies, capture_application, write_rewrites
+from jobs.bronze.copies import ROW_FILES, Copies, ReadFile, capture_application, write_rewrites
 from jobs.bronze.coverage_merge import merged_coverage, write_coverage
 from jobs.bronze.identity import check_sources, identities_of, keep_identities, other_names, refuse_other_dumps
 from jobs.bronze.log_ends import keep_log_partitions, require_copied_behind_records
@@ -51,6 +52,7 @@ from schemas.tables.bronze import COVERAGE, RECORD_BATCHES
 
 if TYPE_CHECKING:
     from jobs.sources.broker_log import BrokerLog
+    from jobs.sources.dumps.files import DumpFile
     from jobs.sources.dumps.source import Unpacked
 
 
@@ -148,7 +150,14 @@ def _capture_all(
 
     staging = f"{warehouse.root}/_staging/dumps/{run.capture_id}"
     try:
-        unpacked = unpack_dumps(settings, staging=staging, run_all=partial(run_tasks, executor))
+        known = bronze.copies.files.get(ROW_FILES, {})
+
+        def is_known(file: "DumpFile") -> bool:
+            # with --copied-at, each log partition of a dump is complete up to then: all rows say which there are
+            return settings.copied_at_ms is None and known.get(file.path) == _read_file(file, settings)
+
+        run_all = partial(run_tasks, executor)
+        unpacked = unpack_dumps(settings, staging=staging, run_all=run_all, is_known=is_known)
         sources = replace(sources, dumps=unpacked)
         _refuse_numbered_dumps(ClusterTables(warehouse, settings.cluster_id), sources)
         refuse_other_dumps(warehouse, bronze, sources)
@@ -236,7 +245,7 @@ def capture_logs(
         # replaced segments, and the new ones may hold offsets of several tasks
         return capture_logs(executor, warehouse, settings, bronze, sources, run, may_cut=False)
     if sources.dumps is not None:
-        done.append(_unpacking(sources.dumps, run))
+        done.append(_unpacking(sources.dumps, settings, run))
 
     # Quarantine is committed first and coverage last. After a crash between them the next run finds the same rows again
     # and replaces them, and a segment is read again until coverage contains it.
@@ -315,7 +324,13 @@ ROW_OF_FAULT: Final = ("topic", "partition", "offset", "code", "message", "byte_
 """Columns of bronze.quarantine that a bad row of a dump has."""
 
 
-def _unpacking(dumps: "Unpacked", run: CaptureRun) -> TaskDone:
+def _read_file(file: "DumpFile", settings: Settings) -> ReadFile:
+    """A file of rows as it is now, read with these settings."""
+    read_as = json.dumps([settings.topics, asdict(settings.dump)], sort_keys=True)
+    return ReadFile(file.path, file.size_bytes, file.modified_at_ns, read_as=read_as)
+
+
+def _unpacking(dumps: "Unpacked", settings: Settings, run: CaptureRun) -> TaskDone:
     rows = [
         {
             **{name: getattr(fault.row, name) for name in ROW_OF_FAULT},
@@ -328,7 +343,11 @@ def _unpacking(dumps: "Unpacked", run: CaptureRun) -> TaskDone:
         }
         for fault in dumps.faults
     ]
-    return TaskDone(quarantine=rows, read_sources=dict.fromkeys(dumps.sources, 0))
+    return TaskDone(
+        quarantine=rows,
+        read_sources=dict.fromkeys(dumps.sources, 0),
+        compared={ROW_FILES: [_read_file(file, settings) for file in dumps.files_read]},
+    )
 
 
 def _refuse_numbered_dumps(tables: ClusterTables, sources: Sources) -> None:

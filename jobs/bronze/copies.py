@@ -9,7 +9,7 @@ before it commits; replay starts again there.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Final
 
@@ -42,6 +42,8 @@ class ReadFile:
     last_offset: int | None = None
     end_position: int = 0
     """Byte position at the end of its last batch."""
+    read_as: str | None = None
+    """For a file of rows: the settings that said how to read it."""
 
     def is_still(self, file: Segment) -> bool:
         """Is the file unchanged since? Where the store gives no modification time, its size decides."""
@@ -52,6 +54,8 @@ class ReadFile:
         return file.size_bytes > self.size_bytes and self.base_offset is not None
 
 
+ROW_FILES: Final[LogPartition] = ("", -1)
+"""In place of a log partition: files of rows, which have records of several."""
 OF_OLDER_EPOCH: Final = "goes on with leader epoch"
 OF_NO_EPOCH: Final = "of no known leader epoch"
 """How a row of quarantine says that the leader epoch of the copy that does not count is not known."""
@@ -114,9 +118,9 @@ class Copies:
     def load(cls, tables: ClusterTables) -> "Copies":
         """The state after the last capture."""
         files: dict[LogPartition, dict[str, ReadFile]] = {}
-        names = ("path", "size_bytes", "modified_at_ns", "base_offset", "last_offset", "end_position")
+        names = [item.name for item in fields(ReadFile)]
         for row in tables.read(READ_FILES).to_pylist():
-            file = ReadFile(*(row[name] for name in names))
+            file = ReadFile(*(row.get(name) for name in names))  # older releases wrote fewer columns
             files.setdefault((row["topic"], row["partition"]), {})[file.path] = file
         dumped: dict[LogPartition, list[DumpedRange]] = {}
         for row in tables.read(OFFSET_RANGES, kind=Ranges.DUMPED).to_pylist():

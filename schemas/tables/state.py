@@ -302,7 +302,7 @@ RUN_METRICS = state_table(
 READ_FILES = state_table(
     name="read_files",
     comment="One row per source file that was read and compared with bronze: while the file is unchanged, it is "
-    "not read again.",
+    "not read again. Files of rows have records of several log partitions: topic is empty, partition -1.",
     columns=(
         *LOG_KEY,
         key("path", STRING, "The file."),
@@ -311,6 +311,7 @@ READ_FILES = state_table(
         Column("base_offset", BIGINT, "Base offset of its last batch; null if it has none."),
         Column("last_offset", BIGINT, "Last offset of its last batch."),
         Column("end_position", BIGINT, "Byte position after its last batch."),
+        Column("read_as", STRING, "Files of rows: the settings that said how to read them; others: null."),
     ),
 )
 

@@ -42,6 +42,8 @@ class DumpFile:
     size_bytes: int
     constants: Mapping[str, str | None]
     """Values of columns that are not in the file but in the names of its folders (`topic=.../`) or in Delta's log."""
+    modified_at_ns: int | None = None
+    """Modification time, epoch nanoseconds; None if the store or Delta's log has none."""
 
 
 class UnknownFile(NamedTuple):
@@ -82,7 +84,7 @@ def find_dump_files(uri: str, format_: DumpFormat) -> tuple[list[DumpFile], list
         if recognised is None:
             unknown.append(UnknownFile(path, "neither Parquet nor JSON lines nor the output of kafka-dump-log"))
         else:
-            found.append(DumpFile(path, recognised, entry.size, _constants(inside)))
+            found.append(DumpFile(path, recognised, entry.size, _constants(inside), entry.mtime_ns))
     if not found and not unknown:
         raise SourceError(f"nothing to read: {uri} has no files")
     return found, unknown

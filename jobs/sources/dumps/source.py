@@ -76,6 +76,8 @@ class Unpacked:
     """Files and dumps that were read: their faults replace those of earlier runs."""
     notes: tuple[str, ...]
     """Sentences about what the dumps do not contain."""
+    files_read: tuple[DumpFile, ...] = ()
+    """Files of rows that were read to their end: they need not be read again while they stay as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +101,8 @@ class _Done:
     runs: list[tuple[str, str, int, Run]] = field(default_factory=list)
     """(kind, topic, partition, run)"""
     faults: list[DumpFault] = field(default_factory=list)
+    files_read: list[DumpFile] = field(default_factory=list)
+    """Files of rows that were read to their end."""
     other_topic_count: int = 0
     record_counts: dict[str, int] = field(default_factory=dict)
     """By kind."""
@@ -115,25 +119,35 @@ class _Done:
     """An error that makes the whole dump unreadable: the run stops with it."""
 
 
-def unpack_dumps(settings: Settings, *, staging: str, run_all: RunAll) -> Unpacked:
+def unpack_dumps(
+    settings: Settings, *, staging: str, run_all: RunAll, is_known: Callable[[DumpFile], bool] = lambda _: False
+) -> Unpacked:
     """Read the files of all dumps into `staging`, a folder or URI of this run, to be deleted after the capture.
 
-    `run_all` applies a function to each element of a list, such as `partial(run_tasks, session)`. Raises SourceError
-    for a dump that does not exist, has an unknown format, or lacks a column.
+    `run_all` applies a function to each element of a list, such as `partial(run_tasks, session)`. `is_known`: whether
+    an earlier run read a file of rows. Raises SourceError for a dump that does not exist, has an unknown format, or
+    lacks a column.
     """
     uris, rules = settings.dumps, RowRules(settings.dump, settings.topics)
     works: list[_Work] = []
     faults: list[DumpFault] = []
     sources: list[str] = []
+    notes: list[str] = []
     for uri in uris:
         files, unknown = find_dump_files(uri, rules.dump.format)
         if not files:
             raise SourceError(f"no file of {uri} is Parquet, JSON lines or the output of kafka-dump-log")
         for path, message in unknown:
             faults.append(DumpFault(path, BadRow(message, None, None, None, None, b"", UNKNOWN_FORMAT)))
-        sources += [uri, *(file.path for file in files), *(path for path, _ in unknown)]
-        works += _works(uri, files, rules, staging, len(works))
-    done: Sequence[_Done] = run_all(unpack, works)
+        new = [file for file in files if not is_known(file)]
+        if len(new) < len(files):
+            known = f"{len(files) - len(new):,} of {counted(len(files), 'file')}"
+            notes.append(f"{uri}: {known} were read before, and are unchanged")
+        else:
+            sources.append(uri)
+        sources += [*(file.path for file in new), *(path for path, _ in unknown)]
+        works += _works(uri, new, rules, staging, len(works))
+    done: Sequence[_Done] = run_all(unpack, works) if works else ()
     problem = next((task.problem for task in done if task.problem is not None), None)
     if problem is not None:
         raise SourceError(problem)
@@ -141,8 +155,16 @@ def unpack_dumps(settings: Settings, *, staging: str, run_all: RunAll) -> Unpack
         logs=tuple(_logs(uris, done)),
         faults=(*faults, *chain.from_iterable(task.faults for task in done)),
         sources=tuple(dict.fromkeys(sources)),
-        notes=tuple(chain.from_iterable(_notes(uri, done, rules) for uri in dict.fromkeys(uris))),
+        notes=(*notes, *chain.from_iterable(_notes(uri, done, rules) for uri in dict.fromkeys(uris))),
+        files_read=_wholly_read(done),
     )
+
+
+def _wholly_read(done: Sequence[_Done]) -> tuple[DumpFile, ...]:
+    """The files of rows of which every part was read to its end."""
+    unreadable = {fault.source for task in done for fault in task.faults if fault.row.code == UNREADABLE_FILE}
+    files = {file.path: file for task in done for file in task.files_read}
+    return tuple(file for path, file in files.items() if path not in unreadable)
 
 
 def _works(uri: str, files: Sequence[DumpFile], rules: RowRules, staging: str, number: int) -> Iterator[_Work]:
@@ -282,6 +304,7 @@ def unpack(work: _Work) -> _Done:
         try:
             if file.format is DumpFormat.PARQUET:
                 _unpack_parquet(file, work, rows, faults, done)
+                done.files_read.append(file)
             elif file.format is DumpFormat.DUMP_LOG:
                 _unpack_printed_log(file, work, batches, faults, done)
             elif _starts_formatted(file):
@@ -290,6 +313,7 @@ def unpack(work: _Work) -> _Done:
                 with _open_text(file) as stream:
                     for read in read_json_lines(read_lines(stream), work.rules, file.constants):
                         _add_rows(read, rows, faults, done)
+                done.files_read.append(file)
         except SourceError as error:
             done.problem = f"{file.path}: {error}"
             return done

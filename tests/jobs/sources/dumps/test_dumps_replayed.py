@@ -1,6 +1,7 @@
 """One log as segments and as dumps of it: the same silver tables, but for what a dump cannot tell."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,8 @@ from jobs.bronze.export_segments import export_segments
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SourceError
 from jobs.settings import load_settings
+from jobs.sources.dumps import source
+from jobs.sources.dumps.files import DumpFile
 from jobs.spark.executors import Executor
 from schemas.tables import TABLES
 from schemas.tables.silver import SILVER_TABLES
@@ -125,8 +128,11 @@ def test_export_of_a_printed_log_is_the_log(
 
 def capture_of(no_spark: Executor, warehouse: Warehouse, **options: Any) -> Any:
     """One capture."""
+    copied_at = options.pop("copied_at", None)
     settings = load_settings({"cluster_id": CLUSTER, **options}, environment={})
-    return capture(no_spark, warehouse, settings, capture_id="again", captured_at=CAPTURED_AT)
+    if copied_at is not None:
+        settings = replace(settings, copied_at_ms=int(copied_at.timestamp() * 1000))
+    return capture(no_spark, warehouse, settings, capture_id="again", captured_at=copied_at or CAPTURED_AT)
 
 
 def test_sources_of_one_log_join(no_spark: Executor, warehouse: Warehouse, tmp_path: Path) -> None:
@@ -173,6 +179,47 @@ def test_faults_of_a_dump_are_in_quarantine(no_spark: Executor, warehouse: Wareh
     assert capture_of(no_spark, warehouse, dumps=(str(dump),)).is_clean is False  # offset 0 was never seen
     rows = warehouse.read(TABLES["bronze.quarantine"]).to_pylist()
     assert [row["resolved_at"] is not None for row in rows] == [True, True]
+
+
+def test_a_capture_reads_the_new_files_of_a_lake(
+    no_spark: Executor, warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A file of rows is read once, as long as it is the same and is read in the same way; one that could not be read to
+    its end is read again. Bronze is what all files at once give."""
+    rows, lake = kafka_rows(FULL_A / "logs", [OFFSETS]), tmp_path / "lake"
+    lake.mkdir()
+    halves = [rows.slice(0, rows.num_rows // 2), rows.slice(rows.num_rows // 2)]
+    read: set[str] = set()
+    unpack = source._unpack_parquet
+
+    def reading(file: DumpFile, *more: Any) -> None:
+        read.add(Path(file.path).stem)
+        unpack(file, *more)
+
+    monkeypatch.setattr(source, "_unpack_parquet", reading)
+
+    def captured(**options: Any) -> tuple[str, int]:
+        """Which files a capture reads, and how many records are new."""
+        read.clear()
+        record_count = capture_of(no_spark, warehouse, dumps=(str(lake),), **options).record_count
+        return "".join(sorted(read)), record_count
+
+    pq.write_table(halves[0], lake / "1.pq")
+    assert captured() == ("1", halves[0].num_rows)
+    pq.write_table(halves[1], lake / "2.pq")
+    (lake / "3.pq").write_bytes((lake / "2.pq").read_bytes()[:-100])
+    assert captured() == ("23", halves[1].num_rows), "the third one is damaged, as one that is being written"
+    pq.write_table(rows, lake / "3.pq")
+    assert captured() == ("3", 0)
+    summary = capture_of(no_spark, warehouse, dumps=(str(lake),))
+    assert f"{lake}: 3 of 3 files were read before, and are unchanged" in summary.notes
+    assert captured() == ("", 0)
+    assert captured(copied_at=CAPTURED_AT.replace(year=2027)) == ("123", 0)
+    assert captured(topics=(OFFSETS,)) == ("123", 0)
+    pq.write_table(halves[0], lake / "1.pq", compression="none")
+    assert captured(topics=(OFFSETS,)) == ("1", 0)
+    batches = warehouse.read(TABLES["bronze.record_batches"], ["record_count"])
+    assert sum(batches["record_count"].to_pylist()) == rows.num_rows
 
 
 def test_formatter_lines_meet_no_other_source(no_spark: Executor, warehouse: Warehouse) -> None:
