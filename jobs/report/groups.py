@@ -321,6 +321,11 @@ def together_text(what: str, condensed: Condensed[Any]) -> str:
     return f"There are {condensed.whole_count:,} {what}: those within {within} are drawn as one. {SHORTER}"
 
 
+def _partition_name(topic: str, partition: int) -> str:
+    """A partition, a task or (-1) a connector, which has no number."""
+    return topic if partition < 0 else f"{topic}-{partition}"
+
+
 def owned(owners: pa.Table) -> tuple[Names, Ownership]:
     """Rows of gold.partition_owners as intervals, sorted by partition and time."""
     topics, topic_names = ordered_codes(owners["topic"])
@@ -341,7 +346,7 @@ def owned(owners: pa.Table) -> tuple[Names, Ownership]:
     clients = owners.take(pa.array(of_member[by_time])) if len(members) else owners
     texts = ([text or "" for text in cells(clients[name])] for name in ("client_id", "client_host", "instance_id"))
     names = Names(
-        [f"{topic_names[topic] if topic >= 0 else ''}-{partition}" for topic, partition in partitions],
+        [_partition_name(topic_names[topic] if topic >= 0 else "", partition) for topic, partition in partitions],
         [member_ids[index] for index in by_time.tolist()],
         list(zip(*texts, strict=True)),
     )

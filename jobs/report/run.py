@@ -22,7 +22,7 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, NoSuchGroupError
 from jobs.queries.answers.audit_report import Hole, completeness
-from jobs.queries.answers.group_verdicts import OK, SEVERITIES, GroupVerdict, group_verdicts, newest_record_ms
+from jobs.queries.answers.group_verdicts import OK, GroupVerdict, group_verdicts, newest_record_ms
 from jobs.queries.as_of.as_of import SHARES_LOG
 from jobs.queries.as_of.in_log import require_groups
 from jobs.report.changes import Changes, Snapshot, changes, cluster_of, earlier, snapshot_of, text_of
@@ -310,8 +310,8 @@ def _directory(known: _Facts, limits: Limits) -> Listing:
             since = since_ms.get(line.group_id, now.since_ms)
         counts = (getattr(line, name) for name in MEASURES)
         rows.append((line.group_id, line.group_type, verdict, why, since, state, lag, *counts))
-    order = {verdict: place for place, verdict in enumerate((*SEVERITIES, NOT_THERE, None))}
-    rows.sort(key=lambda row: order[row[2]])
+    order = {name: place for place, name in enumerate(known.verdicts)}
+    rows.sort(key=lambda row: order.get(row[0], len(order)))
     return Listing("All groups", DIRECTORY_COLUMNS, rows[: limits.directory_count], len(rows), "")
 
 

@@ -258,7 +258,7 @@
   // What a chart takes is kept for it from the start, and stays whatever is zoomed: `chart` in the styles has its height
   const layoutOf = (chart, more) => ({
     height: chart.place.clientHeight,
-    margin: { l: isSmall() ? 104 : 190, r: isSmall() ? 8 : 20, t: 10, b: 38 },
+    margin: { l: isSmall() ? 52 : 190, r: isSmall() ? 8 : 20, t: 10, b: 38 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
     font: { family: "system-ui, -apple-system, Segoe UI, Roboto, sans-serif", size: 12, color: css("--ink") },
@@ -275,7 +275,7 @@
     linecolor: css("--line"),
     tickcolor: css("--line"),
     zeroline: false,
-    automargin: false,
+    automargin: isSmall() && more.ticktext ? "left" : false, // a phone has as much room for names as they take
     tickfont: { color: css("--soft"), size: isSmall() ? 11 : 12 },
     ...more,
   });
@@ -284,7 +284,7 @@
   const timeAxis = (view, more) => axis({ type: "date", range: view.x, nticks: isSmall() ? 4 : undefined, tickangle: 0, hoverformat: "%Y-%m-%d %H:%M:%S.%L", ...more });
   const laneAxis = (names, domain, more) => axis({
     domain, range: [names.length - 0.5, -0.5], tickvals: names.map((_, index) => index),
-    ticktext: names.map((name) => plain(name, isSmall() ? 14 : LABEL_CHARACTERS)), fixedrange: true, ...more,
+    ticktext: names.map((name) => plain(name, LABEL_CHARACTERS)), fixedrange: true, ...more,
   });
 
   function ticksOf(names, y) {
@@ -292,7 +292,7 @@
     const step = Math.max(1, Math.ceil((high - low + 1) / 32));
     const values = [];
     for (let index = low; index <= high; index += step) values.push(index);
-    return { tickvals: values, ticktext: values.map((index) => plain(names[index], isSmall() ? 14 : LABEL_CHARACTERS)) };
+    return { tickvals: values, ticktext: values.map((index) => plain(names[index], LABEL_CHARACTERS)) };
   }
 
   // Diagonal lines over what was not read: a hole looks like one
@@ -347,13 +347,14 @@
     }
 
     addControls(controls) {
+      const made = (name, sign, action) => button(isSmall() ? sign : name, action, { "aria-label": name, title: name });
       controls.append(
         element("span", { class: "gap" }),
-        button("Earlier", () => this.move(-0.5)),
-        button("Later", () => this.move(0.5)),
-        button("Zoom in", () => this.scale(0.5)),
-        button("Zoom out", () => this.scale(2)),
-        button("All", () => this.show(this.home)),
+        made("Earlier", "‹", () => this.move(-0.5)),
+        made("Later", "›", () => this.move(0.5)),
+        made("Zoom in", "+", () => this.scale(0.5)),
+        made("Zoom out", "−", () => this.scale(2)),
+        made("All", "All", () => this.show(this.home)),
       );
     }
 
@@ -543,17 +544,26 @@
         traces, reading,
         layout: layoutOf(own, {
           barmode: "stack", showlegend: true, legend: { orientation: "h", traceorder: "normal", y: 1, yanchor: "bottom", x: 0, font: { color: css("--soft"), size: 11 }, itemclick: false, itemdoubleclick: false },
-          margin: { l: isSmall() ? 104 : 190, r: isSmall() ? 60 : 190, t: 50, b: 40 },
+          margin: { l: isSmall() ? 52 : 190, r: isSmall() ? 60 : 190, t: 50, b: 40 },
           xaxis: axis({ range: [0, most * 1.02], title: titled(title), fixedrange: true, showticklabels: name !== "unowned_ms", nticks: 6, rangemode: "tozero", tickformat: ",d" }),
           yaxis: laneAxis(top.map((group) => group.group_id), [Math.max(0, 1 - (top.length * 26) / space), 1], { showgrid: false }),
           dragmode: false,
         }),
       };
     });
+    if (isSmall()) {
+      const chooser = choice("By", measures.map(([name, title]) => [name, title]), (chosen) => {
+        measure = measures.find(([name]) => name === chosen);
+        chart.draw();
+      });
+      chooser.querySelector("select").value = measure[0];
+      controls.append(chooser);
+      return chart;
+    }
     for (const item of measures) {
       const made = button(item[1], () => {
         measure = item;
-        controls.querySelectorAll("button").forEach((other) => other.setAttribute("aria-pressed", String(other === made)));
+        controls.querySelectorAll("button[aria-pressed]").forEach((other) => other.setAttribute("aria-pressed", String(other === made)));
         chart.draw();
       }, { "aria-pressed": String(item === measure) });
       controls.append(made);
@@ -1024,6 +1034,39 @@
     return started.get(figure);
   }
 
+  // A picture as a file, with its title and the colours of its members: Plotly's SVG, or that as a PNG in twice the size
+  async function save({ figure, place }, kind) {
+    const title = [figure.closest("section").querySelector(".group"), figure.querySelector("h3")].filter(Boolean).map((it) => it.textContent).join(": ");
+    const names = [...figure.querySelectorAll(".legend li:not(.muted)")].map((it) =>
+      `<span style="color:${getComputedStyle(it.firstChild).backgroundColor}">■</span> ${plain(it.textContent, LABEL_CHARACTERS)}`);
+    const lines = [plain(title, 120)];
+    for (let index = 0; index < names.length; index += 4) lines.push(names.slice(index, index + 4).join("  "));
+    const [above, { data, layout }] = [14 + 20 * lines.length, place];
+    const [width, height] = [place.clientWidth, place.clientHeight + above];
+    const svg = await Plotly.toImage({ data, layout: { ...layout, height, paper_bgcolor: css("--paper"), margin: { ...layout.margin, t: layout.margin.t + above },
+      title: { text: lines.join("<br>"), x: 0, xanchor: "left", y: 1, yref: "container", yanchor: "top", pad: { t: 5 + 5 * lines.length, l: 10 }, font: { size: 13 } } } },
+    { format: "svg", width, height, imageDataOnly: true });
+    let file = new Blob([svg], { type: "image/svg+xml" });
+    if (kind === "PNG") {
+      const [image, canvas] = [new Image(), element("canvas", { width: 2 * width, height: 2 * height })];
+      image.src = `data:image/svg+xml,${encodeURIComponent(svg)}`;
+      await image.decode();
+      canvas.getContext("2d").drawImage(image, 0, 0, canvas.width, canvas.height);
+      file = await new Promise((resolve) => { canvas.toBlob(resolve); });
+    }
+    const link = element("a", { href: URL.createObjectURL(file), download: `${title.replace(/[^\p{L}\p{N}]+/gu, "-")}.${kind.toLowerCase()}` });
+    link.click();
+    setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
+  }
+
+  // Those in view are drawn first; the others follow, one at a time, while the reader does nothing else
+  async function drawAll(figures) {
+    for (const figure of figures) {
+      await new Promise((resolve) => { (window.requestIdleCallback ?? setTimeout)(resolve); });
+      await start(figure);
+    }
+  }
+
   async function open(figure) {
     const picture = await inflated(scriptJson(`${figure.id}-data`));
     if (picture.draws) await loadLibrary();
@@ -1034,14 +1077,16 @@
       const onTime = chart?.home?.x && index >= 0 ? { index, show: (at) => chart.around(at) } : null;
       new Table(details, listing, onTime);
     });
-    if (chart) await chart.draw();
-    else figure.dataset.drawn = "0";
+    if (chart) {
+      const files = ["PNG", "SVG"].map((kind) => button(kind, () => save(chart, kind), { "aria-label": `Save as ${kind}`, title: `Save as ${kind}` }));
+      figure.querySelector(".controls").append(...files);
+      await chart.draw();
+    } else figure.dataset.drawn = "0";
   }
 
   // --- to find a group
 
   const permalink = (groupId) => `#group=${encodeURIComponent(groupId.toWellFormed?.() ?? groupId)}`;
-  const SEVERITY = { STALLED: 0, WARN: 1, OK: 2, GONE: 3 };
   let groups = [];
 
   // How well a name fits what was typed, the best first: it is it, begins with it, has a word that begins with it (or is
@@ -1250,6 +1295,7 @@
     }, { rootMargin: "800px" });
     figures.forEach((figure) => watch.observe(figure));
     route();
+    drawAll(figures);
     let before = null;
     window.addEventListener("beforeprint", () => {
       before = root.dataset.theme;

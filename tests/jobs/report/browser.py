@@ -14,6 +14,14 @@ LOOKS: Final = {"phone": (390, "dark"), "desktop": (1440, "light")}
 """Width in pixels, and colour scheme."""
 TIMEOUT_MS: Final = 20_000
 DRAWN: Final = "figure.picture .js-plotly-plot"
+CUT_OFF: Final = """[
+    ...[...document.querySelectorAll('.controls')].filter(it => it.scrollWidth > it.clientWidth + 1),
+    ...[...document.querySelectorAll('.js-plotly-plot text')].filter(it => {
+        const [box, plot] = [it, it.closest('.js-plotly-plot')].map(of => of.getBoundingClientRect());
+        return box.width > 0 && (box.left < plot.left - 1 || box.right > plot.right + 1);
+    }),
+].map(it => it.textContent)"""
+"""Controls and texts of charts that one would have to scroll for, or cannot see at all."""
 
 needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt install chromium")
 
@@ -64,6 +72,7 @@ class Opened:
         traces = self.page.evaluate(f"[...document.querySelectorAll('{DRAWN}')].map(it => it.data.length)")
         assert len(traces) == figures
         assert self.page.evaluate("document.documentElement.scrollWidth") <= self.width
+        assert self.page.evaluate(CUT_OFF) == []
         assert not self.said, self.said
         assert self.requests == [self.path.as_uri()], self.requests
 

@@ -23,13 +23,19 @@ class Shown(NamedTuple):
 def tables_of(text: str) -> Iterator[Shown]:
     """The tables of a report, as the file has them, each with the SQL below it."""
     for figure in FIGURE.finditer(text):
-        packed = re.search(rf'<script type="application/json" id="{figure[1]}-data">(.*?)</script>', text)
-        assert packed is not None
-        listings = unpacked(packed[1])["listings"]
+        listings = data_of(text, f"{figure[1]}-data")["listings"]
         for listing, sql in zip(listings, STATEMENT.findall(figure[0]), strict=True):
             cells = [values_of(column) for column in listing["columns"]]
             names = [column["name"] for column in listing["columns"]]
             yield Shown(names, list(zip(*cells, strict=True)), listing["rowCount"], html.unescape(sql))
+
+
+def data_of(text: str, name: str) -> dict[str, Any]:
+    """What a report has for its script under a name."""
+    packed = re.search(rf'<script type="application/json" id="{name}">(.*?)</script>', text)
+    assert packed is not None
+    data: dict[str, Any] = unpacked(packed[1])
+    return data
 
 
 def values_of(column: dict[str, Any]) -> list[Any]:

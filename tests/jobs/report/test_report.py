@@ -15,8 +15,10 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Browser
 
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError
+from jobs.queries.answers.group_verdicts import group_verdicts
 from jobs.report.run import BYTES_MAX, duration_text, make_report, run_report
 from jobs.report.sql_text import Scope
 from jobs.spark.executors import Executor
@@ -26,7 +28,7 @@ from tests.jobs.conftest import Recorded
 from tests.jobs.hostile import FIELDS, hostile, plain, write_named
 from tests.jobs.report.browser import LOOKS, Opened, chromium, needs_chromium
 from tests.jobs.report.large import CLUSTER as NAMED
-from tests.jobs.report.tables import tables_of
+from tests.jobs.report.tables import data_of, tables_of, values_of
 from tests.jobs.silver.test_replay import CLUSTER, Jobs
 from tests.lengths import is_long, takes_minutes
 from tests.recorded import RECORDINGS
@@ -140,6 +142,20 @@ def test_some_groups_alone(warehouse: Warehouse, tmp_path: Path) -> None:
     assert cluster["rebalances"] == group["rebalances"] == str(rebalances.count("c01-range"))
     with pytest.raises(Exception, match="there is no group 'nobody'"):
         run_report(warehouse, Scope(CLUSTER, ("nobody",)), output=str(path), made_at=MADE_AT)
+
+
+def test_all_groups_are_listed_by_their_score(warehouse: Warehouse, report: Path) -> None:
+    """As `groups` lists them, the worst first."""
+    columns = data_of(report.read_text(), "facts")["directory"]["columns"]
+    [names] = [values_of(column) for column in columns if column["name"] == "group_id"]
+    found = [it.group_id for it in group_verdicts(ClusterTables(warehouse, CLUSTER))]
+    assert names[: len(found)] == found
+
+
+def test_connectors_have_their_names(warehouse: Warehouse) -> None:
+    """A connector is no partition -1; its tasks are numbered as Kafka Connect does."""
+    text, _ = make_report(warehouse, Scope(CLUSTER, ("n01-connect",)), made_at=MADE_AT)
+    assert data_of(text, "g0-owners-data")["data"]["partitions"] == ["snk", "snk-0", "snk-1", "src", "src-0"]
 
 
 def test_nightly_writes_it_at_its_end(no_spark: Executor, tmp_path: Path) -> None:
@@ -288,6 +304,38 @@ def test_pictures_of_one_group_share_their_time(browser: Browser, shown: Path) -
     zoomed = plots.evaluate_all(f"all => all.map({RANGE})")
     assert zoomed == [pytest.approx(zoomed[0])] * 3
     assert zoomed[0][1] - zoomed[0][0] == pytest.approx((ranges[0][1] - ranges[0][0]) / 2, rel=0.01)
+    opened.close()
+
+
+@needs_chromium
+@pytest.mark.parametrize("look", LOOKS)
+def test_all_is_there_without_a_scroll(browser: Browser, shown: Path, look: str) -> None:
+    """The first screen says whether the list is COMPLETE; below it every picture is drawn though nobody came by."""
+    opened = Opened(browser, shown, *LOOKS[look])
+    said = opened.page.locator(".read")
+    assert said.inner_text() == "COMPLETE all of the log was read"
+    assert said.evaluate("it => it.getBoundingClientRect().bottom < innerHeight")
+    opened.page.locator("figure.picture:not([data-drawn])").first.wait_for(state="detached")
+    assert opened.page.evaluate("scrollY") == 0
+    opened.check()
+    opened.close()
+
+
+@needs_chromium
+def test_a_picture_is_saved_by_one_click(browser: Browser, shown: Path, tmp_path: Path) -> None:
+    """As PNG and SVG, by the name of the group and the picture, with its title and the members' names."""
+    opened = Opened(browser, shown)
+    figure = opened.section("c01-range").locator("figure[data-draws=drawOwners]")
+    figure.scroll_into_view_if_needed()
+    for kind, begin in (("PNG", b"\x89PNG"), ("SVG", b"<svg ")):
+        with opened.page.expect_download() as saved:
+            figure.get_by_role("button", name=f"Save as {kind}").click()
+        assert saved.value.suggested_filename == f"c01-range-Rebalances-and-who-owned-what.{kind.lower()}"
+        saved.value.save_as(path := tmp_path / kind)
+        assert path.read_bytes().startswith(begin)
+    text = (tmp_path / "SVG").read_text()
+    assert "c01-range: Rebalances, and who owned what" in text and "c01-range-m4" in text
+    assert (opened.said, len(opened.requests)) == ([], 1)
     opened.close()
 
 
