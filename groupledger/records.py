@@ -8,6 +8,7 @@ and `bronze.record_batches`, are decoded into records here.
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from os import PathLike
 from typing import Any, Final
 
 import numpy as np
@@ -166,11 +167,24 @@ class Records:
         return [column.name for column in _OPENED if column.name in self.frame.columns]
 
 
+def require_frame(given: object, name: str) -> None:
+    """Raises RecordsError for what is no DataFrame of Spark."""
+    if hasattr(given, "isStreaming"):
+        return
+    of = type(given).__module__.partition(".")[0]
+    what = type(given).__name__ + ("" if of in ("builtins", "pathlib") else f" of {of}")
+    remedy = "spark.createDataFrame(...) makes one of it"
+    if isinstance(given, str | PathLike):
+        remedy = f"spark.read.parquet({str(given)!r}), or what reads its format"
+    raise RecordsError(f"{name} must be a DataFrame of Spark, and is a {what}: {remedy}")
+
+
 def read_records(records: DataFrame, columns: ColumnNames | None = None, *, decides: bool = False) -> Records:
     """The columns of `records` with normalized names. Raises RecordsError for a missing or mistyped one.
 
     `decides`: transactions are to be decided, for which producers must be known.
     """
+    require_frame(records, "records")
     named = dict(columns or {})
     if unknown := sorted(named.keys() - EXPECTED.keys()):
         raise RecordsError(f"columns names {unknown[0]!r}, which is none of: {', '.join(EXPECTED)}")
@@ -284,6 +298,7 @@ def named_columns(frame: DataFrame, table: Table, required: Iterable[str]) -> Da
 
     Raises RecordsError where it lacks a required one, or has one twice or with another type.
     """
+    require_frame(frame, table.full_name)
     found: dict[str, list[StructField]] = {}
     for item in frame.schema:
         found.setdefault(item.name.lower(), []).append(item)

@@ -44,6 +44,7 @@ from groupledger.records import (
     places_of,
     quoted,
     read_records,
+    require_frame,
 )
 from groupledger.sparks import for_each_key, sorted_by_key, text
 from groupledger.states import OF_LOG, Logs
@@ -129,7 +130,7 @@ class GroupReplay:
     @property
     def errors(self) -> DataFrame:
         """What could not be read or replayed, with position and reason: columns of bronze.quarantine."""
-        return self.keyed.errors(group_findings)
+        return self.keyed.errors()
 
     @property
     def tables(self) -> dict[str, DataFrame]:
@@ -163,7 +164,7 @@ class ShareReplay:
     @property
     def errors(self) -> DataFrame:
         """What could not be read or replayed, with position and reason: columns of bronze.quarantine."""
-        return self.keyed.errors(share_findings)
+        return self.keyed.errors()
 
     @property
     def tables(self) -> dict[str, DataFrame]:
@@ -181,6 +182,7 @@ def replay_groups(
     cluster_id: str = DEFAULT_CLUSTER,
     topics: DataFrame | None = None,
     state: DataFrame | None = None,
+    on_error: str = "row",
     as_pandas: bool = False,
 ) -> GroupReplay:
     """Replay records of `__consumer_offsets`, grouped by group id.
@@ -192,14 +194,15 @@ def replay_groups(
     (`topic_id`, `topic`), such as `.topics` of a replay. `state`: `.state` of the replay of earlier records, from a
     table. Records that it has are skipped, and of each group with new records all rows that were not final
     (`settled_offset`) are given again. Without it a log partition whose first record is not its record 0 has a past
-    that nobody knows: a warning says so, and so do the rows that depend on it. `as_pandas`: use applyInPandas, which
-    has a whole group in memory.
+    that nobody knows: a warning says so, and so do the rows that depend on it. `on_error`: `row`, or `raise`: the first
+    table asked for raises RecordsError if `errors` has a row. `as_pandas`: use applyInPandas, which has a whole group
+    in memory.
 
     Raises RecordsError before any job runs where a column is missing or of another type; and, when the first table is
     asked for, where the state is of another version or cluster, or has a key twice.
     """
     read = _at_rest(records, columns, decides=True)
-    keyed = Keyed(read, OFFSETS_TOPIC, cluster_id, as_pandas, _group_key, _states(state))
+    keyed = Keyed(read, OFFSETS_TOPIC, cluster_id, as_pandas, _group_key, group_findings, _states(state), on_error)
     return GroupReplay(keyed, _names(topics))
 
 
@@ -210,6 +213,7 @@ def replay_share_partitions(
     cluster_id: str = DEFAULT_CLUSTER,
     topics: DataFrame | None = None,
     state: DataFrame | None = None,
+    on_error: str = "row",
     as_pandas: bool = False,
 ) -> ShareReplay:
     """Replay records of `__share_group_state`, grouped by share partition (group id, topic id, partition).
@@ -217,7 +221,7 @@ def replay_share_partitions(
     Arguments and errors as for `replay_groups`.
     """
     read = _at_rest(records, columns, decides=False)
-    keyed = Keyed(read, SHARE_TOPIC, cluster_id, as_pandas, _share_key, _states(state))
+    keyed = Keyed(read, SHARE_TOPIC, cluster_id, as_pandas, _share_key, share_findings, _states(state), on_error)
     return ShareReplay(keyed, _names(topics))
 
 
@@ -226,6 +230,7 @@ def _states(state: DataFrame | None) -> DataFrame | None:
 
 
 def _at_rest(records: DataFrame, columns: ColumnNames | None, *, decides: bool) -> Records:
+    require_frame(records, "records")
     if records.isStreaming:
         raise RecordsError(
             "records are a stream, and a key is replayed from its first record to its last: write the stream to a "
@@ -279,8 +284,25 @@ class Keyed:
     cluster_id: str
     as_pandas: bool
     key_of: Callable[[Column], dict[str, Column]]
+    findings_of_key: ReplayKey
     states: DataFrame | None = None
     """Columns of `KEY_STATES`."""
+    on_error: str = "row"
+
+    def __post_init__(self) -> None:
+        if self.on_error not in ("row", "raise"):
+            raise RecordsError(f"on_error is {self.on_error!r}: give 'row' for rows of errors, or 'raise'")
+
+    @cached_property
+    def is_checked(self) -> bool:
+        """True. Raises RecordsError for the first row of errors where the caller wants that."""
+        if self.on_error == "raise" and (error := self.errors().first()) is not None:
+            place = f"{error['topic']}-{error['partition']} at offset {error['offset']}"
+            raise RecordsError(
+                f"{error['code']} in {place}: {error['message']}. on_error='row' replays the others, and .errors has "
+                "a row for each"
+            )
+        return True
 
     @cached_property
     def logs(self) -> Logs:
@@ -294,6 +316,11 @@ class Keyed:
         found.warn(self.topic)
         return found
 
+    @property
+    def before(self) -> Mapping[LogPlace, tuple[int, int]]:
+        """First and last offset of earlier records, by log partition."""
+        return self.logs.before
+
     @cached_property
     def later_logs(self) -> frozenset[LogPlace]:
         """Log partitions that are not known from their first record on, as `begun` takes them."""
@@ -302,6 +329,7 @@ class Keyed:
 
     def table(self, table: Table, replay: ReplayKey, names: DataFrame | None = None) -> DataFrame:
         """The rows of a table."""
+        assert self.is_checked
         found = self.apply(table, [name for name in table.column_names if name != "cluster_id"], replay)
         if names is not None:
             topic = F.coalesce(F.col("name_of_topic"), F.col("topic"))
@@ -378,9 +406,9 @@ class Keyed:
         named = F.lit(self.cluster_id)
         return F.coalesce(F.col("cluster_id"), named) if self.records.has_cluster else named
 
-    def errors(self, findings: ReplayKey) -> DataFrame:
+    def errors(self) -> DataFrame:
         """Records that cannot be read or replayed, and invalid rows."""
-        parts = [self.findings(findings), *self._bad_rows(), *self._gaps()]
+        parts = [self.findings(), *self._bad_rows(), *self._gaps()]
         if self.records.batches is not None:
             batches = self.records.batches.where(F.col("topic") == F.lit(self.topic))
             unread = batches.mapInArrow(unread_batches, spark_schema(QUARANTINE.columns))
@@ -388,10 +416,10 @@ class Keyed:
             parts.append(unread.withColumn("cluster_id", cluster_id))
         return reduce(lambda some, others: some.unionByName(others), parts)
 
-    def findings(self, of_key: ReplayKey) -> DataFrame:
+    def findings(self) -> DataFrame:
         """Records of keys that cannot be read or replayed."""
         columns = [name for name in QUARANTINE.column_names if name != "cluster_id"]
-        return self.apply(QUARANTINE, columns, of_key).select(*QUARANTINE.column_names)
+        return self.apply(QUARANTINE, columns, self.findings_of_key).select(*QUARANTINE.column_names)
 
     def _gaps(self) -> Iterator[DataFrame]:
         """Offsets that are in neither the states nor the records."""
@@ -493,6 +521,7 @@ def _names(topics: DataFrame | None) -> DataFrame | None:
     """Topic ids with one name each."""
     if topics is None:
         return None
+    require_frame(topics, "topics")
     there = {name: [field for field in topics.schema if field.name.lower() == name] for name in ("topic_id", "topic")}
     for name, fields in there.items():
         if [field.dataType.simpleString() for field in fields] != ["string"]:

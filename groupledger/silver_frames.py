@@ -2,10 +2,10 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, reduce
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 
 from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, time_went_back
@@ -24,9 +24,7 @@ from groupledger.facts import (
     leaders_of,
 )
 from groupledger.judges import SHARE_LIFE_COLUMNS, TABLE, Judge
-from groupledger.key_replay import group_findings
 from groupledger.records import RecordsError, named_columns
-from groupledger.replay import GroupReplay, Keyed, ShareReplay
 from groupledger.sparks import collected, for_each_key, sorted_by_key
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.arrow_schemas import arrow_schema
@@ -42,14 +40,39 @@ from schemas.tables.silver import CONFIGS, PARTITION_COUNTS, SHARE_PARTITION_STA
 
 Leaders = tuple[tuple[int, ...], tuple[tuple[int, int], ...]]
 """`LogFacts.leader_changes` and `LogFacts.leaderless`."""
-Silver = GroupReplay | ShareReplay | Mapping[str, DataFrame]
+
+
+class Log(Protocol):
+    """What is known of log partitions, besides silver: `Keyed`, or what a ledger keeps of it."""
+
+    @property
+    def before(self) -> Mapping[LogPlace, tuple[int, int]]: ...
+
+    def data(self) -> DataFrame: ...
+
+    def cluster(self) -> Column: ...
+
+    def findings(self) -> DataFrame: ...
+
+
+class Replayed(Protocol):
+    """The result of a replay."""
+
+    @property
+    def keyed(self) -> Log: ...
+
+    @property
+    def tables(self) -> Mapping[str, DataFrame]: ...
+
+
+Silver = Replayed | Mapping[str, DataFrame]
 """The result of a replay, or DataFrames by full table name, such as `silver.group_members`."""
 
 
 class SilverFrames:
     """DataFrames of silver, and of further inputs."""
 
-    def __init__(self, topic: str, frames: Mapping[str, DataFrame], log: "Keyed | None") -> None:
+    def __init__(self, topic: str, frames: Mapping[str, DataFrame], log: Log | None) -> None:
         self._topic = topic
         self._frames = frames
         self._log = log
@@ -59,8 +82,17 @@ class SilverFrames:
         cls, silver: Silver, topic: str, columns: Columns, given: Mapping[Table, DataFrame | None]
     ) -> "SilverFrames":
         """From the caller's silver. Raises RecordsError for missing tables or columns."""
-        is_replay = isinstance(silver, GroupReplay | ShareReplay)
-        frames = dict(silver.tables if isinstance(silver, GroupReplay | ShareReplay) else silver)
+        log: Log | None = None
+        if isinstance(silver, Mapping):
+            frames = dict(silver)
+        elif hasattr(silver, "keyed"):
+            frames, log = dict(silver.tables), silver.keyed
+        else:
+            replay = "replay_groups" if topic == OFFSETS_TOPIC else "replay_share_partitions"
+            raise RecordsError(
+                f"silver is a {type(silver).__name__}: give what {replay} gave, of raw records {replay}(records); or "
+                "DataFrames by the tables' names"
+            )
         frames |= {table.full_name: frame for table, frame in given.items() if frame is not None}
         for table in columns:
             if table.full_name not in frames:
@@ -71,7 +103,7 @@ class SilverFrames:
         for table, names in {**SHARE_LIFE_COLUMNS, **columns, **FACT_COLUMNS}.items():
             if table.full_name in frames:
                 frames[table.full_name] = named_columns(frames[table.full_name], table, names)
-        return cls(topic, frames, silver.keyed if is_replay and not isinstance(silver, Mapping) else None)
+        return cls(topic, frames, log)
 
     def has(self, table: Table) -> bool:
         return table.full_name in self._frames
@@ -134,7 +166,7 @@ class SilverFrames:
         if self.has(COVERAGE):
             rows = ends_of_coverage(self._frames[COVERAGE.full_name].where(F.col("topic") == F.lit(self._topic)))
         elif self._log is not None:
-            rows = ends_of_records(self._log.data(), self._log.cluster(), self._log.logs.before)
+            rows = ends_of_records(self._log.data(), self._log.cluster(), self._log.before)
         elif self._topic == SHARE_TOPIC:  # every record of that log is a state, and none of them is compacted
             states = self._frames[SHARE_PARTITION_STATES.full_name]
             states = states.withColumn("timestamp_ms", F.unix_millis("valid_from"))
@@ -190,7 +222,7 @@ class SilverFrames:
         if self.has(QUARANTINE):
             frame = self._frames[QUARANTINE.full_name]
         elif self._log is not None and self._topic == OFFSETS_TOPIC:
-            frame = self._log.findings(group_findings)
+            frame = self._log.findings()
         else:
             return {}
         frame = frame.where((F.col("topic") == F.lit(self._topic)) & F.col("resolved_at").isNull())

@@ -2,6 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping
+from importlib.util import find_spec
 from operator import itemgetter
 from typing import Any, Final, cast
 
@@ -30,7 +31,7 @@ _MARKERS: Final = {"ABORT": 0, "0000": 0, "COMMIT": 1, "0001": 1}
 
 
 def register(spark: SparkSession) -> None:
-    """Register these functions with a session's SQL:
+    """Register the data source `kafka_log` (from Spark 4.0 on), and these functions of SQL:
 
     - `coordinator_key(key [, topic])`: the decoded key as a STRUCT; default topic: __consumer_offsets.
     - `coordinator_value(key, value [, topic])`: the decoded value as a STRUCT; null for a tombstone.
@@ -49,6 +50,10 @@ def register(spark: SparkSession) -> None:
             stacklevel=2,
         )
         return
+    if find_spec("kafka") is not None:  # the library with which it asks brokers
+        from jobs.sources.kafka_log import KafkaLogDataSource  # noqa: PLC0415  (Spark has what it needs from 4.0 on)
+
+        spark.dataSource.register(KafkaLogDataSource)
     spark.udtf.register("replay_group", cast(udtf.UserDefinedTableFunction, F.udtf(ReplayGroup)))
 
 

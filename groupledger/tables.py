@@ -8,6 +8,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 
+from groupledger.records import RecordsError
 from jobs.delta.arrow_schemas import STATISTICS_PROPERTY
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES
@@ -27,9 +28,13 @@ def read(
     then; files of old versions exist until VACUUM deletes them. `cluster_id`: rows of one cluster; by default each
     cluster's rows are as of its own last run.
 
-    Raises WarehouseError where there is no such table or no such run.
+    Raises WarehouseError where there is no such table or no such run, RecordsError where `at` is no datetime.
     """
     table = _known(name)
+    if at is not None and not isinstance(at, datetime):
+        raise RecordsError(
+            f"at is a {type(at).__name__}: give a datetime, as datetime(2026, 11, 22, tzinfo=UTC) for the day before"
+        )
     store = _Store(spark, warehouse)
     newest = store.newest_version(table)
     versions = store.versions(table, at, newest)

@@ -266,7 +266,7 @@ def test_pip_install_in_an_empty_environment(of: str, python: str, tmp_path: Pat
             **environment,
             "HOME": str(tmp_path / "home"),
             "PATH": f"{binaries}{os.pathsep}{os.environ['PATH']}",
-            "GROUPLEDGER_RECORDS": str(tmp_path / "raw"),
+            "RECORDS": str(tmp_path / "raw"),
         },
         capture_output=True,
         text=True,

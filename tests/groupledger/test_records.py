@@ -1,7 +1,12 @@
 """Which columns are read of raw records, and what is said where they are not there."""
 
 import re
+from collections.abc import Callable
+from importlib import import_module
+from pathlib import Path
+from typing import Any
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
@@ -214,3 +219,49 @@ def test_topics_need_their_columns(spark: SparkSession) -> None:
         with pytest.raises(RecordsError, match="topics have not one column 'topic_id' of STRING"):
             groupledger.replay_groups(records, topics=spark.createDataFrame([], schema))
     assert groupledger.replay_groups(records, topics=spark.createDataFrame([], "TOPIC string, Topic_Id string"))
+
+
+def test_what_is_no_dataframe_is_one_error(spark: SparkSession) -> None:
+    """A path, rows in pandas or a list, raw records in place of silver: the error says what to give."""
+    frame: Any = spark.createDataFrame([], SPARK)
+    calls: list[tuple[Callable[[Any], object], str]] = [
+        (groupledger.decode, "records"),
+        (groupledger.replay_groups, "records"),
+        (groupledger.replay_share_partitions, "records"),
+        (lambda it: groupledger.replay_groups(frame, topics=it), "topics"),
+        (lambda it: groupledger.replay_groups(frame, state=it), r"api\.key_states"),
+        (lambda it: groupledger.audit_groups(groupledger.replay_groups(frame), coverage=it), r"bronze\.coverage"),
+    ]
+    wrong: list[tuple[Any, str]] = [
+        ("lake/raw", r"a str: spark\.read\.parquet\('lake/raw'\)"),
+        (Path("lake"), r"a PosixPath: spark\.read\.parquet\('lake'\)"),
+        ([(b"", b"")], r"a list: spark\.createDataFrame"),
+        (import_module("pandas").DataFrame({"key": []}), r"a DataFrame of pandas.*: spark\.createDataFrame"),
+        (pa.table({"key": []}), r"a Table of pyarrow.*: spark\.createDataFrame"),
+    ]
+    for call, name in calls:
+        for given, remedy in wrong:
+            with pytest.raises(RecordsError, match=f"{name} must be a DataFrame of Spark, and is {remedy}"):
+                call(given)
+    for audit, replay in (
+        (groupledger.audit_groups, "replay_groups"),
+        (groupledger.audit_share_partitions, "replay_share_partitions"),
+    ):
+        with pytest.raises(RecordsError, match=rf"give what {replay} gave, of raw records {replay}\(records\)"):
+            audit(frame)
+    day: Any = "2026-11-21"
+    with pytest.raises(RecordsError, match=r"at is a str: give a datetime, as datetime\(2026, 11, 22, tzinfo=UTC\)"):
+        groupledger.read(spark, "silver.group_events", warehouse="no-such", at=day)
+
+
+def test_an_error_may_be_raised(spark: SparkSession) -> None:
+    """With on_error="raise" the first row of errors is an exception, where a table is asked for."""
+    key, value = "000100016700017400000000", "00030000000000000005ffffffff00000000018bcfe56800"
+    rows = [(bytes.fromhex(key), bytes.fromhex(value), 0, 0, 1000), (b"\x00", b"", 0, 1, 1000)]
+    schema = "key binary, value binary, partition int, offset bigint, timestamp bigint"
+    replay = groupledger.replay_groups(spark.createDataFrame(rows, schema), on_error="raise")
+    with pytest.raises(RecordsError, match=r"BUFFER_UNDERFLOW in __consumer_offsets-0 at offset 1: .*on_error='row'"):
+        _ = replay.commits
+    assert groupledger.replay_groups(spark.createDataFrame(rows[:1], schema), on_error="raise").commits.count() == 1
+    with pytest.raises(RecordsError, match="on_error is 'ignore': give 'row'"):
+        groupledger.replay_groups(spark.createDataFrame(rows, schema), on_error="ignore")

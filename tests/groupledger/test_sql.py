@@ -9,6 +9,7 @@ from pyspark.sql import Row, SparkSession
 import groupledger
 from groupledger.sql import ReplayGroup
 from tests.groupledger.conftest import Recorded
+from tests.groupledger.raw import recording as logs_of
 from tests.lengths import takes_minutes
 
 REPLAY = """
@@ -34,6 +35,12 @@ def session(spark: SparkSession, recorded: Recorded) -> SparkSession:
     _, records = recorded(RECORDING)
     made.createDataFrame(records).createOrReplaceTempView("api_records")
     return made
+
+
+def test_the_source_is_registered(session: SparkSession) -> None:
+    """Who registers the functions can read segment files, too."""
+    batches = session.read.format("kafka_log").option("segments", str(logs_of(RECORDING))).load()
+    assert {"topic", "partition", "base_offset", "batch"} <= set(batches.columns)
 
 
 def test_functions_decode(session: SparkSession) -> None:
