@@ -212,7 +212,8 @@ class _Made:
         self._commit_times.add(judged.life, judged.gold.owners, judged.commit_times)
         self._gold.extend(judged.gold)
         write_log_anomalies(broken, self._work.topic, self._parts)
-        self._write_many()
+        if len(self._gold) > BUFFERED_ROWS_MAX:
+            self._write()
 
     def left(self, commits: GroupedCommits, commit_times: MemberCommitTimes, others: SavedGroups) -> SavedGroups:
         """The state for the next audit, after all groups are added.
@@ -233,10 +234,6 @@ class _Made:
             watermarks,
             frozenset(self._not_judged),
         )
-
-    def _write_many(self) -> None:
-        if len(self._gold) > BUFFERED_ROWS_MAX:
-            self._write()
 
     def _write(self) -> None:
         """Write the rows, except for days of share groups: the other coordinator topic has the rest of those."""
