@@ -142,7 +142,7 @@ def unpack_dumps(
         new = [file for file in files if not is_known(file)]
         if len(new) < len(files):
             known = f"{len(files) - len(new):,} of {counted(len(files), 'file')}"
-            notes.append(f"{uri}: {known} were read before, and are unchanged")
+            notes.append(f"{uri}: read before, and unchanged: {known}")
         else:
             sources.append(uri)
         sources += [*(file.path for file in new), *(path for path, _ in unknown)]

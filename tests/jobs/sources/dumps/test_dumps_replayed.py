@@ -212,7 +212,7 @@ def test_a_capture_reads_the_new_files_of_a_lake(
     pq.write_table(rows, lake / "3.pq")
     assert captured() == ("3", 0)
     summary = capture_of(no_spark, warehouse, dumps=(str(lake),))
-    assert f"{lake}: 3 of 3 files were read before, and are unchanged" in summary.notes
+    assert f"{lake}: read before, and unchanged: 3 of 3 files" in summary.notes
     assert captured() == ("", 0)
     assert captured(copied_at=CAPTURED_AT.replace(year=2027)) == ("123", 0)
     assert captured(topics=(OFFSETS,)) == ("123", 0)
