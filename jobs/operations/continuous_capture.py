@@ -431,5 +431,7 @@ def lost_lines(
                     f"{r.reason}"
                 )
     if len(lines) > LOST_LISTED_MAX:
-        lines[LOST_LISTED_MAX:] = [f"lost: {counted(len(lines) - LOST_LISTED_MAX, 'range')} more: see bronze.coverage"]
+        lines[LOST_LISTED_MAX:] = [
+            f"lost: {counted(len(lines) - LOST_LISTED_MAX, 'range')} more: see audit --list holes"
+        ]
     return lines

@@ -10,6 +10,7 @@ from coordinator_core.text import counted
 from jobs.bronze.capture import CaptureSummary, capture
 from jobs.bronze.coverage import hole_count
 from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, newest_of
+from jobs.cli_enums import Listing
 from jobs.console.command_name import command
 from jobs.console.names import cut, short
 from jobs.console.progress import Steps, size_text, summary_table
@@ -31,8 +32,7 @@ from jobs.silver.hot_logs import CutRule
 from jobs.silver.privacy import host_pseudonyms
 from jobs.silver.replay import ReplaySummary, replay
 from jobs.silver.replay_failures import failure_text
-from schemas.tables.bronze import COVERAGE, QUARANTINE
-from schemas.tables.state import CHECKPOINTS, Checkpoint
+from schemas.tables.bronze import QUARANTINE
 
 FAILURES_SHOWN_MAX: Final = 5
 
@@ -254,15 +254,12 @@ def print_replay(
             "and why"
         )
     if missing:
-        steps.say(f"missing or damaged: {counted(missing, 'range')} of the log: see {COVERAGE.full_name}")
+        steps.say(f"missing or damaged: {counted(missing, 'range')} of the log: see audit --list {Listing.HOLES}")
     for failure in summary.failures[:FAILURES_SHOWN_MAX]:
         whose = "no group of it" if failure.group_id is None else f"group {short(failure.group_id)}"
         steps.say(f"could not be replayed: {whose}: {failure_text(failure)}; the next run tries again")
     if len(summary.failures) > FAILURES_SHOWN_MAX:
-        steps.say(
-            f"... and {len(summary.failures) - FAILURES_SHOWN_MAX:,} more: see {CHECKPOINTS.full_name}, kind "
-            f"{Checkpoint.FAILURE}"
-        )
+        steps.say(f"... and {len(summary.failures) - FAILURES_SHOWN_MAX:,} more: see audit --list {Listing.NOT_JUDGED}")
     for line in missing_lines(ends):
         steps.say(line)
     show = command("sql" + settings.place_words)

@@ -30,6 +30,8 @@ from jobs.report.pictures import Picture
 
 ASSETS: Final = str(__package__)
 NAME_CHARACTERS_MAX: Final = 120
+ROWS_MAX: Final = 25
+"""A table shows so many rows at once."""
 
 STYLES_BY_ID: Final = re.compile(r'getElementById\("([0-9a-f]{64})"\)')
 """Plotly adds styles for parts that are not used here, unless an element with this id exists."""
@@ -95,7 +97,9 @@ def render(page: Page, facts: Mapping[str, Any], snapshot: Markup) -> str:
     script, (library, packed_library, ids) = asset("report.js"), _plotly()
     # style attributes are forbidden
     heights = sorted({picture.height for picture in everything})
-    style = asset("report.css") + "".join(f".h{height} {{ height: {height}px; }}\n" for height in heights)
+    rows = "".join(f".rows{count} > .scroll {{ height: {2 * count + 3.2:.1f}rem; }}\n" for count in range(ROWS_MAX + 1))
+    style = asset("report.css") + f"@media screen {{\n{rows}}}\n"
+    style += "".join(f".h{height} {{ height: {height}px; }}\n" for height in heights)
     anchors = {section.group_id: section.anchor for section in page.sections}
     return (
         environment()

@@ -113,7 +113,7 @@ def test_an_empty_log_partition_of_a_copy_proves_no_time(ledger: Ledger, tmp_pat
     assert ledger.night(logs, topics=TOPICS).exit_code == 0
     whole = stated(ledger)
     assert whole.is_complete
-    assert "to its end as it was read" in whole.statements[0]
+    assert "to its last record" in whole.statements[0]
     assert whole.statements[-1] == "Empty when they were copied: log partitions 3"
     assert "it was empty when it was copied" in stated(ledger, Span(None, PROVEN)).statements[1]
 

@@ -84,7 +84,7 @@ def test_who_may_have_owned_a_partition_is_named(unread: Ledger) -> None:
     """Instead of that no group was ever assigned it."""
     assert owned(unread, "in", 0)[1] == [
         "no owner is known",
-        "seen, unseen may have owned it: 4 records that could not be read: see bronze.quarantine",
+        "seen, unseen may have owned it: 4 records that could not be read: see audit --list quarantine",
     ]
 
 

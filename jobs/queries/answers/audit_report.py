@@ -160,12 +160,12 @@ def completeness(
     found += _behind_the_end(ends, span)
     found += _unread(tables, log)
     found += [
-        f"group {short(name)} could not be judged: see gold.log_anomalies"
+        f"group {short(name)} could not be judged: see audit --list not-judged"
         for name in groups_not_judged(tables)
         if group_ids is None or name in group_ids
     ]
     found += [
-        f"no group of {name} could be judged: see gold.log_anomalies"
+        f"no group of {name} could be judged: see audit --list not-judged"
         for name in audit_lacks(tables)
         if name.startswith(f"{log}-")
     ]
@@ -175,14 +175,14 @@ def completeness(
     if log == SHARES_LOG:
         found += _begun_midway(tables, span, group_ids)
     begins = time_text(span.from_ms) or "its beginning"
-    until = time_text(span.to_ms) or time_text(ends.proven_ms) or "its end as it was read"
+    until = time_text(span.to_ms) or time_text(ends.proven_ms) or "its last record"
     those = f"{log} ({counted(len(ends.ends), 'log partition')}) from {begins} to {until}"
     if not found:
         remarks = *_remarks(ends, span), *_step_lines(steps, span)
         return Completeness(True, (f"COMPLETE: every record of {those} was read", *remarks))
     lines = found[:HOLES_LISTED_MAX]
     if len(found) > len(lines):
-        lines.append(f"... and {len(found) - len(lines):,} more: see {COVERAGE.full_name}")
+        lines.append(f"... and {len(found) - len(lines):,} more: see audit --list {Listing.HOLES}")
     lines += _step_lines(steps, span)
     return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *lines))
 
@@ -291,7 +291,8 @@ def _unread(tables: ClusterTables, log: str) -> Iterator[str]:
     rows = open_rows(tables.read(QUARANTINE, ["code", "message", "resolved_at"], topic=log))
     if rows.num_rows:
         codes = ", ".join(sorted(set(rows["code"].to_pylist())))
-        yield f"{counted(rows.num_rows, 'piece')} of {log} could not be read ({codes}): see {QUARANTINE.full_name}"
+        pieces = counted(rows.num_rows, "piece")
+        yield f"{pieces} of {log} could not be read ({codes}): see audit --list {Listing.QUARANTINE}"
 
 
 def _begun_midway(tables: ClusterTables, span: Span, group_ids: Collection[str] | None) -> Iterator[str]:

@@ -14,6 +14,7 @@ from typing import Final, NamedTuple, TextIO
 from jobs.console.names import or_nearest
 from jobs.console.output import folded_text, write_answers
 from jobs.errors import ArgumentError
+from jobs.queries.answers.lists import LISTS
 from jobs.queries.views.all_views import DEFINITIONS
 from jobs.settings import PROJECT_ROOT
 from schemas.tables import TABLES
@@ -38,7 +39,7 @@ class Meaning(NamedTuple):
 
 def meanings() -> Iterator[Meaning]:
     """Everything that is declared, what is about its words before what names them."""
-    found = [*_of_pages(), *_of_tables()]
+    found = [*_of_pages(), *_of_lists(), *_of_tables()]
     yield from sorted(found, key=lambda it: not it.is_own)
 
 
@@ -65,6 +66,13 @@ def _of_rows(block: str, heading: str) -> Iterator[Meaning]:
         yield Meaning(tuple(words), f"{head[0]} of: {heading}", text)
         if named := CAPITALS.findall(text):
             yield Meaning(tuple(named), f"{head[0]} of: {heading}", f"{_plain(first)}: {text}", is_own=False)
+
+
+def _of_lists() -> Iterator[Meaning]:
+    for listing, it in LISTS.items():
+        rows = f"rows of {it.table.full_name}"
+        text = f"{rows}: {it.table.comment}" if it.finding is None else f"{it.finding.many}: {rows}"
+        yield Meaning((listing,), "list of audit", text)
 
 
 def _of_tables() -> Iterator[Meaning]:

@@ -178,10 +178,10 @@ def _remarks(tables: ClusterTables, group_id: str | None = None) -> Iterator[str
     """What gold lacks of a group, or of all groups."""
     yield from not_audited_lines(tables)
     if group_id is not None and group_id in groups_not_judged(tables):
-        yield f"group {short(group_id)} could not be judged, so gold lacks it: see gold.log_anomalies"
+        yield f"group {short(group_id)} could not be judged, so gold lacks it: see audit --list not-judged"
     lacks = audit_lacks(tables)
     if lacks:
-        yield f"gold was made without: {'; '.join(lacks)}: see gold.log_anomalies"
+        yield f"gold was made without: {'; '.join(lacks)}: see audit --list not-judged"
     group_ids = None if group_id is None else [group_id]
     yield from log_remarks(tables, group_ids, with_offsets=group_id is not None)
 

@@ -63,8 +63,8 @@ RULES: Final[Mapping[str, Rule]] = {
     FAILED: Rule(
         35,
         Listing.NOT_JUDGED,
-        "failure to judge it: see gold.log_anomalies",
-        "failures to judge it: see gold.log_anomalies",
+        "failure to judge it",
+        "failures to judge it",
     ),
     SHARED_INSTANCE: Rule(
         30, Listing.INSTANCES, "instance id of several processes", "instance ids of several processes"

@@ -56,4 +56,4 @@ def step_lines(steps: Iterable[ClockStep], from_ms: int | None, to_ms: int | Non
             f"{time_text(step.before_ms)} to {time_text(step.now_ms)}: {listed}"
         )
     if len(touched) > LISTED_MAX:
-        yield f"... and went back at {counted(len(touched) - LISTED_MAX, 'place')} more: see gold.log_anomalies"
+        yield f"... and went back at {counted(len(touched) - LISTED_MAX, 'place')} more: see audit --list oddities"

@@ -84,7 +84,7 @@ def unread_owners_text(unread: Sequence[UnreadRecords]) -> str:
     """A sentence: a partition without a known owner may have had one."""
     named = names_of(dict.fromkeys(it.group_id for it in unread))
     count = sum(it.record_count for it in unread)
-    return f"{named} may have owned it: {counted(count, 'record')} that could not be read: see bronze.quarantine"
+    return f"{named} may have owned it: {counted(count, 'record')} that could not be read: see audit --list quarantine"
 
 
 def unread_groups(silver: SilverAt, *conditions: pc.Expression, topic: str | None = None) -> list[str]:

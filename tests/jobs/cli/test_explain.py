@@ -12,6 +12,7 @@ from jobs import exit_codes
 from jobs.queries.answers.dead_letters import CopyState
 from jobs.queries.answers.explain import explained, meanings
 from jobs.queries.answers.group_verdicts import SEVERITIES
+from jobs.queries.answers.lists import LISTS
 from jobs.queries.answers.payload import Presence
 from schemas.tables import TABLES
 from simulator.whatif.answer import ALL_ASSUMPTIONS
@@ -29,6 +30,13 @@ def test_every_word_that_may_be_printed_is_about_itself() -> None:
         assert explained(word), word
     for name, text in ALL_ASSUMPTIONS.items():
         assert text in {it.text for it in explained(name)}
+
+
+def test_every_list_of_audit_is_explained() -> None:
+    """By what a night says of its rows, or the comment of their table."""
+    for listing, it in LISTS.items():
+        [text] = [found.text for found in explained(listing) if found.kind == "list of audit"]
+        assert it.table.full_name in text and (it.table.comment if it.finding is None else it.finding.many) in text
 
 
 def test_tables_and_columns_are_explained_by_their_comments() -> None:
