@@ -28,7 +28,8 @@ class Scenario:
     @property
     def night(self) -> Night:
         """What it did."""
-        return Night(*json.loads((self.root / "night.json").read_text(encoding="utf-8")))
+        code, lines, facts = json.loads((self.root / "night.json").read_text(encoding="utf-8"))
+        return Night(code, lambda: (lines, facts))
 
     @property
     def folder(self) -> Path:

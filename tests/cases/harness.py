@@ -8,8 +8,10 @@ from io import StringIO
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
+from weakref import WeakValueDictionary
 
 import pyarrow as pa
+import pytest
 from rich.console import Console
 from rich.table import Table as RichTable
 
@@ -17,7 +19,8 @@ from jobs.bronze.capture import CaptureSummary, capture
 from jobs.console.progress import Steps
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
-from jobs.operations.nightly import run_nightly
+from jobs.operations import nightly
+from jobs.operations.nightly import print_findings, run_nightly
 from jobs.operations.run_context import RunContext
 from jobs.settings import Settings, load_settings
 from schemas.tables import TABLES
@@ -39,18 +42,36 @@ MADE_WHEN_NEEDED: Final = {
 """Tables that a night over segments of coordinators does not create; it creates all others, whatever is in the logs."""
 
 
-@dataclass(frozen=True, slots=True)
 class Night:
-    """What one nightly did: its exit code, the lines it printed, and its facts as JSON has them."""
+    """What one nightly did: its exit code, the lines it printed, and its facts as JSON has them.
 
-    exit_code: int
-    lines: Sequence[str]
-    facts: dict[str, Any]
+    What it found is looked for when somebody reads of it, at the latest before the next job: to look takes half of a
+    night over a small log.
+    """
+
+    def __init__(self, exit_code: int, look: Callable[[], tuple[Sequence[str], dict[str, Any]]]) -> None:
+        """`look` gives its lines and facts."""
+        self.exit_code = exit_code
+        self.look = cache(look)
+
+    @property
+    def lines(self) -> Sequence[str]:
+        """All lines."""
+        return self.look()[0]
 
     @property
     def text(self) -> str:
-        """All lines."""
+        """The same as one."""
         return "\n".join(self.lines)
+
+    @property
+    def facts(self) -> dict[str, Any]:
+        """As one JSON object has them."""
+        return self.look()[1]
+
+
+_NEWEST: Final = WeakValueDictionary[str, Night]()
+"""By warehouse, if a test still has it."""
 
 
 @cache
@@ -117,16 +138,35 @@ class Ledger:
         """Run a job by itself, in place of such a night."""
         if segments:
             values["segments"] = tuple(str(folder) for folder in segments)
+        self._look_at_newest()
         out, at = StringIO(), FIRST_NIGHT + timedelta(days=number)
         steps = _PlainSteps(console=Console(file=out, width=400, highlight=False))
         settings = self.settings(**values)
-        code = job(RunContext(in_process(), self.warehouse, settings, f"night-{number}", started_at=at, steps=steps))
-        return Night(code, out.getvalue().splitlines(), dict(steps.facts))
+        postponed: list[tuple[RunContext, int]] = []
+
+        def look() -> tuple[Sequence[str], dict[str, Any]]:
+            for run, code in postponed:
+                print_findings(run, code)
+            return out.getvalue().splitlines(), dict(steps.facts)
+
+        with pytest.MonkeyPatch.context() as patch:
+            if not settings.report_file:
+                patch.setattr(nightly, "print_findings", lambda *of: postponed.append(of))
+            code = job(
+                RunContext(in_process(), self.warehouse, settings, f"night-{number}", started_at=at, steps=steps)
+            )
+        night = _NEWEST[str(self.root)] = Night(code, look)
+        return night
+
+    def _look_at_newest(self) -> None:
+        if newest := _NEWEST.get(str(self.root)):
+            newest.look()
 
     def capture(self, *segments: Path, number: int = 1, **values: Any) -> CaptureSummary:
         """The first part of such a night, for what is a matter of bronze and coverage: a fifth of the time."""
         if segments:
             values["segments"] = tuple(str(folder) for folder in segments)
+        self._look_at_newest()
         at = FIRST_NIGHT + timedelta(days=number)
         settings = self.settings(**values)
         return capture(in_process(), self.warehouse, settings, capture_id=f"night-{number}", captured_at=at)

@@ -103,7 +103,7 @@ class Writer:
 
 @pytest.mark.parametrize("seed", range(1))
 def test_a_folder_that_a_broker_writes_is_complete(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """Every night is clean, and the nights together have the offsets and groups of one read of all that ever was."""
+    """Every capture is clean, and they together have the offsets and groups of one read of all that ever was."""
     writer = Writer(tmp_path / "logs", seed)
     ledger = Ledger(tmp_path / "often")
 
@@ -123,8 +123,8 @@ def test_a_folder_that_a_broker_writes_is_complete(tmp_path: Path, monkeypatch: 
         for _ in range(10):
             writer.go_on(4)
         begun = writer.log.next_offset
-        night = ledger.night(tmp_path / "logs", number=number)
-        assert night.exit_code == 0, night.text
+        captured = ledger.capture(tmp_path / "logs", number=number)
+        assert captured.is_clean, captured.faults
         writer.captured_to = begun
         assert [r["kind"] for r in ledger.rows("bronze.coverage") if r["kind"] not in ("CAPTURED", "COMPACTED")] == []
     monkeypatch.undo()

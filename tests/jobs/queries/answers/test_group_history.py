@@ -1,6 +1,7 @@
 """What happened to a group, and which groups need somebody: of a recording of a real broker."""
 
 import json
+from collections.abc import Mapping, Sequence
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from jobs.errors import ArgumentError
 from jobs.queries.answers.group_history import (
     EVENT_WORDS,
     IN_OTHER_EVENTS,
+    Event,
     _rebalance,
     events_and_steps,
     run_groups,
@@ -50,8 +52,15 @@ def test_every_row_of_gold_is_in_an_event(ledger: Ledger) -> None:
     assert sum(event.event == "commit REWIND" for event in commits) == 11
 
 
+@pytest.fixture(scope="module")
+def events_of(ledger: Ledger) -> Mapping[str, Sequence[Event]]:
+    """The history of each group."""
+    groups = set(ledger.table("silver.group_events")["group_id"].to_pylist())
+    return {name: events_and_steps(ledger.tables, name, from_ms=None, to_ms=None)[0] for name in groups}
+
+
 @pytest.mark.nights
-def test_each_cause_has_its_own_confidence(ledger: Ledger) -> None:
+def test_each_cause_has_its_own_confidence(ledger: Ledger, events_of: Mapping[str, Sequence[Event]]) -> None:
     """Never one for all, where they differ: neither in a line nor in JSON."""
     mixed = 0
     for row in ledger.rows("gold.rebalances"):
@@ -59,27 +68,22 @@ def test_each_cause_has_its_own_confidence(ledger: Ledger) -> None:
         is_one = len(set(row["cause_confidences"])) == 1
         said = " + ".join(row["causes"] if is_one else [f"{cause} ({sure})" for cause, sure in ways])
         begin = f"to generation {row['to_generation']} by {said}, "
-        events = events_and_steps(ledger.tables, row["group_id"], from_ms=None, to_ms=None)[0]
-        confidences = {it.confidence for it in events if it.text.startswith(begin)}
+        confidences = {it.confidence for it in events_of[row["group_id"]] if it.text.startswith(begin)}
         assert (row["confidence"] if is_one else None) in confidences, begin
         mixed += not is_one
     assert mixed > 20
 
 
 @pytest.mark.nights
-def test_what_changed_is_there_with_who(ledger: Ledger) -> None:
+def test_what_changed_is_there_with_who(ledger: Ledger, events_of: Mapping[str, Sequence[Event]]) -> None:
     """Members with client id and host, what became of the group, and of its share partitions."""
-    of_group = {
-        group_id: events_and_steps(ledger.tables, group_id, from_ms=None, to_ms=None)[0]
-        for group_id in set(ledger.table("silver.group_events")["group_id"].to_pylist())
-    }
-    events = {event.event for found in of_group.values() for event in found}
+    events = {event.event for found in events_of.values() for event in found}
     types = set(ledger.table("silver.group_events")["event_type"].to_pylist()) - IN_OTHER_EVENTS
     words = {EVENT_WORDS.get(name, name.lower().replace("_", " ")) for name in types - {"OFFSETS_DELETED"}}
     assert words <= events
-    joined = [it.text for it in of_group["c01-range"] if it.event == "member joined"]
+    joined = [it.text for it in events_of["c01-range"] if it.event == "member joined"]
     assert joined[-1] == "c01-range-again on /127.0.0.1"
-    assert any(it.event == "static member replaced" and " in place of " in it.text for it in of_group["k03-static"])
+    assert any(it.event == "static member replaced" and " in place of " in it.text for it in events_of["k03-static"])
 
 
 def test_one_millisecond_is_in_the_order_of_the_log(tmp_path: Path) -> None:
