@@ -1,6 +1,6 @@
 """The hunters. `python -m tests.mutants.hunt HUNTER FOLDER` runs one on the code in the folder; see `harness`.
 
-A hunter is a stateful test, or the first cases of a conformance trace. It knows nothing of the mutant.
+A hunter is a stateful test, or a conformance trace. It knows nothing of the mutant.
 """
 
 import sys
@@ -13,7 +13,7 @@ from typing import Final
 from hypothesis import Phase, settings
 from hypothesis.stateful import RuleBasedStateMachine
 
-from tests.conformance.families import assignors
+from tests.conformance.families import assignors, group_commands
 from tests.conformance.families.cases import read_cases
 from tests.coordinator_core.stateful.classic_machine import ClassicMachine
 from tests.coordinator_core.stateful.consumer_machine import ConsumerMachine
@@ -39,6 +39,12 @@ def judge(name: str) -> None:
         assert fault is None, fault
 
 
+def lives(name: str) -> None:
+    """A trace of lives of groups: each request is put to the live coordinator."""
+    failures = group_commands.judge_all(TRACES / f"group_{name}.jsonl.gz").failures
+    assert not failures, failures[0]
+
+
 HUNTERS: Final[dict[str, Callable[[], None]]] = {
     "classic": partial(live, ClassicMachine),
     "consumer": partial(live, ConsumerMachine),
@@ -47,6 +53,7 @@ HUNTERS: Final[dict[str, Callable[[], None]]] = {
     "range": partial(judge, "range"),
     "uniform": partial(judge, "uniform"),
     "simple": partial(judge, "simple"),
+    "migration": partial(lives, "migration"),
 }
 
 

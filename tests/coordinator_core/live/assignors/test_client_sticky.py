@@ -1,11 +1,9 @@
 """The client assignors "sticky" and "cooperative-sticky"."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from coordinator_core.bytes.client_protocols import (
     StickyUserData,
@@ -23,9 +21,6 @@ from coordinator_core.live.assignors.client_sticky import (
 )
 from coordinator_core.live.assignors.errors import AssignorError
 from tests.coordinator_core.live.assignors.client_cases import shown
-from tests.coordinator_core.live.assignors.groups import assert_client_answer, client_groups
-
-Group = tuple[Mapping[str, Topic], Mapping[str, Subscription]]
 
 
 def partitions(*names: str) -> tuple[TopicPartition, ...]:
@@ -42,16 +37,6 @@ def with_owned(subscription: Subscription, owned: tuple[TopicPartition, ...], ge
         generation_id=generation,
         user_data=encode_sticky_user_data(StickyUserData(grouped, generation)),
     )
-
-
-def next_generation(subscriptions: Mapping[str, Subscription], answer: Assignment) -> dict[str, Subscription]:
-    """The members after they took up an answer."""
-    return {member_id: with_owned(member, answer.get(member_id, ())) for member_id, member in subscriptions.items()}
-
-
-def owned_sets(answer: Assignment) -> dict[str, frozenset[TopicPartition]]:
-    """An answer without the order of its lists."""
-    return {member_id: frozenset(mine) for member_id, mine in answer.items()}
 
 
 def test_a_third_claim_of_a_later_generation_wins() -> None:
@@ -127,49 +112,3 @@ def test_cooperative_member_data(generation_id: int | None, user_data: bytes | N
     owned = partitions("t-0")
     subscription = Subscription(("t",), user_data, owned, generation_id)
     assert cooperative_member_data(subscription) == MemberData(owned, generation)
-
-
-@given(client_groups() | client_groups(is_same_for_all=True))
-def test_every_partition_has_one_owner(group: Group) -> None:
-    """Fresh members are given all that somebody is subscribed to, once; both assignors alike."""
-    answer = assign_sticky(*group)
-    assert_client_answer(*group, answer)
-    assert assign_cooperative_sticky(*group) == answer
-
-
-@given(client_groups(is_same_for_all=True))
-def test_same_subscriptions_make_even_sizes(group: Group) -> None:
-    """Sizes differ by one at most, racks or not."""
-    sizes = list(map(len, assign_sticky(*group).values()))
-    assert max(sizes) - min(sizes) <= 1
-
-
-def without_racks(group: Group) -> Group:
-    """The same group where nobody tells a rack."""
-    topics, subscriptions = group
-    return topics, {member_id: replace(member, rack_id=None) for member_id, member in subscriptions.items()}
-
-
-@pytest.mark.parametrize("assign", [assign_sticky, assign_cooperative_sticky])
-@given(client_groups() | client_groups(is_same_for_all=True))
-def test_nothing_moves_where_nothing_changed(assign: Callable[..., Assignment], group: Group) -> None:
-    """An answer which was taken up is given again."""
-    topics, subscriptions = without_racks(group)
-    answer = assign(topics, subscriptions)
-    again = assign(topics, next_generation(subscriptions, answer))
-    assert owned_sets(again) == owned_sets(answer)
-
-
-@given(client_groups() | client_groups(is_same_for_all=True), st.data())
-def test_cooperative_members_never_share_and_end_where_sticky_ends(group: Group, data: st.DataObject) -> None:
-    """When members come, nobody is given what another still has, and rounds later all is given out."""
-    topics, subscriptions = group
-    first = data.draw(st.lists(st.sampled_from(list(subscriptions)), min_size=1, unique=True))
-    answer = assign_cooperative_sticky(topics, {member_id: subscriptions[member_id] for member_id in first})
-    for _ in range(len(subscriptions) + 2):
-        joined = next_generation(subscriptions, answer)
-        answer = assign_cooperative_sticky(topics, joined)
-        for member_id, mine in answer.items():
-            for other, member in joined.items():
-                assert other == member_id or not set(mine) & set(member.owned_partitions)
-    assert_client_answer(topics, subscriptions, answer)

@@ -1,14 +1,9 @@
 """Tests of SyncGroup, Heartbeat, LeaveGroup and DescribeGroups of classic groups, and of what a reload leaves."""
 
-from typing import Any
-
 import pytest
-from immutables import Map
-from msgspec.structs import replace
 
 from coordinator_core.errors import IllegalTransition
 from coordinator_core.live.classic.live import (
-    COMPLETING_REBALANCE,
     DEAD,
     EMPTY,
     PREPARING_REBALANCE,
@@ -20,8 +15,6 @@ from coordinator_core.live.classic.messages import LeaveGroupRequest, MemberIden
 from coordinator_core.live.classic.records import group_metadata_record
 from coordinator_core.live.classic.timers import EXPIRE_SYNC
 from coordinator_core.replay.classic.replay import classic_group
-from coordinator_core.replay.consumer.state import ConsumerGroup
-from coordinator_core.replay.dispatch import CoordinatorShard
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import REBALANCE_TIMEOUT_MS, Clients, state_of
 
@@ -34,36 +27,6 @@ def joined(count: int = 2) -> tuple[Clients, list[str]]:
     leader = clients.group.leader
     members = [clients.answers[number].member_id for number in numbers]
     return clients, sorted(members, key=lambda member_id: member_id != leader)
-
-
-def test_who_does_not_sync_in_time_is_out() -> None:
-    """The others rebalance; their SyncGroup is answered with the news."""
-    clients, (leader, follower) = joined()
-    waiting = clients.sync(follower)
-    for _ in range(7):
-        clients.wait(9000)
-        if leader in clients.group.members:
-            clients.heartbeat(leader)
-    assert clients.answers[waiting].error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    assert leader not in clients.group.members
-    assert "sync-g" in clients.fired
-
-
-@pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({"generation_id": 9}, ErrorCode.ILLEGAL_GENERATION),
-        ({"protocol_name": "sticky"}, ErrorCode.INCONSISTENT_GROUP_PROTOCOL),
-        ({"member_id": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
-        ({"instance": "nobody"}, ErrorCode.UNKNOWN_MEMBER_ID),
-    ],
-)
-def test_a_wrong_sync_is_refused(change: dict[str, Any], code: ErrorCode) -> None:
-    """Generation, protocol and member have to be the group's."""
-    clients, (leader, _) = joined()
-    fields: dict[str, Any] = {"member_id": leader, **change}
-    assert clients.answers[clients.sync(**fields)].error_code == code
-    assert clients.group.state == COMPLETING_REBALANCE
 
 
 def test_a_sync_out_of_place_is_refused() -> None:
@@ -177,31 +140,6 @@ def test_timers_of_a_group_that_is_gone_do_nothing() -> None:
         clients.wait(REBALANCE_TIMEOUT_MS)
         assert {key.split("-")[0] for key in clients.fired} >= {"heartbeat", "join", "sync"} or is_initial
         assert len(clients.records) == before
-
-
-def test_a_sync_timer_of_another_generation_does_nothing() -> None:
-    """It outlived its group, and another has the id now."""
-    clients, _ = joined()
-    clients.coordinator.timers.schedule("sync-g", clients.now_ms + 1, EXPIRE_SYNC, ("g", 77))
-    clients.wait(1)
-    assert len(clients.group.members) == 2
-
-
-def test_an_empty_group_of_another_type_is_forgotten_when_a_member_asks() -> None:
-    """Kafka drops it from memory and writes nothing; after a reload it is back, unless its id was used again."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    groups = clients.coordinator.shard.groups
-    empty = ConsumerGroup("g", assignment_epoch=-1)
-    clients.coordinator.shard = CoordinatorShard(replace(groups, groups=Map({"g": empty})))
-    assert clients.answers[clients.join("m")].error_code == ErrorCode.UNKNOWN_MEMBER_ID
-    assert clients.records == []
-    assert clients.coordinator.dump() == {}
-    clients.coordinator.reload(now_ms=clients.now_ms)
-    assert clients.coordinator.group("g") == empty
-    clients.join("m")
-    clients.stable_members(1)
-    clients.coordinator.reload(now_ms=clients.now_ms)
-    assert clients.group.state == STABLE
 
 
 def test_a_dead_group_takes_nobody() -> None:

@@ -9,14 +9,12 @@ from immutables import Map
 from msgspec.structs import replace
 
 from coordinator_core.bytes.client_protocols import Subscription, decode_assignment, encode_subscription
-from coordinator_core.live.classic.live import PREPARING_REBALANCE, STABLE
 from coordinator_core.live.classic.messages import HeartbeatRequest, JoinGroupRequest, JoinProtocol, SyncGroupRequest
-from coordinator_core.live.consumer import timers
 from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
 from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
-from coordinator_core.live.coordinator.operation import Context, Outcome
-from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember, MemberState, ResolvedRegex
+from coordinator_core.live.coordinator.operation import Outcome
+from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP, REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, Clients
 
@@ -135,42 +133,7 @@ def refused(outcome: Outcome) -> Refused:
 # --- migration as a whole ---
 
 
-def test_a_classic_group_moves_over_member_by_member() -> None:
-    """Whoever still speaks the old protocol is asked to rejoin, and shares the partitions with the new ones."""
-    clients = MixedClients()
-    old = clients.stable_members(2, topics=("foo",))
-    for member in clients.group.members.values():
-        member.assignment = b""
-    assert clients.consume("C").response.member_epoch == 2
-    assert clients.consumer_group.group_epoch == clients.consumer_group.assignment_epoch == 2
-    for member_id in old:
-        assert clients.heartbeat(member_id).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
-        clients.entered(member_id)
-    partition_epochs = [clients.fetch_assignment(member_id)["foo"] for member_id in old]
-    partitions = sorted([*partition_epochs[0], *partition_epochs[1], *clients.member("C").assigned[FOO]])
-    assert partitions == [0, 1, 2, 3]
-    assert all(clients.heartbeat(member_id).response.error_code == ErrorCode.NONE for member_id in old)
-    assert clients.consumer_group.state == "Stable"
-
-
 # --- JoinGroup ---
-
-
-@pytest.mark.parametrize(
-    ("api_version", "instance", "is_reported"), [(4, None, True), (3, None, False), (4, "i", False)]
-)
-def test_from_version_4_on_a_new_dynamic_member_gets_its_id_first(
-    api_version: int, instance: str | None, is_reported: bool
-) -> None:
-    """It is no member yet, and nothing is written."""
-    clients = MixedClients()
-    clients.consume("C")
-    outcome = clients.enter(api_version=api_version, instance=instance)
-    answer = clients.answers[clients.request_count]
-    assert (answer.error_code == ErrorCode.MEMBER_ID_REQUIRED) is is_reported
-    assert answer.member_id == f"uuid{clients.request_count}"
-    assert (answer.member_id in clients.consumer_group.members) is not is_reported
-    assert (outcome.records == ()) is is_reported
 
 
 @pytest.mark.parametrize(
@@ -249,26 +212,6 @@ def test_a_log_which_refuses_the_join_leaves_all_as_it_was() -> None:
 # --- static members across protocols ---
 
 
-def test_a_classic_member_which_reads_other_topics_makes_the_group_rebalance() -> None:
-    """Its place is taken, the targets are stale."""
-    clients = MixedClients()
-    clients.consume("C", instance_id="i")
-    joined = clients.entered(instance="i", topics=("bar",))
-    assert clients.group.state == PREPARING_REBALANCE
-    assert clients.deadline_ms("join-g") == REBALANCE_TIMEOUT_MS
-    assert clients.answers[clients.request_count].member_id == joined
-
-
-def test_the_last_consumer_may_itself_come_back_with_the_classic_protocol() -> None:
-    """Under its own id, which need not rejoin any more then."""
-    clients = MixedClients()
-    clients.consume("C", instance_id="i")
-    timers.schedule_join_if_absent(Context(clients.coordinator, clients.now_ms), GROUP, "C", REBALANCE_TIMEOUT_MS)
-    assert clients.entered("C", instance="i") == "C"
-    assert (clients.group.state, clients.group.leader) == (STABLE, "C")
-    assert clients.deadline_ms("join-g-C") is None
-
-
 def test_a_log_which_refuses_the_last_consumers_heir() -> None:
     """The group stays a consumer group, with the member that was to be replaced."""
     clients = MixedClients()
@@ -277,41 +220,6 @@ def test_a_log_which_refuses_the_last_consumers_heir() -> None:
     clients.enter(instance="i")
     assert clients.answers[clients.request_count].error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
     assert set(clients.consumer_group.members) == {"C"}
-
-
-def test_other_consumers_keep_the_group_a_consumer_group() -> None:
-    """The classic member has the place and the epoch 0 of one that comes back, then the epoch of the target."""
-    clients = MixedClients()
-    clients.consume("C", instance_id="i")
-    clients.consume("D")
-    joined = clients.entered(instance="i", owned=(("foo", (0, 1, 2, 3)),))
-    assert set(clients.consumer_group.members) == {"D", joined}
-    assert clients.consumer_group.static_members == Map({"i": joined})
-    assert clients.member(joined).classic_member_metadata is not None
-
-
-def test_a_classic_member_has_no_pattern() -> None:
-    """That of the static member whose place it takes is deleted with its last user."""
-    clients = MixedClients()
-    clients.consume("D")
-    clients.consume("C", instance_id="i", subscribed_topic_names=None, subscribed_topic_regex="f.*")
-    clients.coordinator.run_tasks(clients.now_ms)
-    assert set(clients.consumer_group.resolved_regexes) == {"f.*"}
-    assert isinstance(clients.consumer_group.resolved_regexes["f.*"], ResolvedRegex)
-    joined = clients.entered(instance="i")
-    assert clients.member(joined).subscribed_topic_regex == ""
-    assert dict(clients.consumer_group.resolved_regexes) == {}
-
-
-def test_a_consumer_takes_the_place_of_a_static_classic_member_at_once() -> None:
-    """It need not wait until that one has left."""
-    clients = MixedClients()
-    clients.consume("D")
-    joined = clients.entered(instance="i")
-    assert clients.consume("C", instance_id="i").error is None
-    assert set(clients.consumer_group.members) == {"C", "D"}
-    assert joined not in clients.consumer_group.members
-    assert clients.member("C").classic_member_metadata is None
 
 
 # --- SyncGroup ---
@@ -353,31 +261,6 @@ def test_who_may_not_sync(fields: dict[str, Any], code: ErrorCode, text: str) ->
     assert (error.code, error.message) == (code, text)
 
 
-def test_a_member_under_anothers_instance_id_is_fenced() -> None:
-    """By SyncGroup and by Heartbeat alike."""
-    clients, classic = mixed()
-    clients.entered(instance="i")
-    holder = clients.consumer_group.static_members["i"]
-    text = f"Static member {classic} with instance id i was fenced by member {holder}."
-    for outcome in (
-        clients.ask("classic_sync", clients.sync_request(classic, group_instance_id="i")),
-        clients.heartbeat(classic, group_instance_id="i"),
-    ):
-        error = refused(outcome)
-        assert (error.code, error.message) == (ErrorCode.FENCED_INSTANCE_ID, text)
-
-
-def test_a_member_behind_the_target_has_to_rejoin_before_it_syncs() -> None:
-    """It has its rebalance time-out for that, from the first time it is asked."""
-    clients, classic = mixed()
-    clients.consume("D")
-    error = refused(clients.ask("classic_sync", clients.sync_request(classic)))
-    assert error.code == ErrorCode.REBALANCE_IN_PROGRESS
-    text = f"A new rebalance is triggered in group g and member {classic} should rejoin to catch up."
-    assert error.message == text
-    assert clients.deadline_ms(f"join-g-{classic}") == REBALANCE_TIMEOUT_MS
-
-
 def test_a_sync_waits_for_what_was_written_before() -> None:
     """Where records are replicated, the member is answered once they are committed, or gets an error once lost."""
     clients, classic = mixed()
@@ -405,26 +288,6 @@ def test_an_assignment_whose_version_is_unknown() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "code"),
-    [
-        ({}, ErrorCode.NONE),
-        ({"state": MemberState.UNREVOKED_PARTITIONS}, ErrorCode.REBALANCE_IN_PROGRESS),
-        ({"state": MemberState.UNRELEASED_PARTITIONS}, ErrorCode.REBALANCE_IN_PROGRESS),
-        ({"state": MemberState.UNRELEASED_PARTITIONS, "assigned": {}}, ErrorCode.NONE),
-        ({"member_epoch": 1}, ErrorCode.REBALANCE_IN_PROGRESS),
-    ],
-    ids=["stable", "to give up", "nothing owned by others", "owned by others", "behind"],
-)
-def test_a_member_which_can_make_a_step_is_asked_to_rejoin(change: dict[str, Any], code: ErrorCode) -> None:
-    """One which only waits for others is not. In "owned by others" the partitions are booked to it as to anybody."""
-    clients, classic = mixed()
-    clients.change_member(classic, **change)
-    assert clients.heartbeat(classic).response.error_code == code
-    expected = None if code == ErrorCode.NONE else REBALANCE_TIMEOUT_MS
-    assert clients.deadline_ms(f"join-g-{classic}") == expected
-
-
-@pytest.mark.parametrize(
     ("fields", "code"),
     [
         ({"member_id": "X"}, ErrorCode.UNKNOWN_MEMBER_ID),
@@ -442,45 +305,4 @@ def test_whose_heartbeat_is_refused(fields: dict[str, Any], code: ErrorCode) -> 
 # --- time-outs ---
 
 
-def test_the_time_to_rejoin_is_not_renewed() -> None:
-    """A member which is asked again has what was left of it; then it goes, and the others rebalance."""
-    clients, classic = mixed(group_consumer_session_timeout_ms=10 * REBALANCE_TIMEOUT_MS)
-    clients.consume("D")
-    clients.heartbeat(classic)
-    for _ in range(REBALANCE_TIMEOUT_MS // 5000 - 1):
-        clients.wait(5000)
-        assert clients.heartbeat(classic).response.error_code == ErrorCode.REBALANCE_IN_PROGRESS
-    clients.wait(5000)
-    assert clients.fired[-1] == f"join-g-{classic}"
-    assert set(clients.consumer_group.members) == {"C", "D"}
-    assert clients.deadline_ms(f"session-timeout-g-{classic}") is None
-
-
 # --- LeaveGroup ---
-
-
-def test_members_leave_one_by_one_and_together() -> None:
-    """By member id, or by instance id without one, of either protocol; each id that is no member gets an error."""
-    clients, classic = mixed()
-    clients.consume("D")
-    static = clients.entered(instance="i")
-    unknown, fenced = ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_INSTANCE_ID
-    before = clients.consumer_group
-    assert clients.leave(("X", None), ("", "unknown"), (classic, "i")) == [unknown, unknown, fenced]
-    assert clients.consumer_group is before
-    assert clients.leave((static, "i"), (static, "i")) == [ErrorCode.NONE, ErrorCode.NONE]
-    assert set(clients.consumer_group.members) == {"C", "D", classic}
-    clients.entered(instance="i")
-    assert clients.leave(("", "i"), ("D", None)) == [ErrorCode.NONE, ErrorCode.NONE]
-    assert set(clients.consumer_group.members) == {"C", classic}
-    epoch = clients.consumer_group.group_epoch
-    assert clients.leave((classic, None)) == [ErrorCode.NONE]
-    assert clients.consumer_group.group_epoch == epoch + 1
-
-
-def test_the_last_consumer_may_leave_by_leave_group() -> None:
-    """The group is classic after that, as after its own way to leave."""
-    clients, classic = mixed()
-    assert clients.leave(("C", None)) == [ErrorCode.NONE]
-    assert set(clients.group.members) == {classic}
-    assert clients.group.state == PREPARING_REBALANCE
