@@ -1,16 +1,11 @@
 """Tests of the commands about offsets, and of those about groups of all types."""
 
-import pytest
-
-from coordinator_core.bytes.kafka_versions import KNOWN_VERSIONS, KafkaVersion
 from coordinator_core.live.classic.live import DEAD, LiveClassicGroup
 from coordinator_core.live.classic.rules import ClassicGroupRules
 from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.operation import CheckPartition, Context, OffsetCommitter, Outcome
 from coordinator_core.live.coordinator.records import Producer
 from coordinator_core.live.offsets.messages import (
-    DeletedTopic,
-    ListGroupsRequest,
     OffsetCommitPartition,
     OffsetCommitTopic,
     OffsetDeletePartition,
@@ -20,9 +15,8 @@ from coordinator_core.live.offsets.messages import (
     OffsetFetchTopic,
     TxnOffsetCommitRequest,
 )
-from schemas.consumer_offsets import RecordType
 from schemas.error_codes import ErrorCode
-from tests.coordinator_core.live.coordinator.clients import SESSION_TIMEOUT_MS, Clients
+from tests.coordinator_core.live.coordinator.clients import Clients
 
 TOPIC_ID, OTHER_ID = "B" * 22, "C" * 22
 PRODUCER = Producer(5, 1)
@@ -88,33 +82,6 @@ def test_a_commit_that_cannot_be_written_leaves_nothing() -> None:
     clients.commit(offset=8)
     assert fetched(clients) == (7, "", 0)
     assert clients.group.is_simple
-
-
-@pytest.mark.parametrize(
-    ("api_version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
-)
-def test_a_member_of_no_group_may_not_commit(api_version: int, code: ErrorCode) -> None:
-    """Older clients know only of generations."""
-    clients = Clients()
-    outcome = clients.commit(generation_id_or_member_epoch=1, member_id="m", api_version=api_version)
-    assert code_of(outcome) == code
-    assert clients.coordinator.dump() == {}
-
-
-def test_members_commit_in_their_generation() -> None:
-    """And keep their session alive by it; everybody else is refused while there are members."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    (member_id,) = clients.stable_members(1)
-    clients.wait(SESSION_TIMEOUT_MS - 1)
-    assert only_partition_code(clients.commit(generation_id_or_member_epoch=1, member_id=member_id)) == 0
-    clients.wait(SESSION_TIMEOUT_MS - 1)
-    assert member_id in clients.group.members
-    assert code_of(clients.commit()) == ErrorCode.UNKNOWN_MEMBER_ID
-    wrong = clients.commit(generation_id_or_member_epoch=2, member_id=member_id)
-    assert code_of(wrong) == ErrorCode.ILLEGAL_GENERATION
-    assert code_of(clients.commit(generation_id_or_member_epoch=1, member_id="x")) == ErrorCode.UNKNOWN_MEMBER_ID
-    clients.wait(1)
-    assert clients.group.members == {}
 
 
 def test_no_commits_between_join_and_sync() -> None:
@@ -203,76 +170,6 @@ def test_the_rules_of_the_group_decide() -> None:
     assert code_of(commit_in_transaction(clients)) == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_offsets_which_the_group_reads_are_not_deleted() -> None:
-    """Others are, pending ones too; deleting what is not there is no error."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    assert code_of(delete_offset(clients)) == ErrorCode.GROUP_ID_NOT_FOUND
-    clients.commit("t")
-    clients.commit("u")
-    commit_in_transaction(clients, "v")
-    clients.stable_members(1, topics=("t",))
-    codes = [delete_offset(clients, topic).response.topics[0].partitions[0].error_code for topic in "tuvw"]
-    assert codes == [ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC, 0, 0, 0]
-    assert keys(clients) == [("t", 0)]
-    assert not clients.coordinator.shard.offsets.pending
-
-
-def test_offsets_of_members_we_cannot_read_are_not_deleted() -> None:
-    """A protocol which is not the consumers' says nothing about topics."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    clients.stable_members(1, protocol_type="connect")
-    assert code_of(delete_offset(clients)) == ErrorCode.NON_EMPTY_GROUP
-
-
-def test_groups_are_deleted_with_their_offsets() -> None:
-    """Offsets first, pending ones too, then the group; groups with members stay, all in one operation."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    clients.commit("t")
-    commit_in_transaction(clients, "v")
-    written = len(clients.records)
-    answers = clients.ask("delete_groups", ("g", "x")).response
-    assert [(answer.group_id, answer.error_code) for answer in answers] == [
-        ("g", 0),
-        ("x", ErrorCode.GROUP_ID_NOT_FOUND),
-    ]
-    types = [entry.record.record_type for entry in clients.records[written:]]
-    assert types == [RecordType.OFFSET_COMMIT, RecordType.OFFSET_COMMIT, RecordType.GROUP_METADATA]
-    assert clients.coordinator.dump() == {}
-    clients.stable_members(1)
-    (answer,) = clients.ask("delete_groups", ("g",)).response
-    assert answer.error_code == ErrorCode.NON_EMPTY_GROUP
-
-
-def test_offsets_go_with_their_topic() -> None:
-    """By id where there is one; another topic of the same name keeps its offsets."""
-    clients = Clients()
-    clients.commit("t", topic_id=TOPIC_ID)
-    clients.commit("u")
-    clients.commit("v", topic_id=OTHER_ID)
-    commit_in_transaction(clients, "t")
-    deleted = tuple(DeletedTopic(topic, TOPIC_ID) for topic in "tuv")
-    written = len(clients.records)
-    clients.ask("on_topics_deleted", deleted)
-    assert keys(clients) == [("v", 0)]
-    assert len(clients.records) - written == 3
-    assert not clients.coordinator.shard.offsets.pending
-
-
-def test_listing() -> None:
-    """All groups, or those of a state or type, without regard to case."""
-    clients = Clients()
-    clients.commit()
-    (line,) = clients.ask("list_groups", ListGroupsRequest()).response
-    assert (line.group_id, line.protocol_type, line.group_state, line.group_type) == ("g", "", "Empty", "classic")
-    for request, count in (
-        (ListGroupsRequest(("EMPTY",)), 1),
-        (ListGroupsRequest(("stable",)), 0),
-        (ListGroupsRequest((), ("Classic",)), 1),
-        (ListGroupsRequest((), ("share",)), 0),
-    ):
-        assert len(clients.ask("list_groups", request).response) == count
-
-
 def test_an_expiry_of_its_own_goes_before_retention() -> None:
     """Whatever the broker's retention."""
     clients = Clients(offsets_retention_check_interval_ms=1000)
@@ -281,47 +178,3 @@ def test_an_expiry_of_its_own_goes_before_retention() -> None:
     assert keys(clients) == [("t", 0)]
     clients.wait(1000)
     assert keys(clients) == []
-
-
-def test_an_open_transaction_keeps_offset_and_group() -> None:
-    """On the partition, and on the group as a whole."""
-    clients = Clients(offsets_retention_check_interval_ms=DAY_MS)
-    clients.commit("t")
-    clients.commit("u")
-    commit_in_transaction(clients, "t")
-    clients.wait(RETENTION_MS)
-    assert keys(clients) == [("t", 0)]
-    clients.coordinator.end_transaction(PRODUCER, committed=False, now_ms=clients.now_ms)
-    clients.wait(DAY_MS)
-    assert clients.coordinator.dump() == {}
-
-
-def test_offsets_of_an_emptied_group_expire_since_it_is_empty() -> None:
-    """Not since the commit: who comes back within the retention goes on where it was."""
-    clients = Clients(group_initial_rebalance_delay_ms=0, offsets_retention_check_interval_ms=DAY_MS)
-    clients.commit("t")
-    clients.now_ms += RETENTION_MS - DAY_MS
-    (member_id,) = clients.stable_members(1)
-    clients.leave((member_id, None))
-    clients.wait(RETENTION_MS - DAY_MS)
-    assert keys(clients) == [("t", 0)]
-    clients.wait(DAY_MS)
-    assert clients.coordinator.dump() == {}
-
-
-@pytest.mark.parametrize(("version", "value_version", "topic_id"), [((4, 0), 3, "A" * 22), ((4, 1), 4, TOPIC_ID)])
-def test_since_4_1_a_commit_keeps_the_topic_id(version: tuple[int, int], value_version: int, topic_id: str) -> None:
-    """In version 4 of its value; version 3 has no room for it, and the offset in force has none either."""
-    clients = Clients(kafka_version=KafkaVersion(*version))
-    clients.commit(topic_id=TOPIC_ID)
-    [record] = (entry.record for entry in clients.records)
-    assert record.value is not None
-    assert (record.value_version, record.value.topic_id) == (value_version, topic_id)
-
-
-def test_a_commit_with_an_expiry_has_the_version_of_it_in_each_release() -> None:
-    """Version 1, which has neither leader epoch nor topic id."""
-    for version in KNOWN_VERSIONS:
-        clients = Clients(kafka_version=version)
-        clients.commit(topic_id=TOPIC_ID, retention_time_ms=1_000, api_version=4)
-        assert [entry.record.value_version for entry in clients.records] == [1], version

@@ -174,6 +174,12 @@ def warehouse(tmp_path_factory: pytest.TempPathFactory) -> Warehouse:
     return warehouse
 
 
+@pytest.fixture(scope="module")
+def duckdb(warehouse: Warehouse) -> DuckDb:
+    """What one statement does to it, the next ones find."""
+    return DuckDb(warehouse)
+
+
 def answer(catalogue: Any, statement: str, path: str) -> str:
     """What a statement prints."""
     out = io.StringIO()
@@ -307,12 +313,11 @@ def contents(folder: Path) -> dict[str, bytes]:
 
 @pytest.mark.parametrize("statement", (*DUCKDB_STATEMENTS, *STATEMENTS))
 def test_duckdb_reaches_no_file_and_no_setting(
-    warehouse: Warehouse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
+    warehouse: Warehouse, duckdb: DuckDb, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, statement: str
 ) -> None:
     """One line that says so, nothing in the folder, the warehouse as it was, and the next query is answered."""
     monkeypatch.chdir(tmp_path)
     before = contents(Path(warehouse.root))
-    duckdb = DuckDb(warehouse)
     with pytest.raises(SqlError) as caught:
         answer(duckdb, statement.replace("PWN", str(tmp_path)).replace("WAREHOUSE", warehouse.root), "")
     assert "\n" not in str(caught.value)
