@@ -222,6 +222,17 @@ def test_a_log_which_refuses_the_last_consumers_heir() -> None:
     assert set(clients.consumer_group.members) == {"C"}
 
 
+def test_a_consumer_takes_the_place_of_a_static_classic_member_at_once() -> None:
+    """It need not wait until that one has left."""
+    clients = MixedClients()
+    clients.consume("D")
+    joined = clients.entered(instance="i")
+    assert clients.consume("C", instance_id="i").error is None
+    assert set(clients.consumer_group.members) == {"C", "D"}
+    assert joined not in clients.consumer_group.members
+    assert clients.member("C").classic_member_metadata is None
+
+
 # --- SyncGroup ---
 
 

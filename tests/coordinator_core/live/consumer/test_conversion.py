@@ -10,27 +10,34 @@ from msgspec.structs import replace
 from coordinator_core.bytes.client_protocols import (
     Assignment,
     Subscription,
+    decode_assignment,
     encode_assignment,
     encode_subscription,
 )
-from coordinator_core.live.classic.live import STABLE, LiveClassicGroup, LiveMember
+from coordinator_core.live.classic.live import PREPARING_REBALANCE, STABLE, LiveClassicGroup, LiveMember
 from coordinator_core.live.consumer.conversion import (
+    assignment_bytes,
+    can_downgrade_with_replacement,
     check_upgrade,
     consumer_group_of,
     downgrade,
+    policy_of,
     put_back,
     upgrade,
 )
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
+from coordinator_core.live.coordinator.metadata_hash import metadata_hash
 from coordinator_core.live.coordinator.operation import Context
 from coordinator_core.live.coordinator.records import CoordinatorRecord
-from coordinator_core.replay.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember
+from coordinator_core.replay.classic.state import ClassicGroup
+from coordinator_core.replay.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember, MemberState
 from schemas.error_codes import ErrorCode
-from tests.coordinator_core.live.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, Clients
+from tests.coordinator_core.live.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, START_MS, Clients
 
 FOO, BAR = "Zm9vZm9vZm9vZm9vZm9vZg", "YmFyYmFyYmFyYmFyYmFyYg"
+GONE = "Z29uZWdvbmVnb25lZ29uZQ"
 IMAGE = image_of([Topic("foo", FOO, 4), Topic("bar", BAR, 2)])
 GENERATION_ID = 7
 
@@ -96,6 +103,22 @@ def kinds(records: list[CoordinatorRecord] | tuple[CoordinatorRecord, ...]) -> l
 
 
 @pytest.mark.parametrize(
+    ("name", "upgrade_enabled", "downgrade_enabled"),
+    [
+        ("bidirectional", True, True),
+        ("Upgrade", True, False),
+        ("DOWNGRADE", False, True),
+        ("disabled", False, False),
+        ("whatever", False, False),
+    ],
+)
+def test_the_policy_says_which_way_is_open(name: str, upgrade_enabled: bool, downgrade_enabled: bool) -> None:
+    """Letter case does not count; a name which nobody knows closes both ways."""
+    policy = policy_of(GroupCoordinatorConfig(group_consumer_migration_policy=name))
+    assert (policy.is_upgrade_enabled, policy.is_downgrade_enabled) == (upgrade_enabled, downgrade_enabled)
+
+
+@pytest.mark.parametrize(
     ("config", "protocol_type", "why"),
     [
         ({"group_consumer_migration_policy": "downgrade"}, "consumer", "online upgrade is disabled."),
@@ -113,6 +136,35 @@ def test_a_group_which_has_to_stay_classic(config: dict[str, Any], protocol_type
 
 
 # --- classic to consumer ---
+
+
+def test_members_keep_what_the_last_assignment_gave_them() -> None:
+    """They are stable at the generation, which goes on as the epoch; what they hold is their target too."""
+    group = live_group(
+        live_member("A", assignment(foo=(0, 1), bar=(1,)), instance="i", metadata=subscription("foo", rack_id="r")),
+        live_member("B", assignment(foo=(3, 2), gone=(0,))),
+    )
+    converted = consumer_group_of(group, IMAGE)
+    assert (converted.group_epoch, converted.assignment_epoch, converted.assignment_timestamp_ms) == (7, 7, 0)
+    assert converted.metadata_hash == metadata_hash(IMAGE, ["foo", "bar"])
+    assert converted.static_members == Map({"i": "A"})
+    assert converted.members["A"] == ConsumerMember(
+        "A",
+        member_epoch=7,
+        previous_member_epoch=7,
+        state=MemberState.STABLE,
+        instance_id="i",
+        rack_id="r",
+        client_id="client",
+        client_host="/host",
+        subscribed_topic_names=("foo",),
+        rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        classic_member_metadata=ClassicMemberMetadata(SESSION_TIMEOUT_MS, group.members["A"].protocols),
+        assigned={FOO: {0: 7, 1: 7}, BAR: {1: 7}},
+    )
+    assert converted.members["B"].assigned == {FOO: {2: 7, 3: 7}}
+    assert converted.target_assignment["B"] == {FOO: (2, 3)}
+    assert converted.owners[FOO, 3] == "B"
 
 
 def test_before_a_protocol_is_chosen_the_one_counts_which_would_be() -> None:
@@ -208,6 +260,59 @@ def consumer_group(
 CONSUMER = member("C", is_classic=False)
 
 
+@pytest.mark.parametrize(
+    ("group", "replaced", "config", "expected"),
+    [
+        (consumer_group(member("A"), CONSUMER), "C", {}, True),
+        (consumer_group(CONSUMER), "C", {}, True),
+        (consumer_group(member("A"), member("B")), "A", {}, False),
+        (consumer_group(CONSUMER, member("D", is_classic=False)), "C", {}, False),
+        (consumer_group(member("A"), CONSUMER), "C", {"group_consumer_migration_policy": "disabled"}, False),
+        (consumer_group(member("A"), CONSUMER), "C", {"group_max_size": 1}, False),
+    ],
+)
+def test_a_group_becomes_classic_when_the_last_consumer_gives_way(
+    group: ConsumerGroup, replaced: str, config: dict[str, Any], expected: bool
+) -> None:
+    """To a classic member, even the only one; a classic member which gives way changes nothing."""
+    clients = clients_of(group, **config)
+    assert can_downgrade_with_replacement(context_of(clients), group, group.members[replaced]) is expected
+
+
+def test_what_is_left_goes_on_with_its_targets_and_rebalances() -> None:
+    """The epoch goes on as the generation; the first one of Kafka's table leads."""
+    group = consumer_group(
+        member("A", instance_id="i"), member("B"), CONSUMER, targets={"A": {FOO: (0, 1)}, "B": {GONE: (0,)}}
+    )
+    group = replace(group, assignment_epoch=8)
+    clients = clients_of(group)
+    context = context_of(clients)
+    result = downgrade(context, group, [CONSUMER], "bye")
+    assert result.response == "bye"
+    assert kinds(result.records) == [(8, True), (7, True), (6, True), (5, True), (4, True), (3, True), (2, False)]
+    assert len(result.records) == 3 * 3 + 4
+    context.apply(result)
+    classic = clients.group
+    first = next(one.member_id for one in group.members_in_table_order() if one is not group.members["C"])
+    assert (classic.state, classic.generation_id, classic.protocol_name) == (PREPARING_REBALANCE, 9, "range")
+    assert (classic.leader, classic.static_members, classic.subscribed_topics) == (
+        first,
+        {"i": "A"},
+        frozenset({"foo"}),
+    )
+    assert decode_assignment(classic.members["A"].assignment) == Assignment(3, (("foo", (0, 1)),))
+    assert decode_assignment(classic.members["B"].assignment) == Assignment(3, ())
+    persisted = clients.coordinator.shard.groups.groups["g"]
+    assert isinstance(persisted, ClassicGroup)
+    assert {name: one.assignment for name, one in persisted.members.items()} == {
+        name: one.assignment for name, one in classic.members.items()
+    }
+    keys = {
+        key: timer.deadline_ms for key in ("heartbeat-g-A", "join-g") if (timer := clients.coordinator.timers.get(key))
+    }
+    assert keys == {"heartbeat-g-A": START_MS + SESSION_TIMEOUT_MS, "join-g": START_MS + REBALANCE_TIMEOUT_MS}
+
+
 def test_a_log_which_refuses_leaves_the_consumer_group() -> None:
     """What was put in place before the records is taken back."""
     group = consumer_group(member("A"), CONSUMER)
@@ -229,6 +334,13 @@ def test_only_what_was_put_in_place_is_taken_back() -> None:
     clients.coordinator.classic_groups["g"] = another = live_group()
     put_back(context, clients_of(live_group()).group)
     assert clients.group is another
+
+
+@pytest.mark.parametrize(("version", "written"), [(0, 0), (1, 1), (3, 3), (9, 3)])
+def test_a_member_is_assigned_in_the_version_which_it_speaks(version: int, written: int) -> None:
+    """ConsumerProtocol's later versions are written as the latest known one."""
+    metadata = version.to_bytes(2, "big") + subscription("foo")[2:]
+    assert assignment_bytes({FOO: (0,)}, metadata, IMAGE) == written.to_bytes(2, "big") + assignment(foo=(0,))[2:]
 
 
 @pytest.mark.parametrize(
