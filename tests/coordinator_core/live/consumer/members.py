@@ -104,6 +104,11 @@ class Members:
         self.records = list(outcome.records)
         return outcome.tasks
 
+    def set_topic(self, name: str, topic_id: str, partition_count: int) -> None:
+        """Make a topic or change it."""
+        image = self.coordinator.image.with_topic(Topic(name, topic_id, partition_count))
+        self.coordinator.update_metadata(image, [name], now_ms=self.now_ms)
+
     def kinds(self) -> list[RecordType]:
         """Types of the records which the last step wrote."""
         return [entry.record.record_type for entry in self.records]
