@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from coordinator_core.inference.facts.settings import InferenceSettings
     from groupledger.audit import GroupAudit, ShareAudit, audit_groups, audit_share_partitions
     from groupledger.decoding import decode
+    from groupledger.ledger import Ledger
     from groupledger.records import RecordsError
     from groupledger.replay import GroupReplay, ShareReplay, replay_groups, replay_share_partitions
     from groupledger.sql import register
@@ -23,6 +24,7 @@ __all__ = [
     "GroupAudit",
     "GroupReplay",
     "InferenceSettings",
+    "Ledger",
     "RecordsError",
     "ShareAudit",
     "ShareReplay",
@@ -41,6 +43,7 @@ _MODULES: Final = {
     "GroupAudit": "audit",
     "GroupReplay": "replay",
     "InferenceSettings": "audit",
+    "Ledger": "ledger",
     "RecordsError": "records",
     "ShareAudit": "audit",
     "ShareReplay": "replay",

@@ -7,7 +7,7 @@ from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from pyspark.sql import DataFrame, Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 
 from coordinator_core.inference.audit.log_anomalies import CLOCK_STEP_MS_MIN, LogAnomalyRow
@@ -88,24 +88,36 @@ def ends_of_coverage(coverage: DataFrame) -> DataFrame:
     )
 
 
+def as_ranges(rows: DataFrame) -> DataFrame:
+    """Ranges of records: first offset and its time, last offset and its time. A record is one, too."""
+    if "from_offset" not in rows.columns:
+        rows = rows.withColumns({"from_offset": F.col("log_offset"), "from_ms": F.col("timestamp_ms")})
+    return rows.select("cluster_id", LOG_PARTITION, "from_offset", "from_ms", "log_offset", "timestamp_ms")
+
+
+def last_before(before: Mapping[LogPlace, tuple[int, int]]) -> Column:
+    """Last offset of earlier records of a row's log partition; -1: there are none."""
+    last = F.lit(-1)
+    for (cluster, partition), (_, offset) in before.items():
+        is_it = F.col("cluster_id").eqNullSafe(F.lit(cluster)) & (F.col(LOG_PARTITION) == F.lit(partition))
+        last = F.when(is_it, F.lit(offset)).otherwise(last)
+    return last.cast("bigint")
+
+
 def ends_of_records(
     records: DataFrame, cluster_id: Any, before: Mapping[LogPlace, tuple[int, int]] = MappingProxyType({})
 ) -> DataFrame:
     """Log ends from records alone: every offset without a record is missing, for any reason. `before`: first and last
     offset of earlier records, of which nothing else is known."""
-    rows = records.select(cluster_id.alias("cluster_id"), LOG_PARTITION, "log_offset", "timestamp_ms")
+    rows = as_ranges(records.withColumn("cluster_id", cluster_id))
     offset_before = F.lag("log_offset").over(Window.partitionBy("cluster_id", LOG_PARTITION).orderBy("log_offset"))
-    last = F.lit(-1)
-    for (cluster, partition), (_, offset) in before.items():
-        is_it = F.col("cluster_id").eqNullSafe(F.lit(cluster)) & (F.col(LOG_PARTITION) == F.lit(partition))
-        last = F.when(is_it, F.lit(offset)).otherwise(last)
-    rows = rows.withColumn("offset_before", F.coalesce(offset_before, last.cast("bigint")))
-    is_gap = F.col("log_offset") - F.col("offset_before") > 1
-    behind_ms = F.when(F.col("timestamp_ms") >= 0, F.col("timestamp_ms"))
+    rows = rows.withColumn("offset_before", F.coalesce(offset_before, last_before(before)))
+    is_gap = F.col("from_offset") - F.col("offset_before") > 1
+    behind_ms = F.when(F.col("from_ms") >= 0, F.col("from_ms"))
     place = F.struct((F.col("offset_before") + 1).alias("from_offset"), behind_ms.alias("behind_ms"))
     holes = F.sort_array(F.collect_list(F.when(is_gap, place)))
     return rows.groupBy("cluster_id", LOG_PARTITION).agg(
-        F.max(F.when(is_gap, F.col("log_offset") - 1)).alias("last_missing"),
+        F.max(F.when(is_gap, F.col("from_offset") - 1)).alias("last_missing"),
         (F.max("log_offset") + 1).alias("next_offset"),
         F.max(F.when(F.col("timestamp_ms") >= 0, F.col("timestamp_ms"))).alias("end_ms"),
         F.lit(None).cast("bigint").alias("last_cleaned"),
@@ -127,13 +139,17 @@ def leaders_of(batches: DataFrame) -> DataFrame:
 def clock_steps(rows: DataFrame) -> DataFrame:
     """Records, or batches, with an earlier timestamp than the one before them."""
     in_order = Window.partitionBy("cluster_id", LOG_PARTITION).orderBy("log_offset")
-    timed = rows.where(F.col("timestamp_ms") >= 0).select(
-        "cluster_id",
-        LOG_PARTITION,
-        "log_offset",
-        F.col("timestamp_ms").alias("now_ms"),
-        F.lag("log_offset").over(in_order).alias("offset_before"),
-        F.lag("timestamp_ms").over(in_order).alias("before_ms"),
+    timed = (
+        as_ranges(rows)
+        .where(F.col("from_ms") >= 0)
+        .select(
+            "cluster_id",
+            LOG_PARTITION,
+            F.col("from_offset").alias("log_offset"),
+            F.col("from_ms").alias("now_ms"),
+            F.lag("log_offset").over(in_order).alias("offset_before"),
+            F.lag("timestamp_ms").over(in_order).alias("before_ms"),
+        )
     )
     return timed.where(F.col("before_ms") - F.col("now_ms") >= F.lit(CLOCK_STEP_MS_MIN))
 

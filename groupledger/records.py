@@ -8,6 +8,7 @@ and `bronze.record_batches`, are decoded into records here.
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from os import PathLike
 from typing import Any, Final
 
@@ -177,6 +178,14 @@ def require_frame(given: object, name: str) -> None:
     if isinstance(given, str | PathLike):
         remedy = f"spark.read.parquet({str(given)!r}), or what reads its format"
     raise RecordsError(f"{name} must be a DataFrame of Spark, and is a {what}: {remedy}")
+
+
+def require_time(at: object) -> None:
+    """Raises RecordsError for what is no time."""
+    if at is not None and not isinstance(at, datetime):
+        raise RecordsError(
+            f"at is a {type(at).__name__}: give a datetime, as datetime(2026, 11, 22, tzinfo=UTC) for the day before"
+        )
 
 
 def read_records(records: DataFrame, columns: ColumnNames | None = None, *, decides: bool = False) -> Records:

@@ -120,7 +120,8 @@ class GroupReplay:
 
         Has no deletion times.
         """
-        return _topics(self.keyed)
+        columns = ["topic_id", "topic", "valid_from", "learned_from"]
+        return best_names(self.keyed.apply(TOPICS, columns, learned_topics))
 
     @property
     def state(self) -> DataFrame:
@@ -203,7 +204,7 @@ def replay_groups(
     """
     read = _at_rest(records, columns, decides=True)
     keyed = Keyed(read, OFFSETS_TOPIC, cluster_id, as_pandas, _group_key, group_findings, _states(state), on_error)
-    return GroupReplay(keyed, _names(topics))
+    return GroupReplay(keyed, None if topics is None else names_of(topics))
 
 
 def replay_share_partitions(
@@ -222,7 +223,7 @@ def replay_share_partitions(
     """
     read = _at_rest(records, columns, decides=False)
     keyed = Keyed(read, SHARE_TOPIC, cluster_id, as_pandas, _share_key, share_findings, _states(state), on_error)
-    return ShareReplay(keyed, _names(topics))
+    return ShareReplay(keyed, None if topics is None else names_of(topics))
 
 
 def _states(state: DataFrame | None) -> DataFrame | None:
@@ -331,10 +332,7 @@ class Keyed:
         """The rows of a table."""
         assert self.is_checked
         found = self.apply(table, [name for name in table.column_names if name != "cluster_id"], replay)
-        if names is not None:
-            topic = F.coalesce(F.col("name_of_topic"), F.col("topic"))
-            found = found.join(F.broadcast(names), "topic_id", how="left").withColumn("topic", topic)
-        return described(found, table)
+        return described(found if names is None else with_names(found, names), table)
 
     def apply(self, table: Table, names: Sequence[str], replay: ReplayKey) -> DataFrame:
         """The result of a function for the records of each key: columns of a table, and the cluster."""
@@ -517,10 +515,14 @@ def _with_markers(frame: DataFrame, keys: Sequence[str], states: DataFrame | Non
     return data.unionByName(markers.join(producers, [*places, "producer_id"], how="inner"))
 
 
-def _names(topics: DataFrame | None) -> DataFrame | None:
+def with_names(rows: DataFrame, names: DataFrame) -> DataFrame:
+    """Rows with the name of `topic_id` in `topic`, where it is known. `names`: as of `names_of`."""
+    topic = F.coalesce(F.col("name_of_topic"), F.col("topic"))
+    return rows.join(F.broadcast(names), "topic_id", how="left").withColumn("topic", topic)
+
+
+def names_of(topics: DataFrame) -> DataFrame:
     """Topic ids with one name each."""
-    if topics is None:
-        return None
     require_frame(topics, "topics")
     there = {name: [field for field in topics.schema if field.name.lower() == name] for name in ("topic_id", "topic")}
     for name, fields in there.items():
@@ -532,10 +534,9 @@ def _names(topics: DataFrame | None) -> DataFrame | None:
     return topics.groupBy(topic_id.alias("topic_id")).agg(F.min(topic).alias("name_of_topic"))
 
 
-def _topics(keyed: Keyed) -> DataFrame:
+def best_names(learned: DataFrame) -> DataFrame:
     """One row for each topic id: the name from the most reliable source, and the first time at which any source
     gives it."""
-    learned = keyed.apply(TOPICS, ["topic_id", "topic", "valid_from", "learned_from"], learned_topics)
     sureness = reduce(
         lambda column, rank: column.when(F.col("learned_from") == F.lit(LEARNED_FROM[rank]), F.lit(rank)),
         range(1, len(LEARNED_FROM)),

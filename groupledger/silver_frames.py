@@ -245,9 +245,7 @@ class SilverFrames:
                 at_ms.alias("timestamp_ms"),
             )
         elif self._log is not None:
-            frame = self._log.data().select(
-                self._log.cluster().alias("cluster_id"), LOG_PARTITION, "log_offset", "timestamp_ms"
-            )
+            frame = self._log.data().withColumn("cluster_id", self._log.cluster())
         else:
             return {}
         steps: dict[LogPlace, list[LogAnomalyRow]] = {}

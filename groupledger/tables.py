@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 
-from groupledger.records import RecordsError
+from groupledger.records import require_time
 from jobs.delta.arrow_schemas import STATISTICS_PROPERTY
 from jobs.errors import WarehouseError
 from schemas.tables import TABLES
@@ -31,10 +31,7 @@ def read(
     Raises WarehouseError where there is no such table or no such run, RecordsError where `at` is no datetime.
     """
     table = _known(name)
-    if at is not None and not isinstance(at, datetime):
-        raise RecordsError(
-            f"at is a {type(at).__name__}: give a datetime, as datetime(2026, 11, 22, tzinfo=UTC) for the day before"
-        )
+    require_time(at)
     store = _Store(spark, warehouse)
     newest = store.newest_version(table)
     versions = store.versions(table, at, newest)
