@@ -88,7 +88,7 @@ def test_a_stream_and_a_batch_that_failed(
 
     monkeypatch.setattr(groupledger.Ledger, "_judge", fails)
     (pipeline,) = [it for it in examples((PROJECT_ROOT / "docs" / "spark.md").read_text()) if "foreachBatch" in it.code]
-    code = pipeline.code.replace('"lake"', f'"{SCHEMA}"').replace('"raw"', f'"{tmp_path}/raw"')
+    code = pipeline.code.replace('"lake"', f'"{SCHEMA}"').replace('table("raw")', f'parquet("{tmp_path}/raw")')
     code = code.replace('"progress"', f'"{tmp_path}/progress"')
     lake.conf.set("spark.sql.streaming.schemaInference", "true")
     with pytest.raises(StreamingQueryException, match="planted"):
