@@ -5,12 +5,14 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from pyspark.errors import StreamingQueryException
 from pyspark.sql import DataFrame, SparkSession
 
 import groupledger
+from schemas.consumer_offsets import TOPIC as GROUPS
 from schemas.tables import TABLES
 from tests.conftest import PROJECT_ROOT
 from tests.documents import examples
@@ -106,3 +108,24 @@ def test_a_ledger_is_asked(lake: SparkSession) -> None:
     day: Any = "2026-11-21"
     with pytest.raises(groupledger.RecordsError, match="at is a str"):
         ledger.read("silver.group_events", at=day)
+
+
+@takes_minutes
+def test_a_batch_that_failed_is_added_once(
+    lake: SparkSession, recorded: Recorded, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A batch fails after its rows of silver are written, and comes again: each row is there once."""
+    _, records = recorded(QUICK)
+    records = records.filter(pc.and_(pc.equal(records["partition"], 1), pc.equal(records["topic"], GROUPS)))
+    half = records["offset"][len(records) // 2].as_py()
+    ledger = groupledger.Ledger(lake, SCHEMA)
+    monkeypatch.setattr(groupledger.Ledger, "_judge", lambda *_: None)
+    ledger.add(lake.createDataFrame(records.filter(pc.less(records["offset"], half))))
+    rest = lake.createDataFrame(records.filter(pc.greater(records["offset"], half - 20)))
+    with monkeypatch.context() as patch:
+        patch.delattr(groupledger.Ledger, "_judge")
+        with pytest.raises(AttributeError, match="_judge"):
+            ledger.add(rest)
+    ledger.add(rest)
+    for name, frame in groupledger.replay_groups(lake.createDataFrame(records)).tables.items():
+        assert texts(rows_of(ledger.read(name)), name) == texts(rows_of(frame), name), name
