@@ -16,7 +16,7 @@ def test_every_test_that_takes_a_session_is_known(request: pytest.FixtureRequest
 
 def test_a_session_is_asked_for_through_fixtures_of_the_file() -> None:
     """Those of fixtures that ask for such a fixture, too; others of the same file need none."""
-    assert "test_answers_are_as_shown" in names_with_spark("tests/test_documents.py")
+    assert "test_answers_of_a_session_are_as_shown" in names_with_spark("tests/test_documents.py")
     known = names_with_spark("tests/cases/test_grown_topics.py")
     assert known == {"test_jobs_and_sql_find_the_same"}
     assert names_with_spark("tests/test_words.py") == set()
