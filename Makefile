@@ -19,7 +19,7 @@ test: test-env ## What a change must pass: rules on rows, jobs, the commands of 
 test-nights: test-env ## Whole nights over logs of all kinds, and killed ones.
 	$(PARALLEL) -m nights
 
-test-conformance: test-env ## Recordings of real brokers, what commands print of one, traces of Kafka's own classes; real brokers, clusters and stores in short.
+test-conformance: test-env ## Recordings of real brokers, what commands print of one, traces of Kafka's own classes; real brokers, clusters, stores and a browser in short.
 	$(PARALLEL) -m conformance
 
 test-simulator: test-env ## simulate and whatif: random and shipped scenarios, run by the live coordinators.

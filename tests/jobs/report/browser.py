@@ -23,7 +23,11 @@ CUT_OFF: Final = """[
 ].map(it => it.textContent)"""
 """Controls and texts of charts that one would have to scroll for, or cannot see at all."""
 
-needs_chromium = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt install chromium")
+
+def needs_chromium(test: Any) -> Any:
+    """Mark a test that opens a page: of the part of real brokers and clusters, skipped where there is no Chromium."""
+    is_missing = pytest.mark.skipif(CHROMIUM is None, reason="no Chromium: apt install chromium")
+    return pytest.mark.conformance(is_missing(test))
 
 
 @contextmanager
