@@ -223,7 +223,7 @@ def test_every_printed_command_runs(
     commands = [words for line in printed for words in commands_in(line)]
     commands += printed_of(all_findings(), options)
     commands += [[*shlex.split(words), *options] for _, words in printed_in_code() if "X" not in shlex.split(words)]
-    commands = list({(words[0], words[1]): words for words in commands if words[0] in RUN_AS_IT_IS}.values())
+    commands = list({tuple(words[:2]): words for words in commands if words[0] in RUN_AS_IT_IS}.values())
     assert {words[0] for words in commands} == RUN_AS_IT_IS
 
     def open_session(_: str, settings: Settings, **__: Any) -> tuple[Executor, Warehouse, Steps]:
