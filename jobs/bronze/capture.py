@@ -150,11 +150,11 @@ def _capture_all(
 
     staging = f"{warehouse.root}/_staging/dumps/{run.capture_id}"
     try:
-        known = bronze.copies.files.get(ROW_FILES, {})
+        known, read_as = bronze.copies.files.get(ROW_FILES, {}), _read_as(settings)
 
         def is_known(file: "DumpFile") -> bool:
             # with --copied-at, each log partition of a dump is complete up to then: all rows say which there are
-            return settings.copied_at_ms is None and known.get(file.path) == _read_file(file, settings)
+            return settings.copied_at_ms is None and known.get(file.path) == _read_file(file, read_as)
 
         run_all = partial(run_tasks, executor)
         unpacked = unpack_dumps(settings, staging=staging, run_all=run_all, is_known=is_known)
@@ -324,9 +324,12 @@ ROW_OF_FAULT: Final = ("topic", "partition", "offset", "code", "message", "byte_
 """Columns of bronze.quarantine that a bad row of a dump has."""
 
 
-def _read_file(file: "DumpFile", settings: Settings) -> ReadFile:
-    """A file of rows as it is now, read with these settings."""
-    read_as = json.dumps([settings.topics, asdict(settings.dump)], sort_keys=True)
+def _read_as(settings: Settings) -> str:
+    """The settings that say how to read a file of rows."""
+    return json.dumps([settings.topics, asdict(settings.dump)], sort_keys=True)
+
+
+def _read_file(file: "DumpFile", read_as: str) -> ReadFile:
     return ReadFile(file.path, file.size_bytes, file.modified_at_ns, read_as=read_as)
 
 
@@ -343,10 +346,11 @@ def _unpacking(dumps: "Unpacked", settings: Settings, run: CaptureRun) -> TaskDo
         }
         for fault in dumps.faults
     ]
+    read_as = _read_as(settings)
     return TaskDone(
         quarantine=rows,
         read_sources=dict.fromkeys(dumps.sources, 0),
-        compared={ROW_FILES: [_read_file(file, settings) for file in dumps.files_read]},
+        compared={ROW_FILES: [_read_file(file, read_as) for file in dumps.files_read]},
     )
 
 

@@ -27,7 +27,6 @@ from coordinator_core.inference.commits.commit_anomalies import (
 from coordinator_core.inference.facts.calendar import DAY_MS
 from coordinator_core.inference.facts.columns import distinct
 from coordinator_core.inference.facts.life import GroupCommits
-from coordinator_core.inference.facts.partitions import ByPartition
 from coordinator_core.inference.facts.rows import GroupDayRow
 from coordinator_core.inference.facts.settings import InferenceSettings
 
@@ -40,44 +39,22 @@ def is_noted(
     known = [pasts.get(group_id) for group_id in grouped.group_ids]
     watched = np.array([past is None or past.is_watched for past in known], np.bool_)
     deleted = np.array([past is None or past.deleted_at >= 0 for past in known], np.bool_)
-    noted = may_change_more(commits, applied_by_partition(commits, group), settings)
+    noted: BoolArray = (commits.outcome == ABORTED) | (commits.change == REWIND) | commits.is_tombstone
+    noted |= jumps(commits, settings)
+    noted[list(stalled(commits, applied_by_partition(commits, group), settings))] = True
     noted |= ((commits.change == FIRST) & deleted[group]) | watched[group]
     return noted & is_new
-
-
-def may_change_more(commits: GroupCommits, applied: ByPartition, settings: InferenceSettings) -> BoolArray:
-    """Which of the commits may change more than counts, whatever else is known about their groups.
-
-    `applied`: the result of `applied_by_partition`.
-    """
-    found: BoolArray = (commits.outcome == ABORTED) | (commits.change == REWIND) | commits.is_tombstone
-    found |= jumps(commits, settings)
-    found[list(stalled(commits, applied, settings))] = True
-    return found
 
 
 def day_of_commits_only(past: GroupFacts, group_id: str, day: int, counts: DayCounts) -> GroupDayRow | None:
     """A day about which only commits are known; None if it may be earlier than some other change."""
     if day < past.changed_ms or day + DAY_MS <= past.typed_ms:
         return None
-    return day_of_commits(group_id, day, counts, past.group_type, past.member_count)
-
-
-def day_of_commits(
-    group_id: str,
-    day: int,
-    counts: DayCounts,
-    group_type: str,
-    member_count: int = 0,
-    generation_count: int = 0,
-) -> GroupDayRow:
-    """A day on which nothing happened but commits, and perhaps the beginning of the group."""
     return GroupDayRow(
         group_id=group_id,
-        group_type=group_type,
+        group_type=past.group_type,
         day=day,
-        generation_count=generation_count,
-        member_count_max=member_count,
+        member_count_max=past.member_count,
         **counts._asdict(),
     )
 
