@@ -3,11 +3,14 @@
 import io
 import shlex
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pytest
 
 from jobs.cli import app as cli
+
+WIDTHS: Final = (100, 120, 160)
+"""Of terminals, in columns."""
 
 
 class Screen(io.StringIO):
@@ -35,3 +38,9 @@ def answered(words: str, columns: int | None = None) -> Shown:
         own.setattr("sys.stderr", err := kind())
         code = cli.main(shlex.split(words))
     return Shown(code, out.getvalue(), err.getvalue())
+
+
+def wider_than(columns: int, shown: Shown) -> list[str]:
+    """Lines that a terminal has to break, but for commands to copy."""
+    lines = f"{shown.out}{shown.err}".splitlines()
+    return [line for line in lines if len(line) > columns and "./spark-submit.sh" not in line]

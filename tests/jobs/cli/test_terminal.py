@@ -1,26 +1,16 @@
-"""What a terminal shows of each answer: as wide as it is, the answer first, nothing cut for anybody else, and no word
-that nobody explains."""
+"""What a terminal shows of each answer: as wide as it is, the answer first. `test_all_columns.py`: what others get."""
 
 import re
-import shlex
-from functools import cache
 from typing import Final
 
 import pytest
 
 from jobs import exit_codes
-from jobs.cli_enums import Listing
-from jobs.queries.answers.explain import CAPITALS, explained
-from jobs.queries.answers.group_verdicts import group_verdicts
-from tests.jobs.cli.asking import Asks, Shown, answered
-from tests.jobs.conftest import LedgerOf
-from tests.lengths import takes_minutes
+from tests.jobs.cli.asking import WIDTHS, Asks, wider_than
 from tests.questions import QUESTIONS
-from tests.recorded import RECORDINGS
 
 pytestmark = pytest.mark.conformance
 
-WIDTHS: Final = (100, 120, 160)
 ANSWERS: Final = {
     "groups": "GROUP",
     "owner": "GROUP     CLIENT-ID",
@@ -34,17 +24,6 @@ ANSWERS: Final = {
     "sql": " ┃ ",
 }
 """What the first lines of each job's answers have."""
-UNLIKE: Final = "new-44"
-"""A recording of other brokers than the one that is asked most; all of them take minutes."""
-NOT_OURS: Final = {"FILE", "TIME", "ZONE", "ID"}
-"""Of options, and of Kafka's head COORDINATOR (ID)."""
-EXPLAINED: Final = cache(explained)
-
-
-def wider_than(columns: int, shown: Shown) -> list[str]:
-    """Lines that a terminal has to break, but for commands to copy."""
-    lines = f"{shown.out}{shown.err}".splitlines()
-    return [line for line in lines if len(line) > columns and "./spark-submit.sh" not in line]
 
 
 @pytest.mark.parametrize("question", QUESTIONS)
@@ -56,44 +35,6 @@ def test_no_line_is_wider_than_the_terminal(ask: Asks, question: str) -> None:
         assert wider_than(columns, shown) == []
         if "without-copy" not in question:
             assert re.search(ANSWERS[question.split(maxsplit=1)[0]], "\n".join(shown.out.splitlines()[:5]))
-
-
-@pytest.mark.parametrize(
-    "recording",
-    [
-        pytest.param(name, marks=[takes_minutes] * (name != UNLIKE))
-        for name in sorted(it.parent.name for it in RECORDINGS.glob("*/logs"))
-    ],
-)
-def test_of_no_recording_is_a_line_wider(ledger_of: LedgerOf, monkeypatch: pytest.MonkeyPatch, recording: str) -> None:
-    """Every list at the least width; groups, and the events and members of the worst of them, at each."""
-    ledger = ledger_of(recording)
-    monkeypatch.setenv("GROUPLEDGER_WAREHOUSE", str(ledger.root))
-    words = ["groups"]
-    for it in group_verdicts(ledger.tables)[:3]:
-        name = shlex.quote(it.group_id)
-        words += [f"history --group {name}", f"describe --group {name} --members --verbose"]
-    asked = [(question, columns) for question in words for columns in WIDTHS]
-    for question, columns in [*asked, *((f"audit --list {listing}", WIDTHS[0]) for listing in Listing)]:
-        shown = answered(question, columns)
-        assert shown.code in (exit_codes.DONE, exit_codes.INCOMPLETE), shown.err
-        assert wider_than(columns, shown) == [], question
-
-
-@pytest.mark.parametrize("question", QUESTIONS)
-def test_a_pipe_and_wide_get_all_columns(ask: Asks, question: str) -> None:
-    """Whoever reads a file gets what was there before terminals were asked for their width; so does --wide."""
-    piped = ask(question)
-    assert "--wide" not in piped.out
-    assert ask(f"{question} --wide", 100)[:2] == piped[:2]
-
-
-@pytest.mark.parametrize("question", [it for it in QUESTIONS if "'describe " not in it])
-def test_every_word_in_capitals_is_found(ask: Asks, question: str) -> None:
-    """Heads of columns, causes, methods, verdicts, confidences, states, kinds, outcomes: of every command."""
-    shown = ask(question)
-    for word in sorted({*CAPITALS.findall(f"{shown.out}{shown.err}")} - NOT_OURS):
-        assert EXPLAINED(word), word
 
 
 @pytest.mark.parametrize("columns", WIDTHS)
