@@ -190,5 +190,9 @@ def message_versions(message: Message) -> range:
 
 def kafka_field_name(field: Field) -> str:
     """The name in Kafka's definition: `commit_timestamp` -> `commitTimestamp`."""
-    head, *tail = field.name.split("_")
-    return field.kafka_name or head + "".join(map(str.capitalize, tail))
+    return field.kafka_name or camel_case(field.name)
+
+
+def camel_case(name: str) -> str:
+    head, *tail = name.split("_")
+    return head + "".join(map(str.capitalize, tail))

@@ -20,6 +20,7 @@ from coordinator_core.replay.offsets.state import CommittedOffset, OffsetKey
 from coordinator_core.replay.share.state import ShareGroup, ShareGroupStatePartitions, ShareMember
 from coordinator_core.replay.streams.state import NO_MEMBER_STATE, StreamsGroup, StreamsMember, Topology
 from schemas.client_protocols import CONSUMER_PROTOCOL_SUBSCRIPTION
+from schemas.wire import camel_case
 
 CONSUMER_PROTOCOL_TYPE: Final = "consumer"
 NONE_KNOWN: Final = -1
@@ -56,8 +57,7 @@ def dump_shard(shard: CoordinatorShard) -> dict[str, Json]:
 
 def _fields(source: object, *names: str) -> Json:
     """Attributes of an object, under Kafka's names."""
-    camel = (head + "".join(map(str.capitalize, tail)) for head, *tail in (name.split("_") for name in names))
-    return dict(zip(camel, (getattr(source, name) for name in names), strict=True))
+    return {camel_case(name): getattr(source, name) for name in names}
 
 
 def _put_offset(topics: dict[str, Json], key: OffsetKey, committed: CommittedOffset) -> None:

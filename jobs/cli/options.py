@@ -138,6 +138,10 @@ GroupsOption = Annotated[
     ),
 ]
 FromOption = Annotated[str | None, typer.Option("--from", metavar="TIME", help=f"Only from then on: {TIME_HELP}")]
+DiagramOption = Annotated[
+    str | None,
+    typer.Option("--diagram", metavar="FILE", help="Draw it, too: as SVG, or for Mermaid if the name ends in .mmd."),
+]
 ToOption = Annotated[str | None, typer.Option("--to", metavar="TIME", help=f"Only until then: {TIME_HELP}")]
 PayloadOption = Annotated[
     bool,

@@ -8,6 +8,7 @@ is in the docstring of `simulator.simulation`. The same scenario and seed always
 import json
 import shlex
 import sys
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
@@ -25,21 +26,35 @@ from coordinator_core.bytes.log.write import (
 )
 from coordinator_core.errors import UnknownKafkaVersion
 from coordinator_core.live.runtime.partition import PartitionLog
+from coordinator_core.text import duration_of
 from jobs.console.command_name import command
+from jobs.console.conversation import Conversation
 from jobs.console.names import or_nearest
-from jobs.console.output import csv_line
+from jobs.console.output import csv_line, time_text
 from jobs.errors import KafkaVersionError, ScenarioFileError, SimulateError
+from jobs.laboratory.exchange_story import story_of
+from jobs.queries.as_of.in_log import require_forwards
+from jobs.queries.as_of.moments import Clock, read_moment
 from jobs.settings import PROJECT_ROOT
 from simulator.simulation.errors import ScenarioError
+from simulator.simulation.exchange import NEVER_MS, REQUESTS, STATES, Watch
 from simulator.simulation.scenario import Scenario
 from simulator.simulation.scenario_file import as_release, parse_scenario
 from simulator.simulation.simulation import Simulation, Summary
+from simulator.simulation.truth import MemorySink
 
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
 """In the folder of the logs: the log start offset of each log."""
 
 SCENARIO_BYTES_MAX: Final = 16 * 1024 * 1024
 """Maximum size of a scenario file."""
+
+
+Span = tuple[str | None, str | None, str | None]
+"""--from, --to and --timezone: times as everywhere, as if now were its end, or how long after its start, as
+90s.
+"""
+WHOLE: Final[Span] = (None, None, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,25 +109,29 @@ def _plain(value: Any) -> Any:
     raise TypeError(f"{type(value).__name__} has no place in the truth")
 
 
-def simulate(scenario_file: str, output: str, *, seed: int | None = None, kafka_version: str | None = None) -> Written:
+def simulate(
+    scenario_file: str,
+    output: str,
+    *,
+    seed: int | None = None,
+    kafka_version: str | None = None,
+    exchange: Sequence[str] = (),
+    span: Span = WHOLE,
+) -> Written:
     """Run a scenario and write the results. `output`: a local folder, new or empty. `kafka_version`: replaces the
-    scenario's own.
+    scenario's own. `exchange`: the groups whose exchange with the brokers is part of the truth, within `span`.
 
     Raises SimulateError where the file cannot be read or is not a scenario, the folder is not empty, or the release is
     not known.
     """
-    scenario = read_scenario(scenario_file)
-    if kafka_version is not None:
-        try:
-            scenario = as_release(scenario, _known_release(kafka_version), Path(scenario_file).name)
-        except ScenarioError as error:
-            raise ScenarioFileError(str(error)) from error
+    scenario = read_scenario(scenario_file, kafka_version)
+    watch = _watch_of(scenario, exchange, span) if exchange else None
     root = Path(output).expanduser()
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise SimulateError(f"{output} is not an empty folder: a simulation never mixes with other files")
     try:
         with TruthFiles(root / "truth") as truth:
-            simulation = Simulation(scenario, truth, seed=seed)
+            simulation = Simulation(scenario, truth, seed=seed, watch=watch)
             summary = simulation.run()
         (root / "truth" / "scenario.json").write_text(_frame(scenario, summary), encoding="utf-8")
         record_count = size_bytes = partition_count = 0
@@ -137,9 +156,58 @@ def _known_release(text: str) -> KafkaVersion:
         raise KafkaVersionError(f"--kafka-version: {error}") from error
 
 
-def read_scenario(scenario_file: str) -> Scenario:
+def explain(
+    scenario_file: str,
+    group_id: str,
+    *,
+    seed: int | None = None,
+    kafka_version: str | None = None,
+    span: Span = WHOLE,
+) -> Conversation:
+    """Run a scenario, and tell what the clients of a group, its coordinator and other brokers said to each other.
+
+    Raises SimulateError as `simulate`, for a group that the scenario does not have, and where nothing was said in the
+    time asked for.
+    """
+    scenario = read_scenario(scenario_file, kafka_version)
+    lines = MemorySink()
+    Simulation(scenario, lines, seed=seed, watch=_watch_of(scenario, [group_id], span)).run()
+    story = story_of(group_id, *(lines.lines.get(file, ()) for file in (REQUESTS, STATES, "topics")))
+    if not story.events:
+        lasts = " to ".join(time_text(at_ms) or "" for at_ms in (scenario.start_ms, scenario.end_ms))
+        raise SimulateError(f"group {group_id!r} says nothing in that time: the scenario is from {lasts}")
+    return story
+
+
+ALL_GROUPS: Final = "*"
+
+
+def _watch_of(scenario: Scenario, group_ids: Sequence[str], span: Span) -> Watch:
+    """The part of an exchange: these groups between two times. Raises SimulateError for a group that the scenario does
+    not have, ArgumentError for a time that is none."""
+    known = [group_id for spec in scenario.groups for group_id in spec.group_ids()]
+    for group_id in group_ids:
+        if group_id not in (*known, ALL_GROUPS):
+            raise SimulateError(f"the scenario has no group {or_nearest(group_id, known)}")
+    from_text, to_text, timezone = span
+    clock = Clock.of(datetime.fromtimestamp(scenario.end_ms / 1000, UTC), timezone)
+
+    def moment(text: str | None, default_ms: int) -> int:
+        if text is None:
+            return default_ms
+        after_ms = duration_of(text)
+        return scenario.start_ms + after_ms if after_ms is not None else read_moment(text, clock).timestamp_ms
+
+    from_ms, to_ms = moment(from_text, 0), moment(to_text, NEVER_MS)
+    require_forwards(from_ms, to_ms)
+    return Watch(None if ALL_GROUPS in group_ids else frozenset(group_ids), from_ms, to_ms)
+
+
+def read_scenario(scenario_file: str, kafka_version: str | None = None) -> Scenario:
     """Read the scenario in a file; if it does not exist, one that comes with the project, so that
-    `scenarios/bad-day.toml` works in any folder. Raises ScenarioFileError, with the remedy.
+    `scenarios/bad-day.toml` works in any folder. `kafka_version`: replaces its own.
+
+    Raises ScenarioFileError and KafkaVersionError, with the remedy.
     """
     path = Path(scenario_file).expanduser()
     if not path.exists() and (PROJECT_ROOT / path).is_file():
@@ -159,7 +227,8 @@ def read_scenario(scenario_file: str) -> Scenario:
         reason = error.strerror if isinstance(error, OSError) else str(error)
         raise ScenarioFileError(f"cannot read the scenario {scenario_file}: {reason}: name a TOML file") from error
     try:
-        return parse_scenario(text, path.name)
+        scenario = parse_scenario(text, path.name)
+        return scenario if kafka_version is None else as_release(scenario, _known_release(kafka_version), path.name)
     except ScenarioError as error:
         raise ScenarioFileError(str(error)) from error
 

@@ -53,6 +53,7 @@ from schemas.transaction_state import TransactionStatus
 from simulator.simulation.clients.machine import RETRY_BACKOFF_MS, Send, Service
 from simulator.simulation.clients.producer import InitProducerIdRequest
 from simulator.simulation.clock import EventLoop
+from simulator.simulation.exchange import Exchange
 from simulator.simulation.internal_topic import InternalTopic
 from simulator.simulation.observe import ObservedMachine, ObservedMachines
 from simulator.simulation.other_logs import MetadataLog, TransactionLogs
@@ -75,8 +76,10 @@ TOPIC_CREATION_MS: Final = 20
 JOINS: Final = frozenset({"classic_join"})
 """Operations that may assign a member id."""
 
-DataServer = Callable[[Process, int, Send], None]
-"""Serves requests to leaders of data partitions: (the process that asks, broker, request)."""
+Respond = Callable[[Any, ErrorCode | None], None]
+"""Called with the response, or with an error that replaces it."""
+DataServer = Callable[[Process, int, Send, Respond], None]
+"""Serves requests to leaders of data partitions: (the process that asks, broker, request, what answers it)."""
 OnAnswer = Callable[[Answer], None]
 
 
@@ -93,10 +96,12 @@ class Cluster:
         loop: EventLoop,
         topics: Topics,
         truth_recorder: TruthRecorder,
+        exchange: Exchange,
         group_settings: Mapping[str, Mapping[str, int]],
     ) -> None:
         """`group_settings`: group id -> the group's own settings."""
         self.spec = spec
+        self.exchange = exchange
         self._group_settings = group_settings
         self.truth_recorder = truth_recorder
         self.alive = set(range(1, spec.brokers + 1))
@@ -162,11 +167,19 @@ class Cluster:
         """The brokers that are up."""
         return sorted(self.alive)
 
-    def find_coordinators(self, broker_id: int, request: FindCoordinatorRequest) -> Sequence[Coordinator] | None:
-        """A broker's answer to FindCoordinator; None if the broker is down. A missing topic is created."""
+    def find_coordinators(
+        self, broker_id: int, request: FindCoordinatorRequest, group_id: str, sender: str
+    ) -> Sequence[Coordinator] | None:
+        """A broker's answer to FindCoordinator; None if the broker is down. A missing topic is created.
+
+        `sender`: the client that asks for a group, or the broker.
+        """
+        number = self.exchange.asked(group_id, sender, broker_id, request, version=request.api_version)
         if broker_id not in self.alive:
+            self.exchange.answered(number, None, ErrorCode.REQUEST_TIMED_OUT)
             return None
         found = find_coordinators(self._view(), request, self._topics_config)
+        self.exchange.answered(number, found)
         for topic in self._creations[broker_id].request(found.missing_topics):
             self._loop.after(TOPIC_CREATION_MS, self._make_topic, broker_id, topic)
         return found.coordinators
@@ -220,8 +233,17 @@ class Cluster:
     def deliver(self, process: Process, broker_id: int, send: Send) -> None:
         self.request_count += 1
         incarnation = process.incarnation
+        number = self.exchange.asked(
+            process.group_id,
+            process.client_id,
+            broker_id,
+            send.request,
+            operation=send.operation,
+            version=send.api_version,
+        )
 
         def respond(response: Any, error: ErrorCode | None = None) -> None:
+            self.exchange.answered(number, response, error)
             self._loop.after(process.latency_ms, process.answered, incarnation, send, response, error)
 
         def lost() -> None:
@@ -231,7 +253,7 @@ class Cluster:
             lost()
             return
         if send.service is Service.DATA:
-            self.serve_data(process, broker_id, send)
+            self.serve_data(process, broker_id, send, respond)
             return
         if send.service is Service.TRANSACTION:
             is_init = isinstance(send.request, InitProducerIdRequest)

@@ -34,6 +34,9 @@ class Sender(Protocol):
     def heartbeat_arrives(self, send: Any) -> None:
         """A heartbeat arrives at its coordinator."""
 
+    def heartbeats_skipped(self, send: Any, times_ms: range) -> None:
+        """Heartbeats that would have arrived at these times were not sent."""
+
 
 class Sessions(Protocol):
     """The session timers of the members, on their coordinators."""
@@ -173,6 +176,11 @@ class Heartbeats:
                 missed_count = 1
             else:
                 self.skipped_count += missed_count
+                first_ms = heartbeat.next_ms + process.latency_ms
+                missed_ms = missed_count * heartbeat.interval_ms
+                process.heartbeats_skipped(
+                    heartbeat.request, range(first_ms, first_ms + missed_ms, heartbeat.interval_ms)
+                )
             heartbeat.next_ms += missed_count * heartbeat.interval_ms
         self._schedule(heartbeat)
 

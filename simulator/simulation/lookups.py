@@ -47,7 +47,9 @@ class Brokers(Protocol):
         """The brokers in the current metadata."""
         ...
 
-    def find_coordinators(self, broker_id: int, request: FindCoordinatorRequest) -> Sequence[Coordinator] | None:
+    def find_coordinators(
+        self, broker_id: int, request: FindCoordinatorRequest, group_id: str, sender: str
+    ) -> Sequence[Coordinator] | None:
         """A broker's answer; None if the broker is down."""
         ...
 
@@ -55,7 +57,17 @@ class Brokers(Protocol):
 class Lookups:
     """The coordinators that one process knows or is looking up."""
 
-    def __init__(self, latency_ms: int, loop: EventLoop, brokers: Brokers, draws: random.Random) -> None:
+    def __init__(
+        self,
+        group_id: str,
+        client_id: str,
+        latency_ms: int,
+        loop: EventLoop,
+        brokers: Brokers,
+        draws: random.Random,
+    ) -> None:
+        self._group_id = group_id
+        self._client_id = client_id
         self._latency_ms = latency_ms
         self._loop = loop
         self._brokers = brokers
@@ -133,7 +145,7 @@ class Lookups:
                 on_failed(lookup.error_code)
 
     def _reach(self, key: Key, asked: AskBroker, life: int) -> None:
-        answers = self._brokers.find_coordinators(asked.node_id, asked.request)
+        answers = self._brokers.find_coordinators(asked.node_id, asked.request, self._group_id, self._client_id)
         self._loop.after(self._latency_ms, self._answered, key, asked.node_id, answers, life)
 
     def _answered(self, key: Key, node_id: int, answers: Sequence[Coordinator] | None, life: int) -> None:

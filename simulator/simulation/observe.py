@@ -16,6 +16,9 @@ from coordinator_core.replay.dispatch import CoordinatorShard
 
 
 class Observer(Protocol):
+    def started(self, machine: "ObservedMachine") -> None:
+        """A coordinator has loaded its log."""
+
     def before(self, machine: "ObservedMachine", request: Request, now_ms: int) -> None:
         """A request is about to be served."""
 
@@ -102,7 +105,9 @@ class ObservedMachines(GroupMachines):
     def start(self, state: CoordinatorShard, batcher: Batcher, image: MetadataImage, now_ms: int) -> ObservedMachine:
         machine = super().start(state, batcher, image, now_ms)
         machine.coordinator.group_settings.update(self._group_settings)
-        return ObservedMachine(machine.coordinator, batcher, self._observer, self._locate)
+        observed = ObservedMachine(machine.coordinator, batcher, self._observer, self._locate)
+        self._observer.started(observed)
+        return observed
 
 
 def group_id_of(message: Any) -> str | None:

@@ -27,6 +27,7 @@ from simulator.simulation.clients.machine import (
 )
 from simulator.simulation.clients.member import Member
 from simulator.simulation.clock import EventLoop
+from simulator.simulation.exchange import Exchange
 from simulator.simulation.heartbeats import Heartbeats
 from simulator.simulation.lookups import Brokers, Lookups
 from simulator.simulation.truth import Truth
@@ -64,6 +65,7 @@ class Process:
     network: Network
     heartbeats: Heartbeats
     truth: Truth
+    exchange: Exchange
     client: Member | None = None
     fault: int | None = None
     """The index of the last fault that hit it, in faults.jsonl."""
@@ -85,7 +87,7 @@ class Process:
     """Callbacks for the end of the client, however it ends."""
 
     def __post_init__(self, lookup_draws: random.Random) -> None:
-        self._lookups = Lookups(self.latency_ms, self.loop, self.network, lookup_draws)
+        self._lookups = Lookups(self.group_id, self.client_id, self.latency_ms, self.loop, self.network, lookup_draws)
 
     # --- life ---
 
@@ -147,6 +149,7 @@ class Process:
         self.heartbeats.stop(self)
         if self.client is not None:
             self.network.disconnected(self, self.client.member_id)
+            self.exchange.client_changed(self.group_id, self.client_id, self.client.state, None, "its end")
         self.client = None
         self._is_closing = self._is_paused = False
         self._buffered.clear()
@@ -163,7 +166,10 @@ class Process:
         if self._is_paused:
             self._buffered.append(event)
             return
-        for action in self.client.handle(event, self.loop.now_ms):
+        before = None if isinstance(event, Started) else self.client.state
+        actions = self.client.handle(event, self.loop.now_ms)
+        self.exchange.client_changed(self.group_id, self.client_id, before, self.client.state, why_of(event))
+        for action in actions:
             PERFORM[type(action)](self, action)
 
     def _send(self, send: Send) -> None:
@@ -209,6 +215,11 @@ class Process:
         """Key of the member's session timer in its coordinator."""
         assert self.client is not None
         return self.client.session_key()
+
+    def heartbeats_skipped(self, send: Send, times_ms: range) -> None:
+        """Heartbeats would have reached the broker at these times, and changed nothing."""
+        broker_id = self._lookups.known(send.service, send.key)
+        self.exchange.skipped(self.group_id, self.client_id, broker_id, send.request, times_ms)
 
     def heartbeat_arrives(self, send: Send) -> None:
         """A heartbeat reaches the broker that the client believes to be its coordinator."""
@@ -256,6 +267,17 @@ class Process:
         waiting, self._when_gone = self._when_gone, []
         for call in waiting:
             call()
+
+
+def why_of(event: Event) -> str:
+    """An event in the words of `states.jsonl`."""
+    match event:
+        case Answered(tag, response, error):
+            code = error or ErrorCode(getattr(response, "error_code", 0) or 0)
+            return f"answer to {tag}" if code is ErrorCode.NONE else f"answer to {tag}: {code.name}"
+        case TimerFired(name):
+            return f"timer {name}"
+    return type(event).__name__
 
 
 PERFORM: dict[type[Action], Callable[[Process, Any], object]] = {

@@ -47,10 +47,11 @@ from simulator.simulation.clients.share_messages import (
     ShareFetchResponse,
 )
 from simulator.simulation.clock import EventLoop
-from simulator.simulation.cluster import INTERNAL_MS, Cluster
+from simulator.simulation.cluster import INTERNAL_MS, Cluster, Respond
 from simulator.simulation.data_broker import Acquired, DataBroker, DelayedShareFetch, Served, ShareSession
 from simulator.simulation.dead_letters import DeadLetterLogs, DeadLetterSender
 from simulator.simulation.delayed_share_fetch import ShareFetches, rotated
+from simulator.simulation.exchange import broker_name
 from simulator.simulation.internal_topic import REPLICATION_MS
 from simulator.simulation.process import Process
 from simulator.simulation.random_streams import stream
@@ -195,13 +196,13 @@ class ShareLeaders:
 
     # --- requests ---
 
-    def serve(self, process: Process, broker_id: int, send: Send) -> None:
+    def serve(self, process: Process, broker_id: int, send: Send, answer: Respond) -> None:
         """A ShareFetch or ShareAcknowledge reaches a broker that is up."""
         request: ShareFetchRequest = send.request
         broker = self._broker(broker_id)
         if not process.is_alive:
             return  # the connection is closed: the acquired records were released already
-        respond = self._responder(broker, process, send)
+        respond = self._responder(broker, answer)
         session = (request.group_id, request.member_id)
         if request.session_epoch == OPEN_EPOCH:
             is_full = len(broker.sessions.keys() - {session}) >= self._cluster.spec.share_sessions_max
@@ -241,13 +242,10 @@ class ShareLeaders:
             fetched({})
         self._pump(broker)
 
-    def _responder(self, broker: DataBroker, process: Process, send: Send) -> Callable[[ShareFetchResponse], None]:
+    def _responder(self, broker: DataBroker, answer: Respond) -> Callable[[ShareFetchResponse], None]:
         """The callback that answers a request; if the broker fails first, the member's connection breaks."""
         self._request_id += 1
-        request_id, incarnation = self._request_id, process.incarnation
-
-        def answer(response: ShareFetchResponse | None, error: ErrorCode | None) -> None:
-            self._loop.after(process.latency_ms, process.answered, incarnation, send, response, error)
+        request_id = self._request_id
 
         def respond(response: ShareFetchResponse) -> None:
             if broker.on_lost.pop(request_id, None) is not None:
@@ -506,7 +504,8 @@ class ShareLeaders:
         nodes = self._cluster.nodes()
         request = FindCoordinatorRequest(CoordinatorType.SHARE, (key.as_coordinator_key(),))
         node_id = least_loaded_node([NodeLoad(node_id) for node_id in nodes], broker.draws.random())
-        answers = None if node_id is None else self._cluster.find_coordinators(node_id, request)
+        sender = broker_name(broker.broker_id)
+        answers = None if node_id is None else self._cluster.find_coordinators(node_id, request, key.group_id, sender)
         if not answers:
             return ErrorCode.NETWORK_EXCEPTION
         return answers[0].error_code or answers[0].node.node_id
@@ -539,7 +538,11 @@ class ShareLeaders:
         """Turn one request of the persister into one operation for each share partition; the response waits for all of
         them.
         """
+        exchange, sender = self._cluster.exchange, broker_name(broker.broker_id)
+        group_id = request.request.group_id
+        number = exchange.asked(group_id, sender, request.node_id, request.request, operation=request.operation)
         if request.node_id not in self._cluster.alive:
+            exchange.answered(number, None, ErrorCode.NETWORK_EXCEPTION)
             self._loop.after(INTERNAL_MS, self._on_response, broker, request.request_id, ErrorCode.NETWORK_EXCEPTION)
             return
         parts = partition_requests(request.operation, request.request, len(self._cluster.shares.logs), count())
@@ -554,6 +557,7 @@ class ShareLeaders:
                 for place in range(len(parts)):
                     by_topic.setdefault(topic_ids[place], []).append(results[place])
                 topics = tuple(TopicResult(topic_id, tuple(of_topic)) for topic_id, of_topic in by_topic.items())
+                exchange.answered(number, Response(topics))
                 self._loop.after(INTERNAL_MS, self._on_response, broker, request.request_id, Response(topics))
 
         def on_lost() -> None:
@@ -561,6 +565,7 @@ class ShareLeaders:
             if not is_lost:
                 is_lost = True
                 code = ErrorCode.NETWORK_EXCEPTION
+                exchange.answered(number, None, code)
                 self._loop.after(INTERNAL_MS, self._on_response, broker, request.request_id, code)
 
         for index, (partition, part) in enumerate(parts):

@@ -27,6 +27,7 @@ from simulator.simulation.clients.streams import (
 )
 from simulator.simulation.clock import EventLoop
 from simulator.simulation.cluster import Cluster
+from simulator.simulation.exchange import Exchange, Watch
 from simulator.simulation.faults import Faults
 from simulator.simulation.heartbeats import Heartbeats
 from simulator.simulation.other_logs import METADATA_TOPIC_ID, topic_configs
@@ -68,9 +69,17 @@ class Simulation:
     """One simulation. Call `run` once; then the logs are in `cluster`."""
 
     def __init__(
-        self, scenario: Scenario, sink: Sink, *, seed: int | None = None, skips_heartbeats: bool = True
+        self,
+        scenario: Scenario,
+        sink: Sink,
+        *,
+        seed: int | None = None,
+        skips_heartbeats: bool = True,
+        watch: Watch | None = None,
     ) -> None:
-        """`seed` replaces the scenario's. `skips_heartbeats` affects only the speed of a run."""
+        """`seed` replaces the scenario's. `skips_heartbeats` affects only the speed of a run. `watch`: the part of the
+        exchange to write into the truth; None: nothing.
+        """
         self.scenario = scenario
         self.seed = scenario.seed if seed is None else seed
         self.loop = EventLoop(scenario.start_ms)
@@ -89,9 +98,15 @@ class Simulation:
         """Client id -> process."""
         self.members: dict[str, list[Process]] = {}
         """Group id -> processes, by index."""
-        self.truth_recorder = TruthRecorder(self.truth, self.processes.get, lambda: self.loop.now_ms)
+        self.exchange = Exchange(self.truth, lambda: self.loop.now_ms, watch)
+        self.truth_recorder = TruthRecorder(self.truth, self.exchange, self.processes.get, lambda: self.loop.now_ms)
         self.cluster = Cluster(
-            scenario.cluster, self.loop, self.topics, self.truth_recorder, group_settings(scenario.groups)
+            scenario.cluster,
+            self.loop,
+            self.topics,
+            self.truth_recorder,
+            self.exchange,
+            group_settings(scenario.groups),
         )
         self.cluster.on_topic_made = self._note_topic
         self.cluster.on_streams_topics = self._make_streams_topics
@@ -126,6 +141,7 @@ class Simulation:
         self.heartbeats.wake_where(lambda _group_id: True)
         self.cluster.settle()
         self.share_leaders.settle()
+        self.exchange.end()
         self._record_end(end_ms)
         return Summary(
             self.scenario.name,
@@ -224,6 +240,7 @@ class Simulation:
             network=self.cluster,
             heartbeats=self.heartbeats,
             truth=self.truth,
+            exchange=self.exchange,
         )
         self.processes[client_id] = process
         return process

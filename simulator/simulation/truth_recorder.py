@@ -28,6 +28,7 @@ from coordinator_core.replay.share.state import ShareGroup
 from coordinator_core.replay.streams.state import StreamsGroup, StreamsGroupState
 from schemas.consumer_offsets import RecordType
 from schemas.group_types import GroupType
+from simulator.simulation.exchange import Exchange, api_of
 from simulator.simulation.heartbeats import Heartbeats
 from simulator.simulation.observe import ObservedMachine, group_id_of
 from simulator.simulation.process import Process
@@ -87,10 +88,17 @@ TIMER_REASONS: Final = {
 class TruthRecorder:
     """The observer of all group coordinators."""
 
-    def __init__(self, truth: Truth, processes: Callable[[str], Process | None], now_ms: Callable[[], int]) -> None:
+    def __init__(
+        self,
+        truth: Truth,
+        exchange: Exchange,
+        processes: Callable[[str], Process | None],
+        now_ms: Callable[[], int],
+    ) -> None:
         self.heartbeats: Heartbeats | None = None
         """Set later: heartbeats need the coordinators, and these need their observer."""
         self._truth = truth
+        self._exchange = exchange
         self._process = processes
         self._now_ms = now_ms
         self._waiting: dict[int, deque[tuple[int, int, str, Facts]]] = {}
@@ -108,6 +116,9 @@ class TruthRecorder:
 
     # --- the observer ---
 
+    def started(self, machine: ObservedMachine) -> None:
+        self._exchange.coordinator_moved(machine.coordinator, None, "loading")
+
     def before(self, machine: ObservedMachine, request: Request, now_ms: int) -> None:
         """Wake the group if the request may change it."""
         group_id = group_id_of(request.message)
@@ -121,6 +132,10 @@ class TruthRecorder:
     def served(self, machine: ObservedMachine, request: Request, outcome: Outcome, now_ms: int) -> None:
         """Record what the request wrote, and why."""
         group_id = group_id_of(request.message)
+        sender = "" if request.client is None else f" of {request.client.client_id}"
+        self._exchange.coordinator_moved(
+            machine.coordinator, group_id, f"{api_of(request.message, request.operation)}{sender}"
+        )
         if request.operation in OF_MANY_GROUPS:
             self._note_records(machine, outcome.records, OF_MANY_GROUPS[request.operation])
         if group_id is None:
@@ -138,6 +153,7 @@ class TruthRecorder:
 
     def fired(self, machine: ObservedMachine, outcome: Outcome, now_ms: int) -> None:
         """A timer may have ended a session or a phase: wake the groups that are no longer quiet."""
+        self._exchange.coordinator_moved(machine.coordinator, None, "records committed", outcome.fired)
         for fired in outcome.fired:
             client_id = self._clients.get(fired.key[-UUID_CHARACTERS:])
             process = None if client_id is None else self._process(client_id)

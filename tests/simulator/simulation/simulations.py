@@ -34,9 +34,10 @@ rate = 40.0
 class Run:
     """A simulation that has run."""
 
-    def __init__(self, scenario: Scenario, *, seed: int | None = None, skips_heartbeats: bool = True) -> None:
+    def __init__(self, scenario: Scenario, **options: Any) -> None:
+        """`options`: those of `Simulation`."""
         sink = MemorySink()
-        self.simulation = Simulation(scenario, sink, seed=seed, skips_heartbeats=skips_heartbeats)
+        self.simulation = Simulation(scenario, sink, **options)
         self.summary: Summary = self.simulation.run()
         self.truth = sink.lines
 

@@ -6,6 +6,7 @@ import pytest
 
 from simulator.simulation.clients.machine import Send
 from simulator.simulation.clients.share_messages import ShareFetchRequest
+from simulator.simulation.cluster import Respond
 from simulator.simulation.process import Process
 from simulator.simulation.share_leader import ShareLeaders
 from tests.simulator.simulation.simulations import Run, run_file, run_text
@@ -118,9 +119,9 @@ def test_a_share_session_fetches_incrementally(monkeypatch: pytest.MonkeyPatch) 
     asked: list[ShareFetchRequest] = []
     serve = ShareLeaders.serve
 
-    def noted(self: ShareLeaders, process: Process, broker_id: int, send: Send) -> None:
+    def noted(self: ShareLeaders, process: Process, broker_id: int, send: Send, answer: Respond) -> None:
         asked.append(send.request)
-        serve(self, process, broker_id, send)
+        serve(self, process, broker_id, send, answer)
 
     monkeypatch.setattr(ShareLeaders, "serve", noted)
     text = '[[topic]]\nname = "u"\nrate = 20.0\n[[group]]\nname = "g"\nprotocol = "share"\ntopics = ["t", "u"]\n'

@@ -29,7 +29,10 @@ class Brokers:
     def nodes(self) -> Sequence[int]:
         return sorted(self.answers)
 
-    def find_coordinators(self, broker_id: int, request: FindCoordinatorRequest) -> Sequence[Coordinator] | None:
+    def find_coordinators(
+        self, broker_id: int, request: FindCoordinatorRequest, group_id: str, sender: str
+    ) -> Sequence[Coordinator] | None:
+        assert (group_id, sender) == ("group", "client")
         self.asked.append((self.loop.now_ms, broker_id, request))
         answer = self.answers[broker_id].pop(0)
         if answer is None:
@@ -42,7 +45,7 @@ class Brokers:
 
 def looked_up(brokers: Brokers, service: Service = Service.GROUP, *, count: int = 1) -> list[tuple[int, object]]:
     """When so many requests at one time found their coordinator, and which."""
-    lookups = Lookups(LATENCY_MS, brokers.loop, brokers, random.Random(1))
+    lookups = Lookups("group", "client", LATENCY_MS, brokers.loop, brokers, random.Random(1))
     found: list[tuple[int, object]] = []
 
     def note(what: object) -> None:
