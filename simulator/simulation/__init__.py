@@ -72,12 +72,14 @@ is one.
 * `request_timeouts.jsonl`: requests that a client gave up without an answer: group, client_id, operation, and how long
   it had waited (`waited_ms`).
 * `requests.jsonl`: where it was asked for (`--exchange`), every request to a broker, when it is answered: number (in
-  the order in which requests reach brokers), asked_ms, client_id (`broker-<id>` where a broker asks another one), broker,
-  group, api, version (null: unknown), request and response with Kafka's field names (bytes in base64; ShareFetch has the
-  names of topics in place of their ids), error (NONE; REQUEST_TIMED_OUT: the broker failed; null: not answered by the
-  end), waited_ms on the broker. Heartbeats that were left out are a line with their `count`, the last one at `last_ms`.
-* `states.jsonl`: with it, every change of a state: group, kind and name (`group`, `member` in the coordinator, `client`), from, to, and `why`: the
-  request, the timer, or the event of the client that led to it. NONE: it does not exist.
+  the order in which requests reach brokers), asked_ms, client_id (`broker-<id>` where a broker asks another one),
+  broker, group, api, version (null: unknown), request and response with Kafka's field names (bytes in base64;
+  ShareFetch has the names of topics in place of their ids), error (NONE; REQUEST_TIMED_OUT: the broker failed; null:
+  not answered by the end), waited_ms on the broker. Heartbeats that were left out are a line with their `count`, the
+  last one at `last_ms`.
+* `states.jsonl`: with it, every change of a state: group, kind and name (`group`, `member` in the coordinator,
+  `client`), from, to, and `why`: the request, the timer, or the event of the client that led to it. NONE: it does not
+  exist.
 * `transactions.jsonl`: producer_id, producer_epoch, outcome COMMITTED or ABORTED, log: the marker.
 * Share groups, each line with group, topic, partition, first_offset and last_offset (inclusive):
   `deliveries.jsonl`: records that were acquired for a member: client_id, delivery_count.
