@@ -46,17 +46,21 @@ class Run:
         return [line for line in self.truth.get(file, []) if all(line[key] == value for key, value in facts.items())]
 
     def log_bytes(self) -> dict[str, str]:
-        """Log partition -> digest of all its batches."""
-        return {
-            f"{log.topic}-{log.partition}": hashlib.sha256(
-                b"".join(batch.data for batch in log.stored_batches())
-            ).hexdigest()
-            for log, _ in self.simulation.logs()
-        }
+        return log_bytes(self.simulation)
 
     def causes(self, group: str) -> list[list[str]]:
         """Reasons of the rebalances of a group, generation by generation."""
         return [[cause["reason"] for cause in line["causes"]] for line in self.lines("generations", group=group)]
+
+
+def log_bytes(simulation: Simulation) -> dict[str, str]:
+    """Log partition -> digest of all its batches."""
+    return {
+        f"{log.topic}-{log.partition}": hashlib.sha256(
+            b"".join(batch.data for batch in log.stored_batches())
+        ).hexdigest()
+        for log, _ in simulation.logs()
+    }
 
 
 def run_text(text: str, *, minutes: int = 5, head: Mapping[str, str] | None = None, **options: Any) -> Run:
