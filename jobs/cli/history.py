@@ -20,11 +20,14 @@ def history(
     from_time: options.FromOption = None,
     to_time: options.ToOption = None,
     timezone: options.TimezoneOption = None,
+    diagram: options.DiagramOption = None,
     warehouse: options.WarehouseOption = None,
     cluster_id: options.ClusterOption = None,
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:
     """Events of a group, a line each: members, rebalances with causes, commit anomalies, what share groups gave up."""
+    from jobs.console.sequence_diagram import write_diagram
+    from jobs.queries.answers.group_diagram import conversation_of
     from jobs.queries.answers.group_history import run_history
     from jobs.queries.as_of.as_of import GROUPS_LOG
     from jobs.queries.as_of.in_log import require_in_log
@@ -35,6 +38,8 @@ def history(
     require_in_log(tables, GROUPS_LOG, from_ms, to_ms, [group])
     code = say_of_log(tables, to_ms, [group])
     say(*run_history(tables, group_id=group, from_ms=from_ms, to_ms=to_ms, output_format=output_format))
+    if diagram is not None:
+        write_diagram(conversation_of(tables, group, from_ms, to_ms), diagram)
     return code
 
 

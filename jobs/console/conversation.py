@@ -128,9 +128,14 @@ def _row(event: Event) -> tuple[Value, ...]:
 def _line(event: Event, width: int) -> str:
     if isinstance(event, Message):
         return f"{_pair(event):<{width}}  {words_of(event)}"
-    why = f"  ({event.why})" if event.why else ""
-    doubt = f" [{event.confidence}]" if event.confidence else ""
-    return f"{'':<{width}}  {event.what}: {event.before} → {event.after}{why}{doubt}"
+    return f"{'':<{width}}  {event.what}: {changed(event)}"
+
+
+def changed(change: Change) -> str:
+    """A change of a state: from, to and why."""
+    why = f" ({change.why})" if change.why else ""
+    doubt = f" [{change.confidence}]" if change.confidence else ""
+    return f"{change.before} → {change.after}{why}{doubt}"
 
 
 def words_of(message: Message) -> str:

@@ -10,7 +10,7 @@ from html import escape
 from pathlib import Path
 from typing import Final
 
-from jobs.console.conversation import Change, Conversation, Event, Message, clock, folded, words_of
+from jobs.console.conversation import Change, Conversation, Event, Message, changed, clock, folded, words_of
 from jobs.console.output import printable
 from jobs.errors import ArgumentError
 
@@ -24,6 +24,7 @@ LANE_WIDTH: Final = 320
 RIBBON_WIDTH: Final = 170
 LABEL_CHARACTERS_MAX: Final = 58
 """Of a label beside an arrow over one lane; the whole text is its tool tip."""
+NAME_CHARACTERS_MAX: Final = 40
 GROUP: Final = "group"
 """`Change.what` of the states in the ribbon."""
 HUES: Final = {"Empty": 5, "Dead": 5, "PreparingRebalance": 2, "Assigning": 2, "NotReady": 2, "Stable": 1, "NONE": 4}
@@ -33,7 +34,7 @@ svg{font:12px system-ui,sans-serif;background:#fff;color:#1f2328}text{fill:#1f23
 .t{fill:#59636e;font-variant-numeric:tabular-nums}.b{font-weight:600;font-size:14px}.n{font-weight:600}
 .l{stroke:#d1d9e0;stroke-width:1}.a{stroke:#0969da;stroke-width:1.4;fill:none}.h{fill:#0969da}
 .r{stroke:#59636e}.rh{fill:#59636e}.e{stroke:#cf222e}.eh,.et{fill:#cf222e}.d{stroke-dasharray:5 4}
-.w{fill:#0969da;fill-opacity:.15}.c{fill:#59636e;font-style:italic}
+.w{fill:#0969da;fill-opacity:.15}.i{stroke:#59636e;stroke-dasharray:5 4}.c{fill:#59636e;font-style:italic}
 .s0{fill:#ddf4ff}.s1{fill:#dafbe1}.s2{fill:#fff8c5}.s3{fill:#ffebe9}.s4{fill:#fbefff}.s5{fill:#eff2f5}
 @media(prefers-color-scheme:dark){svg{background:#0d1117;color:#f0f6fc}text{fill:#f0f6fc}.t,.c{fill:#9198a1}
 .l{stroke:#3d444d}.a{stroke:#4493f8}.h,.w{fill:#4493f8}.r{stroke:#9198a1}.rh{fill:#9198a1}.e{stroke:#f85149}
@@ -73,7 +74,7 @@ class _Drawing:
         self._events = list(folded(conversation.events))
         names = [*conversation.clients, *conversation.brokers]
         self._x = {name: CLOCK_WIDTH + 60 + LANE_WIDTH * place for place, name in enumerate(names)}
-        self._ribbon_x = CLOCK_WIDTH + 60 + LANE_WIDTH * max(len(names) - 1, 0) + 130
+        self._ribbon_x = CLOCK_WIDTH + 60 + LANE_WIDTH * len(names)
         self._width = self._ribbon_x + RIBBON_WIDTH + 16
         self._height = TOP + ROW * (len(self._events) + 1)
 
@@ -85,7 +86,10 @@ class _Drawing:
         yield f"<title>{_xml(self._title)}</title><style>{STYLE}</style>"
         yield f'<text class="b" x="12" y="24">{_xml(self._title)}</text>'
         for name, x in self._x.items():
-            yield f'<text class="n" x="{x}" y="{TOP - 30}" text-anchor="middle">{_xml(name)}</text>'
+            shown = _cut(name, NAME_CHARACTERS_MAX)
+            yield (
+                f'<text class="n" x="{x}" y="{TOP - 30}" text-anchor="middle">{_xml(shown)}{_tip(name, shown)}</text>'
+            )
             yield f'<line class="l" x1="{x}" y1="{TOP - 20}" x2="{x}" y2="{self._height - 8}"/>'
         yield from self._ribbon()
         for wait in _waits(self._events):
@@ -106,19 +110,18 @@ class _Drawing:
     def _ribbon(self) -> Iterator[str]:
         """The states of the group, from each change to the next."""
         changes = [
-            (row, event.after)
-            for row, event in enumerate(self._events)
-            if isinstance(event, Change) and event.what == GROUP
+            (row, event) for row, event in enumerate(self._events) if isinstance(event, Change) and event.what == GROUP
         ]
         if changes:
             yield f'<text class="n" x="{self._ribbon_x}" y="{TOP - 30}">state of the group</text>'
-        for place, (row, state) in enumerate(changes):
+        for place, (row, change) in enumerate(changes):
+            dash = " i" if change.confidence else ""
             end = changes[place + 1][0] if place + 1 < len(changes) else len(self._events)
             yield (
-                f'<rect class="s{HUES.get(state, 0)}" x="{self._ribbon_x}" y="{self._y(row) - 9}" '
+                f'<rect class="s{HUES.get(change.after, 0)}{dash}" x="{self._ribbon_x}" y="{self._y(row) - 9}" '
                 f'width="{RIBBON_WIDTH}" height="{ROW * (end - row) - 2}"/>'
             )
-            yield f'<text x="{self._ribbon_x + 8}" y="{self._y(row) + 5}">{_xml(state)}</text>'
+            yield f'<text x="{self._ribbon_x + 8}" y="{self._y(row) + 5}">{_xml(change.after)}</text>'
 
     def _arrow(self, row: int, message: Message) -> Iterator[str]:
         y = self._y(row)
@@ -135,21 +138,18 @@ class _Drawing:
         lanes = max(abs(x2 - x1) // LANE_WIDTH, 1)
         style = ' class="et"' if kind == "e" else ""
         shown = _cut(text, LABEL_CHARACTERS_MAX * lanes)
-        yield (
-            f'<text{style} x="{min(x1, x2) + 10}" y="{y - 5}">{_xml(shown)}'
-            f"{f'<title>{_xml(text)}</title>' if shown != text else ''}</text>"
-        )
+        yield (f'<text{style} x="{min(x1, x2) + 10}" y="{y - 5}">{_xml(shown)}{_tip(text, shown)}</text>')
 
     def _change(self, row: int, change: Change) -> Iterator[str]:
         if change.what == GROUP:
             if change.why:
                 yield (
                     f'<text class="c" x="{self._ribbon_x - 8}" y="{self._y(row) + 4}" text-anchor="end">'
-                    f"{_xml(_cut(change.why, LABEL_CHARACTERS_MAX // 2))}</text>"
+                    f"{_xml(_cut(change.why, LABEL_CHARACTERS_MAX - 10))}</text>"
                 )
             return
         x = self._x.get(change.whose, self._ribbon_x)
-        text = f"{change.before} → {change.after}" + (f" ({change.why})" if change.why else "")
+        text = changed(change)
         yield f'<text class="c" x="{x + 10}" y="{self._y(row) + 4}">{_xml(_cut(text, LABEL_CHARACTERS_MAX))}</text>'
 
 
@@ -171,6 +171,11 @@ def _cut(text: str, characters_max: int) -> str:
     return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
 
 
+def _tip(text: str, shown: str) -> str:
+    """The whole of a text that was cut, as its tool tip."""
+    return "" if shown == text else f"<title>{_xml(text)}</title>"
+
+
 def _xml(text: str) -> str:
     return escape(printable(text))
 
@@ -190,7 +195,7 @@ def mermaid(conversation: Conversation) -> str:
                 parts.append(f"  {said}: {clock(event.at_ms)} {_mermaid(words_of(event))}")
         else:
             where = names.get(event.whose) or ",".join(list(names.values())[-1:])
-            text = f"{event.what}: {event.before} → {event.after}" + (f" ({event.why})" if event.why else "")
+            text = f"{event.what}: {changed(event)}"
             parts.append(f"  Note over {where}: {clock(event.at_ms)} {_mermaid(text)}")
     return "\n".join(parts) + "\n"
 

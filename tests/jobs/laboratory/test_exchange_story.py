@@ -26,15 +26,15 @@ def test_the_story_is_told_in_kafkas_names() -> None:
     """Of two members the leader is paused: the other one's SyncGroup waits, times out, and a second join begins."""
     said = [line[14:] for line in told("paused-leader")]
     assert sum("MEMBER_ID_REQUIRED: join again as paused-leader-" in line for line in said) == 2
-    begun = "group: Empty → PreparingRebalance  (JoinGroup of paused-leader-0)"
+    begun = "group: Empty → PreparingRebalance (JoinGroup of paused-leader-0)"
     places = [
         next(place for place, line in enumerate(said) if wanted in line)
         for wanted in (
             begun,
-            "group: PreparingRebalance → CompletingRebalance  (the join phase ends)",
+            "group: PreparingRebalance → CompletingRebalance (the join phase ends)",
             "broker-1 → paused-leader-0  generation 1 by range; it leads paused-leader-0, paused-leader-1 (after 6 s)",
             "paused-leader-1 → broker-1  SyncGroup generation 1",
-            "client paused-leader-1: SYNCING → UNJOINED  (answer to sync: REQUEST_TIMED_OUT)",
+            "client paused-leader-1: SYNCING → UNJOINED (answer to sync: REQUEST_TIMED_OUT)",
             "broker-1 → paused-leader-1  REBALANCE_IN_PROGRESS (after 30.104 s)",
             "SyncGroup generation 2: paused-leader-0 orders 0..2; paused-leader-1 orders 3..5",
             "group: CompletingRebalance → Stable",
