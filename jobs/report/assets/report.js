@@ -1,5 +1,5 @@
-// The page's own script: reads the data in it, fills the tables, draws the charts when they come into view, and draws
-// them anew, from the same data, for each stretch of time that the reader asks for. All text goes in as text.
+// The page's own script: reads the data in it, fills the tables, draws the charts before the page counts as loaded, and
+// draws them anew, from the same data, for each stretch of time that the reader asks for. All text goes in as text.
 "use strict";
 (() => {
   // Okabe and Ito's colours, told apart by all eyes; the darkest or lightest of them follows the page
@@ -13,6 +13,7 @@
   const MARKS_MAX = 800;
   const PAGE_ROWS = 25;
   const LABEL_CHARACTERS = 28;
+  const PAPER_WIDTH = 700; // in pixels: A4 and letter have as much between their margins
 
   // Plotly styles the images of heat maps by an attribute, which the page's policy forbids; as a property it does not
   SVGElement.prototype.setAttribute = function setAttribute(name, value) {
@@ -22,6 +23,7 @@
 
   const root = document.documentElement;
   const charts = [];
+  let paperWidth = null; // while it is printed
   let facts = { from: 0, to: 1, anchors: {}, spans: {}, directory: null, command: ["", ""] };
 
   // --- data
@@ -258,6 +260,7 @@
   // What a chart takes is kept for it from the start, and stays whatever is zoomed: `chart` in the styles has its height
   const layoutOf = (chart, more) => ({
     height: chart.place.clientHeight,
+    width: paperWidth ?? chart.place.clientWidth,
     margin: { l: isSmall() ? 52 : 190, r: isSmall() ? 8 : 20, t: 10, b: 38 },
     paper_bgcolor: "rgba(0,0,0,0)",
     plot_bgcolor: "rgba(0,0,0,0)",
@@ -327,7 +330,7 @@
   const linkedTo = (chart) => charts.filter((other) => other !== chart && other.home && other.section === chart.section
     && Object.hasOwn(facts.spans, chart.section));
 
-  const CONFIG = { displayModeBar: false, responsive: true, showTips: false, doubleClick: false };
+  const CONFIG = { displayModeBar: false, showTips: false, doubleClick: false };
 
   class Chart {
     // `make(view, size)` gives traces, layout and words for a view; `home` is the whole of it; `zooms`: it has a time
@@ -399,6 +402,13 @@
       }
       this.figure.dataset.drawn = String(traces.length);
       return drawn;
+    }
+
+    // In another width Plotly would leave the legend where it was
+    drawAnew() {
+      Plotly.purge(this.place);
+      this.isDrawn = false;
+      this.draw();
     }
 
     listen() {
@@ -1027,13 +1037,6 @@
 
   // --- the page
 
-  const started = new Map();
-
-  function start(figure) {
-    if (!started.has(figure)) started.set(figure, open(figure));
-    return started.get(figure);
-  }
-
   // A picture as a file, with its title and the colours of its members: Plotly's SVG, or that as a PNG in twice the size
   async function save({ figure, place }, kind) {
     const title = [figure.closest("section").querySelector(".group"), figure.querySelector("h3")].filter(Boolean).map((it) => it.textContent).join(": ");
@@ -1059,12 +1062,27 @@
     setTimeout(() => URL.revokeObjectURL(link.href), 60_000);
   }
 
-  // Those in view are drawn first; the others follow, one at a time, while the reader does nothing else
+  const FROM_VIEW = (figure) => {
+    const { top, bottom } = figure.getBoundingClientRect();
+    return Math.max(top - window.innerHeight, -bottom, 0);
+  };
+
+  // One at a time, those in view first
   async function drawAll(figures) {
-    for (const figure of figures) {
-      await new Promise((resolve) => { (window.requestIdleCallback ?? setTimeout)(resolve); });
-      await start(figure);
+    for (const left = new Set(figures); left.size;) {
+      await new Promise((resolve) => { setTimeout(resolve); });
+      const next = [...left].reduce((a, b) => (FROM_VIEW(b) < FROM_VIEW(a) ? b : a));
+      left.delete(next);
+      await open(next);
     }
+  }
+
+  // A screenshot or a print is made of a page when it is loaded: it is not while a frame in it is being written
+  function holdLoad() {
+    const frame = element("iframe", { hidden: "" });
+    document.body.append(frame);
+    frame.contentDocument.open();
+    return frame;
   }
 
   async function open(figure) {
@@ -1273,7 +1291,7 @@
     const toggle = document.getElementById("theme");
     toggle.textContent = theme === "dark" ? "Light" : "Dark";
     toggle.setAttribute("aria-label", `Use ${theme === "dark" ? "light" : "dark"} colours`);
-    charts.filter((chart) => chart.isDrawn).forEach((chart) => chart.draw());
+    charts.filter((chart) => chart.isDrawn).forEach((chart) => chart.drawAnew());
   }
 
   async function begin() {
@@ -1286,24 +1304,24 @@
     addDirectory();
     addFinder();
     window.addEventListener("hashchange", route);
-    const figures = [...document.querySelectorAll("figure.picture")];
-    const watch = new IntersectionObserver((entries) => {
-      entries.filter((entry) => entry.isIntersecting).forEach((entry) => {
-        watch.unobserve(entry.target);
-        start(entry.target);
-      });
-    }, { rootMargin: "800px" });
-    figures.forEach((figure) => watch.observe(figure));
+    let resized = null;
+    window.addEventListener("resize", () => {
+      clearTimeout(resized);
+      resized = setTimeout(() => setTheme(root.dataset.theme), 200);
+    });
     route();
-    drawAll(figures);
     let before = null;
     window.addEventListener("beforeprint", () => {
-      before = root.dataset.theme;
+      [before, paperWidth] = [root.dataset.theme, PAPER_WIDTH];
       setTheme("light");
-      figures.forEach(start);
     });
-    window.addEventListener("afterprint", () => setTheme(before ?? root.dataset.theme));
+    window.addEventListener("afterprint", () => {
+      paperWidth = null;
+      setTheme(before);
+    });
+    await drawAll(document.querySelectorAll("figure.picture"));
   }
 
-  begin();
+  const held = holdLoad();
+  begin().finally(() => held.remove());
 })();

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import tarfile
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -13,7 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from playwright.sync_api import Browser
+from playwright.sync_api import Browser, Page
 
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
@@ -26,7 +27,7 @@ from schemas.tables import TABLES
 from tests.conftest import PROJECT_ROOT
 from tests.jobs.conftest import Recorded
 from tests.jobs.hostile import FIELDS, hostile, plain, write_named
-from tests.jobs.report.browser import LOOKS, Opened, chromium, needs_chromium
+from tests.jobs.report.browser import DRAWN, LOOKS, Opened, chromium, needs_chromium
 from tests.jobs.report.large import CLUSTER as NAMED
 from tests.jobs.report.tables import data_of, tables_of, values_of
 from tests.jobs.silver.test_replay import CLUSTER, Jobs
@@ -264,6 +265,43 @@ def test_causes_show_on_hover_and_a_interval_comes_closer(browser: Browser, show
 
 
 WIDTHS: Final = (1400, 390)
+PAPER_WIDTH_MAX: Final = 718
+"""A4 between Chromium's margins."""
+ON_PAPER: Final = """addEventListener("beforeprint", () => {
+    const plots = [...document.querySelectorAll(".js-plotly-plot .svg-container")];
+    window.onPaper = [plots.map(it => it.getBoundingClientRect().width), document.documentElement.dataset.theme];
+})"""
+KEPT: Final = {
+    "today": ("", "", 1640, ()),
+    "owners": ("c01-range", "drawOwners", 516, ()),
+    "deliveries": ("s05-limit", "drawStates", 649, ("Zoom in", "Zoom in", "Earlier")),
+}
+"""Pictures of the documentation: the group, which of its pictures, the height, and what was clicked before."""
+GLANCE: Final = """async urls => {
+    const [kept, made] = await Promise.all(urls.map(async url => {
+        const image = new Image();
+        image.src = url;
+        await image.decode();
+        const canvas = document.createElement("canvas");
+        [canvas.width, canvas.height] = [image.width, image.height].map(it => Math.ceil(it / 16));
+        const context = canvas.getContext("2d");
+        context.imageSmoothingQuality = "high";
+        context.drawImage(image, 0, 0, canvas.width, canvas.height);
+        return context.getImageData(0, 0, canvas.width, canvas.height).data;
+    }));
+    if (kept.length !== made.length) return 1;
+    return kept.filter((value, index) => Math.abs(value - made[index]) > 32).length / kept.length;
+}"""
+"""The share of what one sees from afar (a dot is 16 pixels wide) that differs between two images."""
+GLANCE_MAX: Final = 0.01
+
+
+def differing(page: Page, *images: bytes) -> float:
+    """The share of two PNG images that differs, as the browser sees them."""
+    share: float = page.evaluate(GLANCE, [f"data:image/png;base64,{b64encode(it).decode()}" for it in images])
+    return share
+
+
 LANDED: Final = "it => { const { top } = it.getBoundingClientRect(); return top >= 0 && top < 160; }"
 TOPS: Final = (
     "() => [...document.querySelectorAll('figure.picture')].map(it => it.getBoundingClientRect().top + scrollY)"
@@ -308,16 +346,51 @@ def test_pictures_of_one_group_share_their_time(browser: Browser, shown: Path) -
 
 
 @needs_chromium
-@pytest.mark.parametrize("look", LOOKS)
-def test_all_is_there_without_a_scroll(browser: Browser, shown: Path, look: str) -> None:
-    """The first screen says whether the list is COMPLETE; below it every picture is drawn though nobody came by."""
-    opened = Opened(browser, shown, *LOOKS[look])
-    said = opened.page.locator(".read")
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", WIDTHS)
+def test_all_is_there_when_it_is_loaded(browser: Browser, shown: Path, width: int, scheme: str) -> None:
+    """The first screen says whether the list is COMPLETE; below it every picture is drawn though nobody came by, and
+    looks as it does after that; on paper each is there as well, in the light, and not wider than a page."""
+    opened = Opened(browser, shown, width, scheme)
+    page = opened.page
+    assert page.locator("figure.picture:not([data-drawn])").count() == 0
+    said = page.locator(".read")
     assert said.inner_text() == "COMPLETE all of the log was read"
     assert said.evaluate("it => it.getBoundingClientRect().bottom < innerHeight")
-    opened.page.locator("figure.picture:not([data-drawn])").first.wait_for(state="detached")
-    assert opened.page.evaluate("scrollY") == 0
     opened.check()
+    loaded = page.screenshot(full_page=True)
+    opened.draw_all()
+    page.evaluate("scrollTo(0, 0)")
+    assert differing(page, loaded, page.screenshot(full_page=True)) == 0
+    page.evaluate(ON_PAPER)
+    page.pdf()
+    widths, theme = page.evaluate("window.onPaper")
+    assert theme == "light" and len(widths) == page.locator(DRAWN).count() and max(widths) <= PAPER_WIDTH_MAX
+    assert differing(page, loaded, page.screenshot(full_page=True)) == 0
+    opened.close()
+
+
+@needs_chromium
+@pytest.mark.parametrize("name", KEPT)
+def test_the_documentation_shows_it(browser: Browser, warehouse: Warehouse, name: str, tmp_path: Path) -> None:
+    """Each picture in docs/images looks as the report does now, as far as one sees without glasses. If it does not, the
+    new one, in the folder of this test, takes its place."""
+    group_id, draws, height, clicks = KEPT[name]
+    path = tmp_path / "report.html"
+    run_report(warehouse, Scope(CLUSTER, (group_id,) if group_id else None), output=str(path), made_at=MADE_AT)
+    opened = Opened(browser, path, 1400)
+    figure = opened.page.locator(f"section#group-1 figure[data-draws={draws}]" if draws else "body")
+    for click in clicks:
+        figure.get_by_role("button", name=click).click()
+    opened.page.mouse.move(0, 0)
+    place = "it => { const at = it.getBoundingClientRect(); return [at.x, at.y + scrollY, at.width]; }"
+    x, y, width = figure.evaluate(place)
+    room = 20 if draws else 0
+    clip: Any = {"x": x - room, "y": y - room / 2, "width": width + 2 * room, "height": height}
+    new = opened.page.screenshot(full_page=True, clip=clip)
+    (tmp_path / f"{name}.png").write_bytes(new)
+    kept = (PROJECT_ROOT / "docs" / "images" / f"{name}.png").read_bytes()
+    assert differing(opened.page, kept, new) < GLANCE_MAX, f"the new one is {tmp_path / name}.png"
     opened.close()
 
 
