@@ -79,6 +79,10 @@ class DumpColumns:
     key: str
     value: str
     headers: str
+    producer_id: str
+    is_transactional: str
+    is_control: str
+    base_offset: str
 
 
 @dataclass(frozen=True, slots=True)

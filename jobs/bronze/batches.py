@@ -49,12 +49,12 @@ HEADERS: Final = (
     "record_count",
     "magic",
     "source_kind",
-    "is_transactional",
+    "producer_epoch",
     "redacted_at",
     "crc_valid",
     "filled_offsets",
 )
-PACKED: Final = ("base_offset", "is_transactional", "batch")
+PACKED: Final = ("base_offset", "producer_epoch", "batch")
 COVERED: Final = (
     "base_offset",
     "last_offset",
@@ -73,7 +73,7 @@ COMPARED: Final = (
     "batch",
     "source",
     "source_kind",
-    "is_transactional",
+    "producer_epoch",
     "is_control",
     "filled_offsets",
 )
@@ -279,7 +279,7 @@ class BronzeBatches:
         for index in np.flatnonzero(is_missing | differs).tolist():
             base_offset, record = int(bases[index]), record_at(int(numbers[index]))
             row = rows[base_offset]
-            is_dump = row["is_transactional"] is None or record.offset in (row["filled_offsets"] or ())
+            is_dump = row["producer_epoch"] is None or record.offset in (row["filled_offsets"] or ())
             if not is_missing[index]:
                 if base_offset not in known_of:
                     known_of[base_offset] = self._records(base_offset)
@@ -329,7 +329,7 @@ class BronzeBatches:
             for rows in row_groups_in_order([self._files[place]], RECORD_BATCHES):
                 met: list[Record] = []
                 batches = rows.filter(pc.is_in(rows["base_offset"], value_set=out))
-                is_rows = batches["is_transactional"].is_null().to_pylist()
+                is_rows = batches["producer_epoch"].is_null().to_pylist()
                 spans = zip(batches["base_offset"].to_pylist(), batches["last_offset"].to_pylist(), strict=True)
                 is_control = batches["is_control"].to_pylist()
                 for index, span in enumerate(spans):
@@ -359,7 +359,7 @@ class BronzeBatches:
         for place, gone in self._taken_out.items():
             for rows in row_groups_in_order([self._files[place]], RECORD_BATCHES, PACKED):
                 is_out = pc.is_in(rows["base_offset"], value_set=pa.array(sorted(gone), pa.int64()))
-                batches = rows.filter(pc.and_(is_out, rows["is_transactional"].is_null()))
+                batches = rows.filter(pc.and_(is_out, rows["producer_epoch"].is_null()))
                 for batch in batches["batch"].to_pylist():
                     offsets.update(record.offset for record in iter_records(batch))
         return union((offset, offset) for offset in offsets)
@@ -490,7 +490,7 @@ def _filled(rows: pa.Table, fills: Mapping[int, Mapping[int, Record]]) -> pa.Tab
             continue  # the batch cannot be decoded and stays as it is: replay quarantines it
         header = parse_header(batch)
         before = row["filled_offsets"][0].as_py() or []
-        is_rows = row["is_transactional"][0].as_py() is None
+        is_rows = row["producer_epoch"][0].as_py() is None
         values = {
             "record_count": header.record_count,
             "magic": header.magic,
@@ -561,7 +561,7 @@ def _headers(file: TableFile, place: int) -> BatchRows:
     if "filled_offsets" in rows.column_names:
         # records from dumps do not count: copies of the log are compared by what compaction left in them
         count = count - pc.fill_null(pc.list_value_length(rows["filled_offsets"]), 0).to_numpy()
-    is_rows = rows["is_transactional"].is_null()
+    is_rows = rows["producer_epoch"].is_null()
     is_dump = pc.equal(rows["source_kind"].cast(pa.string()), DUMP)
     is_erased = pc.is_valid(rows["redacted_at"])
     origin = np.full(rows.num_rows, int(Origin.LOG), np.int64)

@@ -105,7 +105,8 @@ def share_log(batch_count: int = 1) -> bytes:
 def dump_records() -> PackableRecords:
     data = np.frombuffer(NO_HEADERS, np.uint8)
     parts = (data, np.zeros(1, np.int64), np.ones(1, np.int32))
-    return PackableRecords(np.zeros(1, np.int64), np.zeros(1, np.int64), np.zeros(1, np.bool_), *parts, *parts, *parts)
+    numbers, flags = np.zeros(1, np.int64), np.zeros(1, np.bool_)
+    return PackableRecords(numbers, numbers, flags, flags, flags, numbers, numbers, *parts, *parts, *parts)
 
 
 def share_rows() -> ShareLog:

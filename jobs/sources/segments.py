@@ -68,16 +68,10 @@ SOURCE_SCHEMA: Final = pa.schema(
 )
 """Columns of this source: bronze.record_batches without those that a capture adds."""
 
-HEADER_COLUMNS: Final = (
-    "leader_epoch",
-    "producer_id",
-    "producer_epoch",
-    "base_sequence",
-    "is_transactional",
-    "is_control",
-    "control_type",
-)
-"""Columns that only a batch header provides: null for a dump of keys and values."""
+PRODUCER_COLUMNS: Final = ("producer_id", "is_transactional", "is_control", "control_type")
+"""Columns that rows of a dump may have, too: null where they have not."""
+HEADER_COLUMNS: Final = ("leader_epoch", "producer_epoch", "base_sequence", *PRODUCER_COLUMNS)
+"""Columns that only a batch header provides: null for a dump of rows."""
 
 UNREADABLE_FILE: Final = "UNREADABLE_FILE"
 """Code for a file that cannot be opened or read to its end."""
@@ -113,7 +107,9 @@ class Segment:
     """The newest segment of its partition: Kafka may still be writing it."""
     source_kind: str = SEGMENT
     has_header: bool = True
-    """False: the batches were made from keys and values, so their headers say nothing about producers."""
+    """False: the batches were made of rows, so their headers are not the log's."""
+    knows_producers: bool = True
+    """False: nor do they say anything about producers."""
     modified_ns: int | None = None
     """Modification time of a file, epoch nanoseconds; None where the store has none."""
     is_uncleaned: bool = False
@@ -355,7 +351,9 @@ def _rows(read: SegmentRead, log: LogPlace, first: int, last: int) -> pa.RecordB
         "crc_valid": pa.array(read.scan.crc_valid[part]),
     }
     if not read.segment.has_header:
-        columns |= {name: pa.nulls(count, SOURCE_SCHEMA.field(name).type) for name in HEADER_COLUMNS}
+        known = PRODUCER_COLUMNS if read.segment.knows_producers else ()
+        unknown = (name for name in HEADER_COLUMNS if name not in known)
+        columns |= {name: pa.nulls(count, SOURCE_SCHEMA.field(name).type) for name in unknown}
     return pa.RecordBatch.from_arrays([columns[field.name] for field in SOURCE_SCHEMA], schema=SOURCE_SCHEMA)
 
 

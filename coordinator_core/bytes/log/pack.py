@@ -1,11 +1,13 @@
-"""Packs records of which only key, value, offset and time are known into batches of magic 2.
+"""Packs records of which key, value, offset and time are known into batches of magic 2.
 
-A dump of keys and values does not show the broker's batches. Replay treats consecutive records of one batch, one
-timestamp and one group as one operation of the coordinator (CoordinatorRuntime.append gives all records of an operation
-the same timestamp). So a batch made here is never cut between two records of one timestamp, unless offsets are missing
-between them or it would exceed BATCH_BYTES_MAX. Two operations that Kafka wrote into two batches in the same
-millisecond thus become neighbours in one batch; nothing else about them changes. A record without a timestamp gets a
-batch of its own, since its operation is unknown.
+Where a dump shows the base offsets of the broker's batches, its batches are cut there; a producer, a transaction and a
+marker are in their headers. Keys and values alone do not show batches. Replay treats consecutive records of one batch,
+one timestamp and one group as one operation of the coordinator (CoordinatorRuntime.append gives all records of an
+operation the same timestamp).
+So a batch made here is never cut between two records of one timestamp, unless offsets are missing between them or it
+would exceed BATCH_BYTES_MAX. Two operations that Kafka wrote into two batches in the same millisecond thus become
+neighbours in one batch; nothing else about them changes. A record without a timestamp gets a batch of its own, since
+its operation is unknown.
 
 The cuts depend only on the records, not on how they are fed in.
 """
@@ -46,6 +48,12 @@ class PackableRecords(Columns):
     timestamp_ms: I64
     """-1: none."""
     is_log_append_time: BoolArray
+    is_transactional: BoolArray
+    is_control: BoolArray
+    producer_id: I64
+    """-1: none, or not known."""
+    base_offset: I64
+    """Of the record's batch; -1: not known."""
     key_data: U8
     key_start: I64
     key_length: I32
@@ -61,19 +69,20 @@ def pack_records(records: PackableRecords, *, is_end: bool = True) -> tuple[U8, 
     """Concatenated batches, and their number of records.
 
     Unless `is_end`, the last batch may continue with records that are not here yet: it is left out, and its records
-    have to be fed again, before the following ones. Leader epoch, producer id, producer epoch and sequence are -1 in
-    the batches.
+    have to be fed again, before the following ones. Leader epoch, producer epoch and sequence are -1 in the batches.
     """
-    offset, timestamp_ms, is_log_append_time, *parts = (_frozen(getattr(records, name)) for name in records.__slots__)
+    parts = [_frozen(getattr(records, name)) for name in records.__slots__[OF_RECORD_COUNT:]]
     buffers, starts, lengths = parts[0::3], parts[1::3], parts[2::3]
-    columns = (offset, timestamp_ms, is_log_append_time, *lengths)
-    bounds, sizes = _cuts(*columns)
+    attributes = LOG_APPEND_TIME * records.is_log_append_time + TRANSACTIONAL * records.is_transactional
+    attributes = _frozen(attributes + CONTROL * records.is_control)
+    columns = (_frozen(records.offset), _frozen(records.timestamp_ms), attributes, *lengths)
+    bounds, sizes = _cuts(*columns, *map(_frozen, _known_bounds(records, attributes)))
     if not is_end:
         bounds, sizes = bounds[:-1], sizes[:-1]
     positions = np.zeros(len(sizes) + 1, np.int64)
     np.cumsum(sizes, out=positions[1:])
     data = np.empty(int(positions[-1]), np.uint8)
-    _write_batches(data, positions, bounds, *columns, *starts, *buffers)
+    _write_batches(data, positions, bounds, _frozen(records.producer_id), *columns, *starts, *buffers)
     for start, end in zip(positions[:-1].tolist(), positions[1:].tolist(), strict=True):
         crc = google_crc32c.value(data[start + CRC_START_V2 : end])
         data[start + CRC_POSITION : start + CRC_START_V2] = np.frombuffer(crc.to_bytes(4, "big"), np.uint8)
@@ -81,6 +90,23 @@ def pack_records(records: PackableRecords, *, is_end: bool = True) -> tuple[U8, 
 
 
 CRC_POSITION: Final = 17
+LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = np.int64(0x08), np.int64(0x10), np.int64(0x20)
+"""Bits of a batch's attributes."""
+OF_RECORD_COUNT: Final = PackableRecords.__slots__.index("key_data")
+"""Columns of records that are no byte ranges come first."""
+
+
+def _known_bounds(records: PackableRecords, attributes: I64) -> tuple[BoolArray, BoolArray]:
+    """Two arrays of one bool a record: does a batch begin with it, or is it of the batch of the record before? Neither:
+    the dump does not show it."""
+    begins, goes_on = np.zeros(len(attributes), np.bool_), np.zeros(len(attributes), np.bool_)
+    base_offset = records.base_offset
+    is_same = base_offset[1:] == base_offset[:-1]
+    is_marker = records.is_control[1:] | records.is_control[:-1]
+    begins[1:] = ~is_same | is_marker | (records.producer_id[1:] != records.producer_id[:-1])
+    begins[1:] |= attributes[1:] != attributes[:-1]
+    goes_on[1:] = is_same & (base_offset[1:] >= 0) & ~begins[1:]
+    return begins, goes_on
 
 
 def _frozen(column: Any) -> Any:
@@ -125,12 +151,15 @@ def _body_size(timestamp_delta: int, offset_delta: int, key_length: int, value_l
 def _cuts(
     offset: I64,
     timestamp: I64,
-    is_log_append_time: BoolArray,
+    attributes: I64,
     key_length: I32,
     value_length: I32,
     header_length: I32,
+    begins: BoolArray,
+    goes_on: BoolArray,
 ) -> tuple[I64, I64]:
-    """First row of each batch, plus the end of the last one; and the batch sizes in bytes."""
+    """First row of each batch, plus the end of the last one; and the batch sizes in bytes. The last two arrays:
+    `_known_bounds`."""
     count = len(offset)
     bounds = np.empty(count + 1, np.int64)
     sizes = np.empty(count, np.int64)
@@ -142,12 +171,15 @@ def _cuts(
         body = 0
         if not is_cut:
             is_new_time = timestamp[row] != timestamp[row - 1]
-            is_cut = (
-                offset[row] != offset[row - 1] + 1
-                or is_log_append_time[row] != is_log_append_time[row - 1]
-                or timestamp[row] == -1
-                or timestamp[row - 1] == -1
-                or (is_new_time and (is_log_append_time[row] or sizes[batch] >= BATCH_BYTES_TARGET))
+            is_append_time = attributes[row] & LOG_APPEND_TIME != 0
+            is_cut = begins[row] or (
+                not goes_on[row]
+                and (
+                    offset[row] != offset[row - 1] + 1
+                    or timestamp[row] == -1
+                    or timestamp[row - 1] == -1
+                    or (is_new_time and (is_append_time or sizes[batch] >= BATCH_BYTES_TARGET))
+                )
             )
             body = _body_size(
                 int(timestamp[row] - base_timestamp),
@@ -208,9 +240,10 @@ def _write_batches(
     data: U8,
     positions: I64,
     bounds: I64,
+    producer_id: I64,
     offset: I64,
     timestamp: I64,
-    is_log_append_time: BoolArray,
+    attributes: I64,
     key_length: I32,
     value_length: I32,
     header_length: I32,
@@ -234,11 +267,11 @@ def _write_batches(
         place = _put(data, place, -1, 4)  # leader epoch
         place = _put(data, place, 2, 1)  # magic
         place = _put(data, place, 0, 4)  # checksum
-        place = _put(data, place, 8 if is_log_append_time[first] else 0, 2)
+        place = _put(data, place, attributes[first], 2)
         place = _put(data, place, offset[end - 1] - base_offset, 4)
         place = _put(data, place, base_timestamp, 8)
         place = _put(data, place, max_timestamp, 8)
-        place = _put(data, place, -1, 8)  # producer id
+        place = _put(data, place, producer_id[first], 8)
         place = _put(data, place, -1, 2)  # producer epoch
         place = _put(data, place, -1, 4)  # base sequence
         place = _put(data, place, end - first, 4)

@@ -2,19 +2,21 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
 from coordinator_core.bytes.log import kernels
-from coordinator_core.bytes.log.batch import Record
+from coordinator_core.bytes.log.batch import NO_PRODUCER_ID, Record
 from coordinator_core.bytes.log.chunk import U8, BatchColumns, BoolArray, Finding
 from coordinator_core.bytes.log.fill import KeyValues, decode_headers
 from coordinator_core.bytes.log.pack import PackableRecords, pack_records
 from coordinator_core.bytes.log.scan import SegmentScan
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from jobs.sources.dumps.dump_log import BATCHES, DumpLog
+from jobs.sources.dumps.rows import NO_BATCH
 from jobs.sources.dumps.staging import merged
 from jobs.sources.segments import DUMP, Segment, SegmentRead
 
@@ -65,6 +67,7 @@ class _Packer(ABC):
         self._bytes = 0
         self._findings: list[Finding] = []
         self._next_offset = -1
+        self._knows_producers = log.kind == BATCHES
 
     def feed(self, rows: pa.Table) -> Iterator[SegmentRead]:
         """Add rows, ascending by offset."""
@@ -98,6 +101,7 @@ class _Packer(ABC):
                 is_last=False,
                 source_kind=DUMP,
                 has_header=self._log.kind == BATCHES,
+                knows_producers=self._knows_producers,
             ),
             pa.py_buffer(data),
             SegmentScan(batches, np.ones(len(batches), np.bool_), findings, (), self._next_offset, end_position),
@@ -113,8 +117,16 @@ class _RowPacker(_Packer):
         """The last record, to be compared if the next rows begin with its offset."""
 
     def feed(self, rows: pa.Table) -> Iterator[SegmentRead]:
-        """Add rows; of records with the same offset the first counts."""
-        yield from super().feed(self._distinct(rows))
+        """Add rows; of records with the same offset the first counts. A read has rows of known producers, or of unknown
+        ones."""
+        rows = self._distinct(rows)
+        knows = rows["producer_id"].is_valid().to_numpy()
+        bounds = [0, *(np.flatnonzero(knows[1:] != knows[:-1]) + 1).tolist(), rows.num_rows]
+        for first, end in pairwise(bounds):
+            if first < end and knows[first] != self._knows_producers:
+                yield from self._flush(is_end=True)
+                self._knows_producers = bool(knows[first])
+            yield from super().feed(rows.slice(first, end - first))
 
     def _distinct(self, rows: pa.Table) -> pa.Table:
         if not rows.num_rows:
@@ -124,14 +136,14 @@ class _RowPacker(_Packer):
         is_again[1:] = offset[1:] == offset[:-1]
         is_again[0] = self._last is not None and self._last["offset"] == offset[0]
         for row in np.flatnonzero(is_again).tolist():
-            record = rows.slice(row, 1).to_pylist()[0]
+            record = _content(rows, row)
             if row == 0 or not is_again[row - 1]:
-                first = self._last if row == 0 else rows.slice(row - 1, 1).to_pylist()[0]
+                first = self._last if row == 0 else _content(rows, row - 1)
             if record != first:
                 self._findings.append(_duplicate(record["offset"], record["value"] or b"", "another record"))
         kept = rows.filter(pa.array(~is_again)) if is_again.any() else rows
         if kept.num_rows:
-            self._last = kept.slice(kept.num_rows - 1, 1).to_pylist()[0]
+            self._last = _content(kept, kept.num_rows - 1)
         return kept
 
     def _flush(self, *, is_end: bool) -> Iterator[SegmentRead]:
@@ -144,6 +156,12 @@ class _RowPacker(_Packer):
         self._bytes = rest.nbytes if rest.num_rows else 0
         if count:
             yield self._read(data, int(rows["offset"][0].as_py()))
+
+
+def _content(rows: pa.Table, row: int) -> dict[str, Any]:
+    """A record without what copies need not tell of its batch."""
+    found: dict[str, Any] = rows.slice(row, 1).drop_columns(list(NO_BATCH)).to_pylist()[0]
+    return found
 
 
 class _BatchPacker(_Packer):
@@ -201,6 +219,10 @@ def _packable(rows: pa.Table) -> PackableRecords:
         offset=rows["offset"].to_numpy(),
         timestamp_ms=rows["timestamp_ms"].to_numpy(),
         is_log_append_time=rows["is_log_append_time"].to_numpy(),
+        is_transactional=rows["is_transactional"].to_numpy(),
+        is_control=rows["is_control"].to_numpy(),
+        producer_id=rows["producer_id"].fill_null(NO_PRODUCER_ID).to_numpy(),
+        base_offset=rows["base_offset"].to_numpy(),
         key_data=key_data,
         key_start=key_start,
         key_length=key_length,

@@ -38,9 +38,16 @@ ROWS_SCHEMA: Final = pa.schema(
         pa.field("key", pa.binary()),
         pa.field("value", pa.binary()),
         pa.field("headers", pa.binary()),
+        pa.field("producer_id", pa.int64()),
+        pa.field("is_transactional", pa.bool_()),
+        pa.field("is_control", pa.bool_()),
+        pa.field("base_offset", pa.int64()),
     ]
 )
-"""Records of a dump. `timestamp_ms` -1: none; `headers`: in wire format."""
+"""Records of a dump. `timestamp_ms` -1: none; `headers`: in wire format; `producer_id` null: it is not known whether
+there is one, and what it wrote in transactions; `base_offset` -1: not known."""
+NO_BATCH: Final = {"producer_id": None, "is_transactional": False, "is_control": False, "base_offset": -1}
+"""Values of the last columns where a dump has keys and values alone."""
 
 OFFSET_MAX: Final = 2**63 - 2
 READ_BYTES_MAX: Final = 32 * 1024 * 1024
@@ -168,8 +175,37 @@ def _found_columns(
         "key": key,
         "value": value,
         "headers": _headers(column("headers"), count),
+        **_of_batches({name: column(name) for name in NO_BATCH}, count),
     }
     return _Columns(arrays, is_bad_key | is_bad_value)
+
+
+def _of_batches(found: Mapping[str, pa.Array | None], count: int) -> dict[str, pa.Array]:
+    """The columns of `NO_BATCH`. Without markers no transaction ever ends, so producers count only where markers do."""
+    columns = {
+        name: pa.repeat(pa.scalar(value, ROWS_SCHEMA.field(name).type), count) for name, value in NO_BATCH.items()
+    }
+    if found["base_offset"] is not None:
+        columns["base_offset"] = _integers("base_offset", found["base_offset"]).fill_null(-1)
+    if found["producer_id"] is not None and found["is_control"] is not None:
+        producer_id, is_control = (
+            _integers("producer_id", found["producer_id"]),
+            _flags("is_control", found["is_control"]),
+        )
+        is_known = pc.is_valid(is_control)
+        in_transaction = pc.greater_equal(producer_id, 0)
+        if found["is_transactional"] is not None:
+            in_transaction = pc.coalesce(_flags("is_transactional", found["is_transactional"]), in_transaction)
+        columns["producer_id"] = pc.if_else(is_known, producer_id, None)
+        columns["is_transactional"] = pc.and_(in_transaction, is_known).fill_null(False)
+        columns["is_control"] = is_control.fill_null(False)
+    return columns
+
+
+def _flags(name: str, values: pa.Array) -> pa.Array:
+    if not pa.types.is_boolean(values.type):
+        raise _wrong_type(name, values.type, "booleans")
+    return values
 
 
 def _wrong_type(name: str, found: pa.DataType, wanted: str) -> SourceError:
@@ -413,6 +449,7 @@ class _JsonColumns:
             _json_bytes(found("key"), "key", rules.dump.encoding),
             _json_bytes(found("value"), "value", rules.dump.encoding),
             encode_headers(_json_headers(found("headers"), rules.dump.encoding)),
+            *_json_batch({name: found(name) for name in NO_BATCH}),
         )
 
 
@@ -460,6 +497,20 @@ def _json_time(value: Any) -> int:
     if type(value) is not int or not -(2**63) <= value < 2**63:
         raise _NotARow("the timestamp is no time")
     return value
+
+
+def _json_batch(found: Mapping[str, Any]) -> tuple[Any, ...]:
+    """The values of `NO_BATCH`."""
+    made = dict(NO_BATCH)
+    base_offset, producer_id = (_whole(found[name], name) for name in ("base_offset", "producer_id"))
+    made["base_offset"] = -1 if base_offset is None else base_offset
+    for name in ("is_control", "is_transactional"):
+        if not isinstance(found[name], bool | None):
+            raise _NotARow(f"{name} is neither true nor false")
+    if producer_id is not None and found["is_control"] is not None:
+        in_transaction = producer_id >= 0 if found["is_transactional"] is None else found["is_transactional"]
+        made |= {"producer_id": producer_id, "is_transactional": in_transaction, "is_control": found["is_control"]}
+    return tuple(made.values())
 
 
 def _json_bytes(value: Any, name: str, encoding: Encoding) -> bytes | None:

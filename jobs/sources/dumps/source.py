@@ -11,9 +11,10 @@ of rows in memory, whatever the size of the dump.
 
 What each kind of dump contains, and what is null or assumed where it lacks something:
 
-- Rows (Parquet, Delta, JSON lines): key, value, offset, timestamp. They lack markers, producers, and whether a record
-  was written in a transaction. The header columns of bronze.record_batches are null, as are `producer_id` and
-  `is_transactional` of commits; each commit counts as applied at its own offset.
+- Rows (Parquet, Delta, JSON lines): key, value, offset, timestamp. Where they have `producer_id` and `is_control`,
+  markers among them, they tell transactions, and with `base_offset` all that silver is made of. Else they lack markers,
+  producers, and whether a record was written in a transaction: the header columns of bronze.record_batches are null, as
+  are `producer_id` and `is_transactional` of commits; each commit counts as applied at its own offset.
 - kafka-dump-log: everything, including markers. Batches that were not compressed are reconstructed byte for byte;
   record types of the metadata log that this project does not read are left out. What a release before 3.8 printed is
   refused: a row of bronze.quarantine says to run a newer one.
@@ -53,12 +54,23 @@ from jobs.settings import Settings
 from jobs.sources.dumps.dump_log import BATCHES, BATCHES_SCHEMA, FORMATTED, ROWS, DumpFault, DumpLog
 from jobs.sources.dumps.files import DumpFile, Line, find_dump_files, read_lines
 from jobs.sources.dumps.pack import READ_BYTES_MAX
-from jobs.sources.dumps.rows import ROWS_SCHEMA, BadRow, RowRules, RowsRead, bad_line, read_json_lines, read_parquet
+from jobs.sources.dumps.rows import (
+    NO_BATCH,
+    ROWS_SCHEMA,
+    BadRow,
+    RowRules,
+    RowsRead,
+    bad_line,
+    read_json_lines,
+    read_parquet,
+)
 from jobs.sources.dumps.staging import PieceWriter, Run
 from jobs.sources.segments import UNREADABLE_FILE
 
 RunAll = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 UNKNOWN_FORMAT: Final = "UNKNOWN_FORMAT"
+ALONE: Final = "keys and values"
+"""Kind of rows without producers."""
 BAD_ROWS_MAX: Final = 10_000
 """Maximum number of bad rows kept of one file; a last row counts the others."""
 BAD_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -252,10 +264,10 @@ def _logs(uris: Sequence[str], done: Iterable[_Done]) -> Iterator[DumpLog]:
 
 def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
     tasks = [task for task in done if task.uri == uri]
-    counts = {kind: sum(task.record_counts.get(kind, 0) for task in tasks) for kind in (ROWS, BATCHES, FORMATTED)}
-    if counts[ROWS]:
+    counts = {kind: sum(task.record_counts.get(kind, 0) for task in tasks) for kind in (BATCHES, FORMATTED)}
+    if alone_count := sum(task.record_counts.get(ALONE, 0) for task in tasks):
         yield (
-            f"{uri}: {counted(counts[ROWS], 'record')} of keys and values. Rows have no markers, producers and "
+            f"{uri}: {counted(alone_count, 'record')} of keys and values. Rows have no markers, producers and "
             "transactions: "
             "these are null, and every commit counts as applied at its own offset"
         )
@@ -359,7 +371,7 @@ def _add_rows(read: RowsRead, writer: PieceWriter, faults: _Faults, done: _Done)
     for row in read.bad:
         faults.add(row)
     done.other_topic_count += read.other_topic_count
-    done.record_counts[ROWS] = done.record_counts.get(ROWS, 0) + read.rows.num_rows
+    done.record_counts[ALONE] = done.record_counts.get(ALONE, 0) + read.rows["producer_id"].null_count
 
 
 def _unpack_parquet(file: DumpFile, work: _Work, writer: PieceWriter, faults: _Faults, done: _Done) -> None:
@@ -471,7 +483,7 @@ def _numbered(record: FormatterRecord, partition_count: int, numbers: dict[tuple
     partition = key_partition(record.coordinator_key, partition_count)
     offset = numbers.get((record.topic, partition), 0)
     numbers[record.topic, partition] = offset + 1
-    return record.topic, partition, offset, -1, False, record.key, record.value, NO_HEADERS
+    return record.topic, partition, offset, -1, False, record.key, record.value, NO_HEADERS, *NO_BATCH.values()
 
 
 def _formatted_table(rows: Sequence[tuple[Any, ...]]) -> pa.Table:

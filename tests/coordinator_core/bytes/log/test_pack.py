@@ -1,6 +1,7 @@
 """Packing: what goes in as records comes out of the batches, cut where no operation can be cut."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -57,6 +58,10 @@ def packable(records: Sequence[Record], *, is_log_append_time: bool = False) -> 
         offset=np.array([record.offset for record in records], np.int64),
         timestamp_ms=np.array([record.timestamp_ms for record in records], np.int64),
         is_log_append_time=np.full(len(records), is_log_append_time),
+        is_transactional=np.zeros(len(records), np.bool_),
+        is_control=np.zeros(len(records), np.bool_),
+        producer_id=np.full(len(records), NO_PRODUCER_ID),
+        base_offset=np.full(len(records), -1),
         key_data=key_data,
         key_start=key_start,
         key_length=key_length,
@@ -139,6 +144,28 @@ def test_headers_travel() -> None:
     )
     (batch,) = batches_of(pack_records(with_headers)[0])
     assert list(iter_records(batch)) == [Record(0, 1, b"k", None, (("h", b"ab"),))]
+
+
+def test_known_batches_are_cut_as_the_broker_did() -> None:
+    """One base offset is one batch, whatever its holes and times; a producer, a transaction and a marker begin one."""
+    times, offsets = (5, 6, -1, 5, 5, 5, 5, 5), (0, 3, 4, 5, 6, 7, 8, 9)
+    columns = packable([Record(offset, at, b"k", b"v") for offset, at in zip(offsets, times, strict=True)])
+    known = replace(
+        columns,
+        base_offset=np.array([0, 0, 0, 5, 5, 7, 8, -1]),
+        producer_id=np.array([-1, -1, -1, 7, 7, 7, 7, 7]),
+        is_transactional=np.array([False, False, False, True, True, True, True, False]),
+        is_control=np.array([False, False, False, False, False, True, True, False]),
+    )
+    headers = [parse_header(batch) for batch in batches_of(pack_records(known)[0])]
+    found = [(it.base_offset, it.last_offset, it.producer_id, it.is_transactional, it.is_control) for it in headers]
+    assert found == [
+        (0, 4, NO_PRODUCER_ID, False, False),
+        (5, 6, 7, True, False),
+        (7, 7, 7, True, True),
+        (8, 8, 7, True, True),
+        (9, 9, 7, False, False),
+    ]
 
 
 def test_no_records_make_no_batch() -> None:

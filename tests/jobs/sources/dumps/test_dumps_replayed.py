@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
@@ -21,7 +22,8 @@ from jobs.spark.executors import Executor
 from schemas.tables import TABLES
 from schemas.tables.silver import SILVER_TABLES
 from tests.conformance.recordings import CAPTURED_AT, make_warehouse_of
-from tests.jobs.dump_builders import kafka_rows
+from tests.groupledger.raw import raw_records
+from tests.jobs.dump_builders import kafka_rows, write_json_lines
 from tests.recorded import RECORDINGS
 
 FULL_A: Final = RECORDINGS / "full-a"
@@ -34,22 +36,30 @@ NOT_IN_ROWS: Final = ("producer_id", "is_transactional")
 ASSUMED_OF_ROWS: Final = ("outcome", "applied_log_offset", "applied_at", "change", "previous_offset", "delta")
 """Those which follow from markers: each commit counts as applied at its own offset."""
 
-WAYS: Final = ("segments", "rows", "printed")
+WAYS: Final = ("segments", "rows", "records", "lines", "printed")
 
 
 @pytest.fixture(scope="module")
 def warehouses(no_spark: Executor, tmp_path_factory: pytest.TempPathFactory) -> Mapping[str, Warehouse]:
-    """The recording read in each of the three ways."""
+    """The recording read in each way. `records`: rows of what the API reads, with producers, markers and batches."""
     root = tmp_path_factory.mktemp("dumps")
     rows = kafka_rows(FULL_A / "logs")
     pq.write_table(rows.take(pa.array(range(rows.num_rows - 1, -1, -1))), root / "rows.parquet", row_group_size=1000)
+    make_warehouse_of(no_spark, root / "segments", cluster_id=CLUSTER, segments=(str(FULL_A / "logs"),))
+    records = raw_records(Warehouse(str(root / "segments")))
+    is_later = pc.greater(records["base_offset"], 150)
+    write_json_lines(records.filter(is_later), root / "lines.json")
+    (root / "records.parquet").mkdir()
+    for number, some in enumerate((records.filter(is_later), records.filter(pc.invert(is_later)))):
+        pq.write_table(some, root / "records.parquet" / f"{number}.parquet", row_group_size=1000)
     sources: dict[str, dict[str, Any]] = {
-        "segments": {"segments": (str(FULL_A / "logs"),)},
         "rows": {"dumps": (str(root / "rows.parquet"),)},
+        "records": {"dumps": (str(root / "records.parquet"),)},
+        "lines": {"dumps": (str(root / "lines.json"), str(root / "records.parquet" / "1.parquet"))},
         "printed": {"dumps": (str(FULL_A / "decoded"),)},
     }
-    for name in WAYS:
-        make_warehouse_of(no_spark, root / name, cluster_id=CLUSTER, **sources[name])
+    for name, given in sources.items():
+        make_warehouse_of(no_spark, root / name, cluster_id=CLUSTER, **given)
     return {name: Warehouse(str(root / name)) for name in WAYS}
 
 
@@ -59,10 +69,13 @@ def rows_of(warehouse: Warehouse, table: str, without: tuple[str, ...] = ()) -> 
     return sorted(map(repr, warehouse.read(TABLES[table], columns).to_pylist()))
 
 
+@pytest.mark.parametrize("way", ["records", "lines", "printed"])
 @pytest.mark.parametrize("table", [table.full_name for table in SILVER_TABLES])
-def test_what_kafka_dump_log_printed_gives_the_same_silver(warehouses: Mapping[str, Warehouse], table: str) -> None:
-    """It tells everything that silver is made of, markers included."""
-    assert rows_of(warehouses["printed"], table) == rows_of(warehouses["segments"], table)
+def test_a_dump_with_producers_and_markers_gives_the_same_silver(
+    warehouses: Mapping[str, Warehouse], way: str, table: str
+) -> None:
+    """What kafka-dump-log printed, and rows with the API's columns, tell everything that silver is made of."""
+    assert rows_of(warehouses[way], table) == rows_of(warehouses["segments"], table)
 
 
 @pytest.mark.parametrize("table", [table.full_name for table in SILVER_TABLES if table.full_name != COMMITS])
@@ -95,6 +108,22 @@ def test_commits_from_rows_lack_transactions_alone(warehouses: Mapping[str, Ware
             assert row | {name: reported[name] for name in NOT_IN_ROWS} == reported
             compared_count += 1
     assert compared_count > 400
+
+
+def test_rows_without_producers_among_others(
+    no_spark: Executor, warehouses: Mapping[str, Warehouse], tmp_path: Path
+) -> None:
+    """A table that got its columns later: of the records before, nobody knows whether they are transactional."""
+    records = raw_records(warehouses["segments"])
+    records = records.filter(pc.or_(pc.invert(records["is_control"]), pc.greater_equal(records["offset"], 150)))
+    for name in ("producer_id", "is_control"):
+        column = pc.if_else(pc.less(records["offset"], 150), None, records[name])
+        records = records.set_column(records.column_names.index(name), name, column)
+    pq.write_table(records, tmp_path / "it.parquet")
+    make_warehouse_of(no_spark, tmp_path / "warehouse", cluster_id=CLUSTER, dumps=(str(tmp_path / "it.parquet"),))
+    commits = Warehouse(str(tmp_path / "warehouse")).read(TABLES[COMMITS]).to_pylist()
+    assert {row["is_transactional"] is None for row in commits if row["log_offset"] < 150} == {True}
+    assert {row["is_transactional"] for row in commits if row["log_offset"] >= 150} == {True, False}
 
 
 def test_bronze_says_that_it_is_a_dump(warehouses: Mapping[str, Warehouse]) -> None:
