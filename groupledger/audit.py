@@ -142,7 +142,8 @@ class GroupAudit:
             )
         self._silver.require(PENDING)
         judge = JudgeHanging(self._silver.facts)
-        return self._silver.judged(HANGING_TRANSACTIONS, PENDING, OF_GROUPS, judge, where={OFFSET_COMMITS: _IS_PENDING})
+        where = {OFFSET_COMMITS: _IS_PENDING}
+        return self._silver.judged((HANGING_TRANSACTIONS,), PENDING, OF_GROUPS, judge, where=where)
 
     @property
     def tables(self) -> dict[str, DataFrame]:
@@ -152,10 +153,19 @@ class GroupAudit:
             found[HANGING_TRANSACTIONS.full_name] = self.hanging_transactions
         return found
 
+    @property
+    def clock_steps(self) -> DataFrame:
+        """Rows of gold.log_anomalies of no group."""
+        return self._silver.clock_steps
+
+    def judged(self, *tables: Table) -> DataFrame:
+        """Rows of groups: those of one table, or of several as `STREAMS`."""
+        judge = JudgeGroup(tables, self._silver.facts, self._inference)
+        return self._silver.judged(tables, GROUP_COLUMNS, OF_GROUPS, judge)
+
     def _table(self, table: Table) -> DataFrame:
-        judge = JudgeGroup(table, self._silver.facts, self._inference)
-        rows = self._silver.judged(table, GROUP_COLUMNS, OF_GROUPS, judge)
-        return rows.unionByName(self._silver.clock_steps) if table is LOG_ANOMALIES else rows
+        rows = self.judged(table)
+        return rows.unionByName(self.clock_steps) if table is LOG_ANOMALIES else rows
 
 
 class ShareAudit:
@@ -183,15 +193,24 @@ class ShareAudit:
         """All tables by full name, such as `gold.redeliveries`."""
         return {table.full_name: self._table(table) for table in SHARE_TABLES}
 
-    def _table(self, table: Table) -> DataFrame:
-        is_summary = table is SHARE_GROUP_SUMMARY
+    @property
+    def clock_steps(self) -> DataFrame:
+        """Rows of gold.log_anomalies of no group."""
+        return self._silver.clock_steps
+
+    def judged(self, *tables: Table) -> DataFrame:
+        """Rows of groups: those of one table, or of several as `STREAMS`; of share_group_summary alone."""
+        is_summary = SHARE_GROUP_SUMMARY in tables
         of_groups = SHARE_LIFE_COLUMNS if is_summary else SHARE_MEMBER_COLUMNS
         there = {it: names for it, names in of_groups.items() if self._groups.has(it)}
         where = {} if is_summary else dict.fromkeys(SHARE_MEMBER_COLUMNS, f"group_type = '{GroupType.SHARE}'")
-        judge = JudgeShareGroup(table, self._silver.facts, self._inference)
+        judge = JudgeShareGroup(tables, self._silver.facts, self._inference)
         others = self._groups.under_one_another(there, where) if there else None
-        rows = self._silver.judged(table, SHARE_COLUMNS, OF_SHARE_GROUPS, judge, others=others)
-        return rows.unionByName(self._silver.clock_steps) if table is LOG_ANOMALIES else rows
+        return self._silver.judged(tables, SHARE_COLUMNS, OF_SHARE_GROUPS, judge, others=others)
+
+    def _table(self, table: Table) -> DataFrame:
+        rows = self.judged(table)
+        return rows.unionByName(self.clock_steps) if table is LOG_ANOMALIES else rows
 
 
 _IS_PENDING: Final = "outcome = 'PENDING' and producer_id >= 0"

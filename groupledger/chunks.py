@@ -55,11 +55,6 @@ class KeyChunk:
         return found
 
 
-def key_chunks(batches: Iterator[pa.RecordBatch], *, keeps_operations: bool) -> Iterator[KeyChunk]:
-    """Yield chunks of the records of one key: `key_rows`."""
-    return map(chunk_of, key_rows(batches, keeps_operations=keeps_operations))
-
-
 def key_rows(batches: Iterator[pa.RecordBatch], *, keeps_operations: bool) -> Iterator[pa.Table]:
     """Yield the records of one key in parts, ascending by offset, each record once.
 

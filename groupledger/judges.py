@@ -1,6 +1,6 @@
 """Grouped functions of the audit, which run in workers."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -35,7 +35,7 @@ from jobs.silver.bundles import GROUP_ROWS, group_lives
 from jobs.silver.commits import COMMIT_COLUMNS
 from schemas.group_types import GroupType
 from schemas.tables.declare import Table
-from schemas.tables.gold import LAG_HISTORY, SHARE_GROUP_SUMMARY
+from schemas.tables.gold import HANGING_TRANSACTIONS, LAG_HISTORY, SHARE_GROUP_SUMMARY
 from schemas.tables.silver import (
     GROUP_EVENTS,
     GROUP_MEMBERS,
@@ -63,56 +63,56 @@ SHARE_MEMBER_COLUMNS: Final[Columns] = {
 }
 SHARE_LIFE_COLUMNS: Final[Columns] = {table: GROUP_COLUMNS[table] for table in GROUP_ROWS}
 
-Judge = Callable[[pa.Table], Iterator[pa.Table]]
-"""From the rows of one key, rows of gold without the cluster."""
+Judge = Callable[[pa.Table], Iterator[tuple[Table, pa.Table]]]
+"""From the rows of one key, rows of gold tables without the cluster."""
 
 
 class Gathered(AuditParts):
-    """Collects rows of one gold table, and drops those of others."""
+    """Collects rows of some gold tables, and drops those of others."""
 
-    def __init__(self, work: AuditWork, table: Table) -> None:
+    def __init__(self, work: AuditWork, tables: Collection[Table]) -> None:
         super().__init__(work)
-        self._table = table
-        self.rows: list[pa.Table] = []
+        self._tables = tables
+        self.rows: list[tuple[Table, pa.Table]] = []
 
     def write_rows(self, table: Table, rows: Sequence[NamedTuple], log_partition: int) -> None:
         """Collect rows of the core."""
-        if table == self._table:
+        if table in self._tables:
             super().write_rows(table, rows, log_partition)
 
     def write(self, table: Table, rows: pa.Table, *, is_settled: bool = True) -> None:
-        if table == self._table and rows.num_rows:
-            self.rows.append(rows)
+        if table in self._tables and rows.num_rows:
+            self.rows.append((table, rows))
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeGroup:
-    """Rows of one gold table, for one group of `__consumer_offsets`."""
+    """Rows of some gold tables, for one group of `__consumer_offsets`."""
 
-    table: Table
+    tables: tuple[Table, ...]
     facts: Facts
     inference: InferenceSettings
 
-    def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
+    def __call__(self, rows: pa.Table) -> Iterator[tuple[Table, pa.Table]]:
         cluster_id, log_partition = rows["cluster_id"][0].as_py(), rows[LOG_PARTITION][0].as_py()
         known = self.facts.of(cluster_id)
         files = SilverRows({**apart(rows, GROUP_COLUMNS), TOPICS.full_name: known.topics})
         work = self.facts.work(cluster_id, files, self.inference, log_partition)
-        with Gathered(work, self.table) as parts:
-            lags = LagWriter(known.samples if self.table == LAG_HISTORY else {}, self.inference, parts)
+        with Gathered(work, self.tables) as parts:
+            lags = LagWriter(known.samples if LAG_HISTORY in self.tables else {}, self.inference, parts)
             audit_whole_log(log_partition, work, parts, known.configs, known.removed, lags)
         yield from parts.rows
 
 
 @dataclass(frozen=True, slots=True)
 class JudgeShareGroup:
-    """Rows of one gold table, for the share partitions of one group, log partition by log partition."""
+    """Rows of some gold tables, for the share partitions of one group, log partition by log partition."""
 
-    table: Table
+    tables: tuple[Table, ...]
     facts: Facts
     inference: InferenceSettings
 
-    def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
+    def __call__(self, rows: pa.Table) -> Iterator[tuple[Table, pa.Table]]:
         cluster_id = rows["cluster_id"][0].as_py()
         known = self.facts.of(cluster_id)
         found = apart(rows, {**SHARE_COLUMNS, **SHARE_MEMBER_COLUMNS})
@@ -123,17 +123,17 @@ class JudgeShareGroup:
         for log_partition in sorted(states[LOG_PARTITION].unique().to_pylist()):
             work = self.facts.work(cluster_id, files, self.inference, log_partition)
             try:
-                with Gathered(work, self.table) as parts:
+                with Gathered(work, self.tables) as parts:
                     audit_log(log_partition, work, parts, known.configs, members)
             except MemoryError:
                 raise
             except Exception:  # drop what was collected, and judge group by group: failures become rows
-                with Gathered(work, self.table) as parts:
+                with Gathered(work, self.tables) as parts:
                     audit_by_group(log_partition, work, parts, known.configs, members)
             yield from parts.rows
             counts += parts.done.share_counts
-        if self.table == SHARE_GROUP_SUMMARY and (days := merged_days(counts, self._days(rows))):
-            yield rows_table(SHARE_GROUP_SUMMARY, days, {})
+        if SHARE_GROUP_SUMMARY in self.tables and (days := merged_days(counts, self._days(rows))):
+            yield SHARE_GROUP_SUMMARY, rows_table(SHARE_GROUP_SUMMARY, days, {})
 
     def _days(self, rows: pa.Table) -> Iterator[ShareGroupDayRow]:
         """Epochs and members, from the log of groups."""
@@ -152,7 +152,7 @@ class JudgeHanging:
 
     facts: Facts
 
-    def __call__(self, rows: pa.Table) -> Iterator[pa.Table]:
+    def __call__(self, rows: pa.Table) -> Iterator[tuple[Table, pa.Table]]:
         cluster_id, log_partition = rows["cluster_id"][0].as_py(), rows[LOG_PARTITION][0].as_py()
         end = self.facts.ends.get((cluster_id, log_partition))
         if end is None or end.next_offset is None:
@@ -165,7 +165,7 @@ class JudgeHanging:
             if cleaned <= commits.first_log_offset
         ]
         if made := sorted((row for row in found if row is not None), key=lambda row: row.first_log_offset):
-            yield hanging_table(made)
+            yield HANGING_TRANSACTIONS, hanging_table(made)
 
 
 def apart(rows: pa.Table, columns: Columns) -> dict[str, pa.Table]:

@@ -5,7 +5,7 @@ operation, which may go on in records to come. So it does not matter where recor
 row before the records of its key.
 """
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Mapping, Set
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any, Final
@@ -19,11 +19,11 @@ from coordinator_core.history.checkpoint import STATE_FORMAT
 from coordinator_core.history.log_checkpoint import unpack_offset_state, unpack_share_state
 from coordinator_core.history.offsets_log import OffsetsLogState
 from coordinator_core.replay.columnar.share_state_columnar import ColumnarState as ShareState
+from groupledger.sparks import Batches, stream_of
 from jobs.delta.arrow_schemas import arrow_schema
 from schemas.tables.common import CLUSTER_ID, LOG_PARTITION, SHARE_PARTITION_OR_GROUP, as_key, key
 from schemas.tables.declare import BIGINT, BINARY, STRING, ArrayOf, Column, Table
 
-Batches = Iterator[pa.RecordBatch]
 LogPlace = tuple[str | None, int]
 """Cluster, where the records name it, and log partition."""
 
@@ -32,13 +32,14 @@ KEY_STATE_FORMAT: Final = f"{STATE_FORMAT}.1"
 STATE_OFFSET: Final = -1
 """`log_offset` of a row whose value is the state of its key: it sorts before all records."""
 
+LOG_TOPIC: Final = key("log_topic", STRING, "Internal topic.")
 KEY_STATES: Final = Table(
     layer="api",
     name="key_states",
     comment="One row a group or share partition: what a replay leaves for the next one.",
     columns=(
         CLUSTER_ID,
-        key("log_topic", STRING, "Internal topic."),
+        LOG_TOPIC,
         as_key(LOG_PARTITION),
         key("group_id", STRING, "The group."),
         *SHARE_PARTITION_OR_GROUP,
@@ -73,11 +74,9 @@ class KeyState(msgspec.Struct, frozen=True, array_like=True):
     @classmethod
     def before(cls, rows: pa.Table) -> "KeyState":
         """Before an operation with these records, which are kept."""
-        offsets, sink = rows["log_offset"], pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, rows.schema) as stream:
-            stream.write_table(rows)
+        offsets = rows["log_offset"]
         producers = rows["producer_id"].unique().drop_null().to_pylist() if "producer_id" in rows.column_names else []
-        return cls(offsets[-1].as_py(), offsets[0].as_py() - 1, producers, last_operation=sink.getvalue().to_pybytes())
+        return cls(offsets[-1].as_py(), offsets[0].as_py() - 1, producers, last_operation=stream_of(rows))
 
     @classmethod
     def of(cls, packed: bytes) -> "KeyState":

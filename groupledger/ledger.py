@@ -4,10 +4,12 @@ The states of keys are written last, so a batch that failed is added again from 
 Of keys with new records, all rows are replaced that were not final, or that an earlier attempt had written.
 """
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from datetime import datetime
-from functools import reduce
+from functools import partial, reduce
 from itertools import chain
 from operator import and_
 from typing import Final
@@ -17,21 +19,21 @@ from pyspark.sql import DataFrame, SparkSession, Window
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 
 from coordinator_core.inference.facts.settings import InferenceSettings
-from groupledger.audit import audit_groups, audit_share_partitions
-from groupledger.facts import last_before
-from groupledger.key_state import KEY_STATES, LogPlace
+from groupledger.audit import GROUP_TABLES, SHARE_TABLES, audit_groups, audit_share_partitions
+from groupledger.key_state import KEY_STATES, LOG_TOPIC, LogPlace
 from groupledger.records import ColumnNames, RecordsError, require_time
 from groupledger.replay import (
     DEFAULT_CLUSTER,
-    GroupReplay,
     Keyed,
-    ShareReplay,
     best_names,
+    made_part,
     names_of,
+    quarantined,
     replay_groups,
     replay_share_partitions,
     with_names,
 )
+from groupledger.sparks import as_streams, of_streams
 from jobs.delta.spark_schemas import described, spark_schema
 from jobs.silver.tasks import NAMED_TABLES, TABLES_OF_TOPIC
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
@@ -39,7 +41,8 @@ from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.bronze import QUARANTINE
 from schemas.tables.common import CLUSTER_ID, LOG_PARTITION, as_key, key
-from schemas.tables.declare import BIGINT, BOOLEAN, STRING, Column, Table
+from schemas.tables.declare import BIGINT, BINARY, BOOLEAN, STRING, Column, Table
+from schemas.tables.gold import HANGING_TRANSACTIONS, LOG_ANOMALIES, SHARE_GROUP_SUMMARY
 from schemas.tables.silver import OFFSET_COMMITS, TOPICS
 
 _LOG_RANGES: Final = Table(
@@ -48,7 +51,7 @@ _LOG_RANGES: Final = Table(
     comment="One row a range of records that were read without a gap and whose times do not go back.",
     columns=(
         CLUSTER_ID,
-        key("log_topic", STRING, "Internal topic."),
+        LOG_TOPIC,
         as_key(LOG_PARTITION),
         key("from_offset", BIGINT, "Offset of its first record."),
         Column("from_ms", BIGINT, "Time of this record, in epoch milliseconds; -1: none."),
@@ -56,7 +59,6 @@ _LOG_RANGES: Final = Table(
         Column("timestamp_ms", BIGINT, "Time of this record."),
     ),
 )
-_NEXT_STATES: Final = replace(KEY_STATES, name="next_key_states")
 _IS_FINAL: Final = Column("is_final", BOOLEAN, "False: new records of its key may replace the row.")
 _BATCH: Final = Column("batch", BIGINT, "Number of the batch that wrote the row.")
 _SILVER: Final = frozenset(chain.from_iterable(TABLES_OF_TOPIC.values()))
@@ -66,9 +68,26 @@ KEYS_OF: Final = {
 }
 """The key of a state, by internal topic."""
 _OF_GROUP: Final = ["cluster_id", "group_id"]
-_KEY_OF_ERROR: Final = ["cluster_id", "topic", "partition", "offset", "base_offset", "code", "group_id", "message"]
+_KEYS: Final = {
+    QUARANTINE: ["cluster_id", "topic", "partition", "offset", "base_offset", "code", "group_id", "message"],
+    _LOG_RANGES: list(_LOG_RANGES.key),
+}
 _PLACES: Final = ("log_offset", "applied_log_offset", "from_log_offset", "to_log_offset")
-_GIVEN: Final = "groupledger_given_rows"
+_MADE: Final = Table(
+    layer="api",
+    name="made",
+    comment="What the batch that is being added makes, before it is in the tables.",
+    columns=(
+        Column("log_topic", STRING, "Internal topic; null: gold."),
+        Column("of_table", STRING, "Table of the rows."),
+        Column("stream", BINARY, "Rows as an Arrow stream."),
+    ),
+)
+_OF_RECORD: Final = ["cluster_id", "log_partition", "log_offset"]
+MERGES_AT_ONCE: Final = 4
+LATE: Final = "LATE"
+"""Code of an error."""
+_LATE: Final = "a record that came when later ones of its key had been replayed was skipped: add records in their order"
 
 
 @dataclass(frozen=True)
@@ -121,36 +140,47 @@ class Ledger:
     def add(self, records: DataFrame, batch_id: int | None = None) -> None:
         """Replay records of both topics, and bring silver and gold up to date: `foreachBatch(ledger.add)` for a stream.
 
-        Records that the ledger has are skipped, so a batch may come again, whole or in part. Gold is judged for the
-        groups that have new rows, with all their rows.
+        Records that the ledger has are skipped, so a batch may come again, whole or in part; those that come late,
+        behind later ones of their key, are skipped with a row LATE in bronze.quarantine. Gold is judged for the groups
+        that have new rows, or transactions that may hang, with all their rows.
         """
-        spark, records = records.sparkSession, records.persist()
-        try:
+        spark = records.sparkSession
+        with ExitStack() as kept:
+            records = _kept(records, kept)
             states = self._table(spark, KEY_STATES)
             batch = 1 + (states.agg(F.max("batch")).collect()[0][0] or 0)
-            groups = replay_groups(records, columns=self._columns, cluster_id=self._cluster_id, state=states)
-            shares = replay_share_partitions(records, columns=self._columns, cluster_id=self._cluster_id, state=states)
-            following = groups.state.unionByName(shares.state)
-            following.write.format(self._using).mode("overwrite").saveAsTable(self._name(_NEXT_STATES))
-            following = spark.table(self._name(_NEXT_STATES))
-            of_topic: dict[str, GroupReplay | ShareReplay] = {OFFSETS_TOPIC: groups, SHARE_TOPIC: shares}
-            changed = {topic: _changed(states, following, topic) for topic in of_topic}
-            learned = groups.topics.unionByName(self._table(spark, TOPICS))
-            self._merge(best_names(learned), TOPICS)
-            for topic, replay in of_topic.items():
-                self._merge(_ranges(replay.keyed), _LOG_RANGES)
-                self._merge(replay.errors.dropDuplicates(_KEY_OF_ERROR), QUARANTINE, keys=_KEY_OF_ERROR)
-                for name, made in replay.tables.items():
-                    self._replace(made, TABLES[name], changed[topic], KEYS_OF[topic], batch)
-            self._judge(spark, changed)
-            self._merge(following.withColumn("batch", F.lit(batch)), KEY_STATES)
-        finally:
-            records.unpersist()
+            replays = [
+                replay(records, columns=self._columns, cluster_id=self._cluster_id, state=states).keyed
+                for replay in (replay_groups, replay_share_partitions)
+            ]
+            made = self._staged(reduce(DataFrame.union, chain.from_iterable(map(self._made, replays))), "overwrite")
+            there = {row["of_table"] for row in made.select("of_table").distinct().collect()}
+            merges: list[Callable[[], None]] = []
+            for table in (_LOG_RANGES, QUARANTINE):
+                if table.full_name in there:
+                    rows = of_streams(made, table, spark_schema(table.columns)).dropDuplicates(_KEYS[table])
+                    merges.append(partial(self._merge, rows, table, keys=_KEYS[table]))
+            if TOPICS.full_name in there:
+                learned = made_part(made, TOPICS).withColumn("valid_to", F.lit(None).cast("timestamp"))
+                names = best_names(learned.unionByName(self._table(spark, TOPICS)))
+                merges.append(partial(self._merge, names, TOPICS))
+            following, changed = [], {}
+            for keyed in replays:
+                of_topic = made.where(F.col("log_topic") == F.lit(keyed.topic))
+                following.append(keyed.state_after(made_part(of_topic, KEY_STATES)))
+                changed[keyed.topic] = _kept(_changed(states, following[-1], keyed.topic), kept)
+                if not changed[keyed.topic].isEmpty():
+                    for table in TABLES_OF_TOPIC[keyed.topic]:
+                        rows = described(made_part(of_topic, table), table)
+                        merges.append(partial(self._replace, rows, table, changed[keyed.topic], keyed.topic, batch))
+            _at_once(merges)
+            self._judge(spark, changed, kept)
+            self._merge(reduce(DataFrame.unionByName, following).withColumn("batch", F.lit(batch)), KEY_STATES)
 
     def read(self, name: str, *, at: datetime | None = None) -> DataFrame:
-        """A table such as `silver.group_members`. `at`: as it was then."""
+        """A table such as `silver.group_members`, or `bronze.quarantine`. `at`: as it was then, of Delta."""
         table = TABLES.get(name)
-        if table is None or table.layer not in ("silver", "gold"):
+        if table is None or not (table is QUARANTINE or table.layer in ("silver", "gold")):
             raise RecordsError(f"there is no table {name!r} of silver or gold")
         return self._read(self._spark, table, at)
 
@@ -158,10 +188,16 @@ class Ledger:
         frame = self._table(spark, table)
         if at is not None:
             require_time(at)
-            frame = spark.read.option("timestampAsOf", at.isoformat(sep=" ")).table(self._name(table))
+            # timestampAsOf refuses times after the last version
+            versions = spark.sql(f"describe history {self._name(table)}").where(F.col("timestamp") <= F.lit(at))
+            version = versions.agg(F.max("version")).collect()[0][0]
+            frame = frame.limit(0) if version is None else self._version(spark, table, version)
         if table in NAMED_TABLES:
             frame = with_names(frame, names_of(self._table(spark, TOPICS)))
         return described(frame, table)
+
+    def _version(self, spark: SparkSession, table: Table, version: int) -> DataFrame:
+        return spark.read.option("versionAsOf", version).table(self._name(table))
 
     def _name(self, table: Table) -> str:
         return f"{self._schema}.{table.layer}_{table.name}"
@@ -175,8 +211,9 @@ class Ledger:
             (empty.partitionBy(_IS_FINAL.name) if _IS_FINAL in own else empty).saveAsTable(name)
         return spark.table(name)
 
-    def _replace(self, made: DataFrame, table: Table, changed: DataFrame, keys: Sequence[str], batch: int) -> None:
+    def _replace(self, made: DataFrame, table: Table, changed: DataFrame, topic: str, batch: int) -> None:
         """Put rows of silver in place of those of the same keys that were not final."""
+        keys = KEYS_OF[topic]
         places = [F.coalesce(F.col(name), F.lit(-1)) for name in _PLACES if name in table.column_names]
         is_open = F.lit(False)
         if table is OFFSET_COMMITS:  # of others it is not known which record decided them
@@ -194,9 +231,34 @@ class Ledger:
         # of commits each record has its row, which never goes away
         self._merge(rows, table, None if table is OFFSET_COMMITS else replaced, where=may_change)
 
-    def _judge(self, spark: SparkSession, changed: Mapping[str, DataFrame]) -> None:
-        """Gold of the groups with new rows."""
-        groups = reduce(DataFrame.union, (rows.select(*_OF_GROUP) for rows in changed.values())).distinct().persist()
+    def _made(self, keyed: Keyed) -> Iterator[DataFrame]:
+        """What the records of a topic make: rows of all tables, as `STREAMS`, and the topic."""
+        spark = keyed.records.frame.sparkSession
+        errors = keyed.other_errors()
+        rows = keyed.data().withColumn("cluster_id", keyed.cluster()).select(*_OF_RECORD, "timestamp_ms")
+        if keyed.logs.overlap:
+            read = self._table(spark, _LOG_RANGES).where(F.col("log_topic") == F.lit(keyed.topic))
+            late = _not_read(_behind_later_ones(keyed, self._table(spark, KEY_STATES)), read)
+            rows = _not_read(rows, read).join(late, _OF_RECORD, "left_anti")
+            where = {"topic": F.lit(keyed.topic), "cluster_id": F.col("cluster_id"), "group_id": F.col("group_id")}
+            errors = errors.unionByName(quarantined(late, where, LATE, _LATE))
+        ranges = described(_ranges(rows, keyed.topic), _LOG_RANGES)
+        for frame in (keyed.in_one_pass(), as_streams(errors, QUARANTINE), as_streams(ranges, _LOG_RANGES)):
+            yield frame.select(F.lit(keyed.topic).alias("log_topic"), "of_table", "stream")
+
+    def _staged(self, streams: DataFrame, mode: str) -> DataFrame:
+        """Rows of `_MADE`, written once: what is made of them has a short plan."""
+        name = self._name(_MADE)
+        streams.write.format(self._using).mode(mode).saveAsTable(name)
+        return streams.sparkSession.table(name)
+
+    def _judge(self, spark: SparkSession, changed: Mapping[str, DataFrame], kept: ExitStack) -> None:
+        """Gold of the groups with new rows, and of those with open transactions, which hang by the end of the log."""
+        pending = self._table(spark, OFFSET_COMMITS).where("not is_final and outcome = 'PENDING'")
+        parts = [rows.select(*_OF_GROUP) for rows in (*changed.values(), pending)]
+        groups = _kept(reduce(DataFrame.union, parts).distinct(), kept)
+        if groups.isEmpty():
+            return
         silver = {
             topic: _Silver(
                 {table.full_name: self._read(spark, table).join(groups, _OF_GROUP, "left_semi") for table in tables},
@@ -209,13 +271,23 @@ class Ledger:
         of_shares = audit_share_partitions(
             silver[SHARE_TOPIC], groups=silver[OFFSETS_TOPIC], topics=topics, inference=self._inference
         )
-        made: dict[str, list[DataFrame]] = {}
-        for name, frame in (*of_groups.tables.items(), *of_shares.tables.items()):
-            made.setdefault(name, []).append(frame)
-        for name, frames in made.items():
-            rows = reduce(DataFrame.unionByName, frames)
-            self._merge(rows, TABLES[name], lambda there: there.join(groups, _OF_GROUP, "left_semi"))
-        groups.unpersist()
+        others = (
+            (HANGING_TRANSACTIONS, of_groups.hanging_transactions),
+            (SHARE_GROUP_SUMMARY, of_shares.share_group_summary),
+            (LOG_ANOMALIES, of_groups.clock_steps.unionByName(of_shares.clock_steps)),
+        )
+        streams = [
+            of_groups.judged(*GROUP_TABLES),
+            of_shares.judged(*(it for it in SHARE_TABLES if it is not SHARE_GROUP_SUMMARY)),
+        ]
+        streams += [as_streams(frame, table) for table, frame in others]
+        none = F.lit(None).cast("string").alias("log_topic")
+        judged = self._staged(reduce(DataFrame.union, streams).select(none, "of_table", "stream"), "append")
+        merges = [
+            partial(self._merge, of_streams(judged, table, spark_schema(table.columns)), table, _those_of(groups))
+            for table in {*GROUP_TABLES, *SHARE_TABLES, HANGING_TRANSACTIONS}
+        ]
+        _at_once(merges)
 
     def _merge(
         self,
@@ -233,18 +305,21 @@ class Ledger:
             rows.write.format(self._using).mode("append").saveAsTable(name)
             return
         keys = keys or [column.name for column in table.columns if column.is_key]
+        before = None if replaced is None else replaced(spark.table(name))
         rows = rows.persist()
         try:
+            if rows.isEmpty() and (before is None or before.isEmpty()):
+                return
             given = rows.withColumn("is_gone", F.lit(False))
-            if replaced is not None:
-                before = replaced(spark.table(name))
+            if before is not None:
                 is_same = [F.col(f"before.{key}").eqNullSafe(F.col(f"given.{key}")) for key in keys]
                 gone = before.alias("before").join(rows.alias("given"), reduce(and_, is_same), "left_anti")
                 given = given.unionByName(gone.withColumn("is_gone", F.lit(True)))
-            given.createOrReplaceTempView(_GIVEN)
+            view = f"groupledger_given_{table.layer}_{table.name}"
+            given.createOrReplaceTempView(view)
             is_same_key = " and ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
             spark.sql(
-                f"merge into {name} t using {_GIVEN} s on {where} and {is_same_key} "
+                f"merge into {name} t using {view} s on {where} and {is_same_key} "
                 "when matched and s.is_gone then delete when matched then update set * "
                 "when not matched and not s.is_gone then insert *"
             )
@@ -261,10 +336,46 @@ def _changed(states: DataFrame, following: DataFrame, topic: str) -> DataFrame:
     return after.where("last_before is null or last_offset > last_before").select(*keys, "settled_offset")
 
 
-def _ranges(keyed: Keyed) -> DataFrame:
-    """Rows of `_LOG_RANGES`: of records behind all that are known."""
-    rows = keyed.data().withColumn("cluster_id", keyed.cluster())
-    rows = rows.where(F.col("log_offset") > last_before(keyed.before))
+def _those_of(groups: DataFrame) -> Callable[[DataFrame], DataFrame]:
+    return lambda there: there.join(groups, _OF_GROUP, "left_semi")
+
+
+def _at_once(merges: Sequence[Callable[[], None]]) -> None:
+    """A merge of few rows mostly waits: for plans, for files, for the table's log."""
+    with ThreadPoolExecutor(MERGES_AT_ONCE) as pool:
+        for merge in [pool.submit(it) for it in merges]:
+            merge.result()
+
+
+def _kept(frame: DataFrame, kept: ExitStack) -> DataFrame:
+    """A DataFrame that Spark keeps until the end."""
+    kept.callback(frame.unpersist)
+    return frame.persist()
+
+
+def _behind_later_ones(keyed: Keyed, states: DataFrame) -> DataFrame:
+    """Records of keys whose states have later ones."""
+    rows, _ = keyed.by_key()
+    rows = rows.withColumn("cluster_id", keyed.cluster())
+    keys = list(KEYS_OF[keyed.topic])
+    of_topic = states.where(F.col("log_topic") == F.lit(keyed.topic)).select(*keys, "last_offset")
+    return rows.join(of_topic, keys, "inner").where("log_offset <= last_offset")
+
+
+def _not_read(rows: DataFrame, ranges: DataFrame) -> DataFrame:
+    """Records that are in no range of those that were read."""
+    read = ranges.select(
+        "cluster_id", "log_partition", F.col("from_offset").alias("log_offset"), F.col("log_offset").alias("read_to")
+    )
+    both = rows.unionByName(read, allowMissingColumns=True)
+    in_order = Window.partitionBy("cluster_id", "log_partition").orderBy("log_offset", F.col("read_to").isNull())
+    both = both.withColumn("known_to", F.max("read_to").over(in_order))
+    is_new = F.col("log_offset") > F.coalesce(F.col("known_to"), F.lit(-1))
+    return both.where(F.col("read_to").isNull() & is_new).drop("read_to", "known_to")
+
+
+def _ranges(rows: DataFrame, topic: str) -> DataFrame:
+    """Rows of `_LOG_RANGES`, of records."""
     in_order = Window.partitionBy("cluster_id", "log_partition").orderBy("log_offset")
     time = F.coalesce(F.col("timestamp_ms"), F.lit(-1))
     offset_before, time_before = F.lag("log_offset").over(in_order), F.lag(time).over(in_order)
@@ -278,7 +389,7 @@ def _ranges(keyed: Keyed) -> DataFrame:
     )
     return found.select(
         "cluster_id",
-        F.lit(keyed.topic).alias("log_topic"),
+        F.lit(topic).alias("log_topic"),
         "log_partition",
         F.col("a.log_offset").alias("from_offset"),
         F.col("a.ms").alias("from_ms"),

@@ -9,7 +9,7 @@ The core is that of the jobs: the columnar replay of commits, the history of gro
 states. A key's records are replayed from where the state of an earlier replay ends, else from the first one given.
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, reduce
 from typing import Any, Final
@@ -17,21 +17,17 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
+from pyspark.sql.types import StructType
 
 from coordinator_core.bytes.log.chunk import CONTROL_NONE
 from groupledger.key_replay import (
-    ROWS_OF_SHARE_STATE,
-    ReplayCommits,
-    ReplayGroups,
-    ReplayKey,
-    ReplayShareState,
+    MADE_OF,
+    ReplayTables,
     arrow_function,
-    group_findings,
-    group_states,
-    learned_topics,
+    columns_made,
+    declared_function,
     pandas_function,
-    share_findings,
-    share_states,
+    replay_of,
     unread_batches,
 )
 from groupledger.key_state import KEY_STATE_FORMAT, KEY_STATES, STATE_OFFSET, LogPlace
@@ -46,9 +42,8 @@ from groupledger.records import (
     read_records,
     require_frame,
 )
-from groupledger.sparks import for_each_key, sorted_by_key, text
+from groupledger.sparks import STREAMS, for_each_key, in_one_pass, of_streams, sorted_by_key, text
 from groupledger.states import OF_LOG, Logs
-from jobs.delta.arrow_columns import columns_read
 from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
 from jobs.delta.spark_schemas import described, spark_schema
 from jobs.settings import INTERNAL_TOPICS
@@ -120,13 +115,12 @@ class GroupReplay:
 
         Has no deletion times.
         """
-        columns = ["topic_id", "topic", "valid_from", "learned_from"]
-        return best_names(self.keyed.apply(TOPICS, columns, learned_topics))
+        return best_names(self.keyed.made(TOPICS))
 
     @property
     def state(self) -> DataFrame:
         """What the replay of later records needs: one row for each group, to be kept in any table."""
-        return self.keyed.state_after(group_states)
+        return self.keyed.state_after(self.keyed.made(KEY_STATES))
 
     @property
     def errors(self) -> DataFrame:
@@ -139,9 +133,7 @@ class GroupReplay:
         return {table.full_name: self._table(table) for table in TABLES_OF_TOPIC[OFFSETS_TOPIC]}
 
     def _table(self, table: Table) -> DataFrame:
-        is_commits, is_named = table is OFFSET_COMMITS, table is MEMBER_ASSIGNMENTS
-        replay = ReplayCommits(self.keyed.records.has_markers) if is_commits else ReplayGroups(table)
-        return self.keyed.table(table, replay, self._names if is_named else None)
+        return self.keyed.table(table, self._names if table is MEMBER_ASSIGNMENTS else None)
 
 
 class ShareReplay:
@@ -160,7 +152,7 @@ class ShareReplay:
     @property
     def state(self) -> DataFrame:
         """What the replay of later records needs: one row for each share partition, to be kept in any table."""
-        return self.keyed.state_after(share_states)
+        return self.keyed.state_after(self.keyed.made(KEY_STATES))
 
     @property
     def errors(self) -> DataFrame:
@@ -170,10 +162,10 @@ class ShareReplay:
     @property
     def tables(self) -> dict[str, DataFrame]:
         """All tables by full name, such as `silver.share_state_batches`."""
-        return {table.full_name: self._table(table) for table in ROWS_OF_SHARE_STATE}
+        return {table.full_name: self._table(table) for table in TABLES_OF_TOPIC[SHARE_TOPIC]}
 
     def _table(self, table: Table) -> DataFrame:
-        return self.keyed.table(table, ReplayShareState(table), self._names)
+        return self.keyed.table(table, self._names)
 
 
 def replay_groups(
@@ -203,7 +195,7 @@ def replay_groups(
     asked for, where the state is of another version or cluster, or has a key twice.
     """
     read = _at_rest(records, columns, decides=True)
-    keyed = Keyed(read, OFFSETS_TOPIC, cluster_id, as_pandas, _group_key, group_findings, _states(state), on_error)
+    keyed = Keyed(read, OFFSETS_TOPIC, cluster_id, as_pandas, _group_key, _states(state), on_error)
     return GroupReplay(keyed, None if topics is None else names_of(topics))
 
 
@@ -222,7 +214,7 @@ def replay_share_partitions(
     Arguments and errors as for `replay_groups`.
     """
     read = _at_rest(records, columns, decides=False)
-    keyed = Keyed(read, SHARE_TOPIC, cluster_id, as_pandas, _share_key, share_findings, _states(state), on_error)
+    keyed = Keyed(read, SHARE_TOPIC, cluster_id, as_pandas, _share_key, _states(state), on_error)
     return ShareReplay(keyed, None if topics is None else names_of(topics))
 
 
@@ -285,7 +277,6 @@ class Keyed:
     cluster_id: str
     as_pandas: bool
     key_of: Callable[[Column], dict[str, Column]]
-    findings_of_key: ReplayKey
     states: DataFrame | None = None
     """Columns of `KEY_STATES`."""
     on_error: str = "row"
@@ -328,38 +319,45 @@ class Keyed:
         places = self.logs.later()
         return places if self.records.has_cluster else frozenset((None, partition) for _, partition in places)
 
-    def table(self, table: Table, replay: ReplayKey, names: DataFrame | None = None) -> DataFrame:
+    def table(self, table: Table, names: DataFrame | None = None) -> DataFrame:
         """The rows of a table."""
         assert self.is_checked
-        found = self.apply(table, [name for name in table.column_names if name != "cluster_id"], replay)
+        found = self.made(table)
         return described(found if names is None else with_names(found, names), table)
 
-    def apply(self, table: Table, names: Sequence[str], replay: ReplayKey) -> DataFrame:
-        """The result of a function for the records of each key: columns of a table, and the cluster."""
-        has_cluster = self.records.has_cluster
-        schema = columns_read(table, names)
-        declared = spark_schema(column for column in table.columns if column.name in names)
-        if has_cluster:
-            schema = schema.append(pa.field("cluster_id", pa.string()))
-            declared = declared.add("cluster_id", "string")
+    def made(self, table: Table) -> DataFrame:
+        """The rows of one table, with the columns that a worker knows."""
+        replay = replay_of(table, self.topic, has_markers=self.records.has_markers)
         sorted_, keys = self.sorted()
         if self.as_pandas:
             given = pa.schema([(name, KEY_TYPES.get(name) or OPENED_TYPES[name]) for name in sorted_.columns])
             grouped = sorted_.select(*map(_for_pandas, given)).groupBy(*keys)
-            made = grouped.applyInPandas(pandas_function(replay, schema, given, self.later_logs), declared)
-        else:
-            made = sorted_.mapInArrow(for_each_key(arrow_function(replay, schema, self.later_logs), keys), declared)
-        return made if has_cluster else made.withColumn("cluster_id", _nullable(self.cluster_id))
+            of_pandas = pandas_function(replay, table, given, self.later_logs, self.cluster_id)
+            return grouped.applyInPandas(of_pandas, _declared(table))
+        function = for_each_key(arrow_function(replay, self.later_logs, self.cluster_id), keys)
+        return sorted_.mapInArrow(function, _declared(table))
 
-    def sorted(self) -> tuple[DataFrame, list[str]]:
-        """Records with their keys, shuffled by key and sorted by offset, and the names of the key columns."""
+    def in_one_pass(self) -> DataFrame:
+        """The rows of all tables, as `STREAMS`: `made_part` gives those of one."""
+        replay = ReplayTables(self.topic, MADE_OF[self.topic], self.records.has_markers)
+        sorted_, keys = self.sorted()
+        function = for_each_key(declared_function(replay, self.later_logs, self.cluster_id), keys)
+        return sorted_.mapInArrow(in_one_pass(function), STREAMS)
+
+    def by_key(self) -> tuple[DataFrame, list[str]]:
+        """Records with their keys, each marker for each of its groups; and the names of the key columns."""
         frame = self.data()
         of_key = self.key_of(F.col("key"))
         keys = [*(["cluster_id"] if self.records.has_cluster else []), "log_partition", *of_key]
         frame = frame.select("*", *(column.alias(name) for name, column in of_key.items()))
-        states = self._states(keys)
         if self.records.has_markers and self.topic == OFFSETS_TOPIC:
-            frame = _with_markers(frame, keys, states)
+            frame = _with_markers(frame, keys, self._states(keys))
+        return frame, keys
+
+    def sorted(self) -> tuple[DataFrame, list[str]]:
+        """Records with their keys, shuffled by key and sorted by offset, and the names of the key columns."""
+        frame, keys = self.by_key()
+        states = self._states(keys)
         if states is not None:
             frame = frame.unionByName(states.drop("open_producers"), allowMissingColumns=True)
         frame = frame.select(*keys, *(name for name in self.records.columns if name not in keys))
@@ -379,11 +377,9 @@ class Keyed:
             "open_producers",
         )
 
-    def state_after(self, of_key: ReplayKey) -> DataFrame:
-        """The states of all keys after the records."""
+    def state_after(self, made: DataFrame) -> DataFrame:
+        """The states of all keys after the records. `made`: as far as a worker knows them."""
         of_log = [column for column in KEY_STATES.columns if column.name in OF_LOG]
-        own = [name for name in KEY_STATES.column_names if name not in (*OF_LOG, "log_topic", "state_format")]
-        made = self.apply(KEY_STATES, ["log_partition", *own], of_key)
         logs = made.sparkSession.createDataFrame(self.logs.known(), spark_schema(of_log))
         made = made.join(F.broadcast(logs), ["cluster_id", "log_partition"], how="left")
         for name, value in (("log_topic", self.topic), ("state_format", KEY_STATE_FORMAT)):
@@ -406,7 +402,11 @@ class Keyed:
 
     def errors(self) -> DataFrame:
         """Records that cannot be read or replayed, and invalid rows."""
-        parts = [self.findings(), *self._bad_rows(), *self._gaps()]
+        return self.other_errors([self.findings()])
+
+    def other_errors(self, parts: Iterable[DataFrame] = ()) -> DataFrame:
+        """Those that are not of keys, with others."""
+        parts = [*parts, *self._bad_rows(), *self._gaps()]
         if self.records.batches is not None:
             batches = self.records.batches.where(F.col("topic") == F.lit(self.topic))
             unread = batches.mapInArrow(unread_batches, spark_schema(QUARANTINE.columns))
@@ -416,8 +416,7 @@ class Keyed:
 
     def findings(self) -> DataFrame:
         """Records of keys that cannot be read or replayed."""
-        columns = [name for name in QUARANTINE.column_names if name != "cluster_id"]
-        return self.apply(QUARANTINE, columns, self.findings_of_key).select(*QUARANTINE.column_names)
+        return self.made(QUARANTINE).select(*QUARANTINE.column_names)
 
     def _gaps(self) -> Iterator[DataFrame]:
         """Offsets that are in neither the states nor the records."""
@@ -434,21 +433,21 @@ class Keyed:
         is_lost = F.expr(f"not coalesce({_HAS_PLACE}, false)")
         if self.records.has_topic:
             is_other = ~F.col("topic").isin(*INTERNAL_TOPICS) | F.col("topic").isNull()
-            yield _quarantined(frame.where(is_other), where, OTHER_TOPIC, "a record of no coordinator's topic")
+            yield quarantined(frame.where(is_other), where, OTHER_TOPIC, "a record of no coordinator's topic")
             is_lost &= F.col("topic") == F.lit(self.topic)
-        yield _quarantined(
+        yield quarantined(
             frame.where(is_lost), where, BAD_ROW, "a record without partition or offset, or with one out of range"
         )
         if self.records.batches is None:
             named = {**where, "topic": F.lit(self.topic)}
-            yield _quarantined(self.data().where(_HAS_NO_TIME), named, BAD_ROW, _NO_TIME)
+            yield quarantined(self.data().where(_HAS_NO_TIME), named, BAD_ROW, _NO_TIME)
             if self.records.has_markers and self.topic == OFFSETS_TOPIC:
-                yield _quarantined(self.data().where(_DECIDES_NOTHING), named, BAD_ROW, _NO_DECISION)
+                yield quarantined(self.data().where(_DECIDES_NOTHING), named, BAD_ROW, _NO_DECISION)
         content = F.xxhash64("key", "value", "timestamp_ms")
         places = ["log_partition", "log_offset", *(["cluster_id"] if self.records.has_cluster else [])]
         copies = self.data().groupBy(*places).agg(F.min(content).alias("least"), F.max(content).alias("most"))
         where["topic"] = F.lit(self.topic)
-        yield _quarantined(
+        yield quarantined(
             copies.where(F.col("least") != F.col("most")),
             where,
             CONFLICTING_COPIES,
@@ -476,12 +475,23 @@ _NOT_GIVEN: Final = (
 )
 
 
+def _declared(table: Table) -> StructType:
+    """Spark's schema of the columns that a worker knows."""
+    names = columns_made(table)
+    return spark_schema(column for column in table.columns if column.name in names)
+
+
+def made_part(streams: DataFrame, table: Table) -> DataFrame:
+    """As `Keyed.made`, from `Keyed.in_one_pass`."""
+    return of_streams(streams, table, _declared(table))
+
+
 def _nullable(text: str) -> Column:
     """A constant in a nullable column, as all columns of the tables are."""
     return F.nullif(F.lit(text), F.lit(None).cast("string"))
 
 
-def _quarantined(
+def quarantined(
     rows: DataFrame, where: Mapping[str, Column], code: str, message: str, payload: Column | None = None
 ) -> DataFrame:
     """Rows in the form of bronze.quarantine."""

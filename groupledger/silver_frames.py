@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property, reduce
-from typing import Any, Protocol
+from typing import Protocol
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -25,7 +25,7 @@ from groupledger.facts import (
 )
 from groupledger.judges import SHARE_LIFE_COLUMNS, TABLE, Judge
 from groupledger.records import RecordsError, named_columns
-from groupledger.sparks import collected, for_each_key, sorted_by_key
+from groupledger.sparks import STREAMS, Batches, collected, for_each_key, in_one_pass, sorted_by_key
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.core_tables import rows_table
@@ -119,7 +119,7 @@ class SilverFrames:
 
     def judged(
         self,
-        table: Table,
+        tables: Sequence[Table],
         columns: Columns,
         keys: Sequence[str],
         judge: "Judge",
@@ -127,14 +127,16 @@ class SilverFrames:
         where: Mapping[Table, str] | None = None,
         others: DataFrame | None = None,
     ) -> DataFrame:
-        """Rows of a gold table: the judge's results for the rows of each key. `others`: further rows of silver."""
+        """The judge's results for the rows of each key: rows of a gold table, or of several as `STREAMS`. `others`:
+        further rows of silver."""
         rows = self.under_one_another(columns, where or {})
         if others is not None:
             rows = rows.unionByName(others, allowMissingColumns=True)
-        schema = arrow_schema(table)
-        declared = spark_schema(table.columns)
-        made = sorted_by_key(rows, keys).mapInArrow(for_each_key(_arrow_function(judge, schema), keys), declared)
-        return described(made, table)
+        function, sorted_ = for_each_key(_declared_function(judge), keys), sorted_by_key(rows, keys)
+        if len(tables) > 1:
+            return sorted_.mapInArrow(in_one_pass(function), STREAMS)
+        made = sorted_.mapInArrow(_of_one_table(function), spark_schema(tables[0].columns))
+        return described(made, tables[0])
 
     def under_one_another(self, columns: Columns, where: Mapping[Table, str]) -> DataFrame:
         """Columns of several tables combined in one DataFrame; columns of the same name are shared."""
@@ -272,12 +274,20 @@ class SilverFrames:
         return described(spark.createDataFrame(values, declared), LOG_ANOMALIES)
 
 
-def _arrow_function(judge: Judge, schema: pa.Schema) -> Callable[[Any], Any]:
-    def apply(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _declared_function(judge: Judge) -> Callable[[Batches], Iterator[tuple[Table, pa.Table]]]:
+    def apply(batches: Batches) -> Iterator[tuple[Table, pa.Table]]:
         rows = pa.Table.from_batches(batches)
         cluster_id = rows["cluster_id"][0].as_py()
-        for made in judge(rows):
-            yield from as_declared(made, schema, cluster_id).to_batches()
+        for table, made in judge(rows):
+            yield table, as_declared(made, arrow_schema(table), cluster_id)
+
+    return apply
+
+
+def _of_one_table(function: Callable[[Batches], Iterator[tuple[Table, pa.Table]]]) -> Callable[[Batches], Batches]:
+    def apply(batches: Batches) -> Batches:
+        for _, rows in function(batches):
+            yield from rows.to_batches()
 
     return apply
 

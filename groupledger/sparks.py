@@ -4,18 +4,29 @@
 that are shuffled and sorted by key stream in every Spark by `mapInArrow`, which passes many keys in one batch.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from operator import itemgetter
-from typing import Any
+from typing import Any, Final, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
+from pyspark.sql.types import StructType
+
+from schemas.tables.declare import Table
 
 Batches = Iterator[pa.RecordBatch]
+T = TypeVar("T")
+ROWS_MAX: Final = 1 << 16
+"""Maximum number of rows in an Arrow batch returned to Spark."""
+STREAM_BYTES: Final = 8 << 20
+"""Rows of one table that a task collects before it returns them as one stream."""
+STREAMS: Final = "of_table string, stream binary"
+"""Rows of several tables in one DataFrame: each row has the table's name, and an Arrow stream."""
 
 
 def sorted_by_key(frame: DataFrame, keys: Sequence[str], *order: str) -> DataFrame:
@@ -23,10 +34,10 @@ def sorted_by_key(frame: DataFrame, keys: Sequence[str], *order: str) -> DataFra
     return frame.repartition(*keys).sortWithinPartitions(*keys, *order)
 
 
-def for_each_key(function: Callable[[Batches], Batches], keys: Sequence[str]) -> Callable[[Any], Any]:
+def for_each_key(function: Callable[[Batches], Iterator[T]], keys: Sequence[str]) -> Callable[[Batches], Iterator[T]]:
     """For mapInArrow over `sorted_by_key`: calls a function with the rows of each key, as a stream."""
 
-    def apply(batches: Batches) -> Batches:
+    def apply(batches: Batches) -> Iterator[T]:
         for _, parts in groupby(_parts(batches, keys), key=itemgetter(0)):
             yield from function(rows for _, rows in parts)
 
@@ -58,10 +69,60 @@ def collected(frame: DataFrame) -> pa.Table:
 
 def _streams(batches: Batches) -> Batches:
     for batch in batches:
-        sink = pa.BufferOutputStream()
-        with pa.ipc.new_stream(sink, batch.schema) as stream:
-            stream.write_batch(batch)
-        yield pa.RecordBatch.from_pydict({"stream": [sink.getvalue().to_pybytes()]})
+        yield pa.RecordBatch.from_pydict({"stream": [stream_of(pa.Table.from_batches([batch]))]})
+
+
+def stream_of(rows: pa.Table) -> bytes:
+    """Rows as an Arrow stream."""
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_stream(sink, rows.schema) as stream:
+        stream.write_table(rows, max_chunksize=ROWS_MAX)
+    made: bytes = sink.getvalue().to_pybytes()
+    return made
+
+
+def in_one_pass(function: Callable[[Batches], Iterator[tuple[Table, pa.Table]]]) -> Callable[[Batches], Batches]:
+    """For mapInArrow: the rows of all tables that a function yields, as `STREAMS`."""
+
+    def apply(batches: Batches) -> Batches:
+        waiting: dict[str, list[pa.Table]] = {}
+        sizes: Counter[str] = Counter()
+        for table, rows in function(batches):
+            name = table.full_name
+            waiting.setdefault(name, []).append(rows)
+            sizes[name] += rows.nbytes
+            if sizes[name] >= STREAM_BYTES:
+                del sizes[name]
+                yield _named(name, waiting.pop(name))
+        for name, some in waiting.items():
+            yield _named(name, some)
+
+    return apply
+
+
+def _named(name: str, parts: Sequence[pa.Table]) -> pa.RecordBatch:
+    rows = pa.concat_tables(parts).unify_dictionaries().combine_chunks()
+    return pa.RecordBatch.from_pydict({"of_table": [name], "stream": [stream_of(rows)]})
+
+
+def as_streams(frame: DataFrame, table: Table) -> DataFrame:
+    """The rows of one table as `STREAMS`."""
+
+    def rows_of(batches: Batches) -> Iterator[tuple[Table, pa.Table]]:
+        return ((table, pa.Table.from_batches([batch])) for batch in batches)
+
+    return frame.mapInArrow(in_one_pass(rows_of), STREAMS)
+
+
+def of_streams(streams: DataFrame, table: Table, schema: StructType) -> DataFrame:
+    """The rows of one table among `STREAMS`."""
+    return streams.where(F.col("of_table") == F.lit(table.full_name)).select("stream").mapInArrow(_opened, schema)
+
+
+def _opened(batches: Batches) -> Batches:
+    for batch in batches:
+        for stream in batch["stream"].to_pylist():
+            yield from pa.ipc.open_stream(stream)
 
 
 def text(value: Column) -> Column:

@@ -12,12 +12,11 @@ from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentat
 
 from coordinator_core.bytes.log.chunk import CONTROL_NONE, CONTROL_UNKNOWN
 from groupledger.decoding import Decoded, decode_record
-from groupledger.key_replay import ROWS_OF_SHARE_STATE, replay_of
+from groupledger.key_replay import replay_of, topic_of
 from groupledger.records import EXPECTED, OPENED_TYPES, RecordsError, require_together, types_of
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.spark_schemas import spark_schema
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
-from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.silver import GROUP_EVENTS
 
@@ -122,7 +121,7 @@ class ReplayGroup:
                     f"{types_of(expected)}: select it so{of_text}"
                 )
         require_together([name for name, _ in there], decides=True)
-        if replay_of(table, has_markers=True) is None:
+        if topic_of(table) is None:
             raise RecordsError(f"no table {table!r} is made by replay: name one, as silver.offset_commits")
         columns = [column for column in TABLES[table].columns if column.name != "cluster_id"]
         return udtf.AnalyzeResult(spark_schema(columns))
@@ -131,7 +130,7 @@ class ReplayGroup:
         """Buffer a record."""
         self._table = name
         row = {name.lower(): it for name, it in records.asDict().items()}
-        if not _has_place(row, SHARE_TOPIC if TABLES[name] in ROWS_OF_SHARE_STATE else OFFSETS_TOPIC):
+        if not _has_place(row, topic_of(name) or OFFSETS_TOPIC):
             return
         at = row["timestamp"]
         made = {
@@ -160,11 +159,10 @@ class ReplayGroup:
         schema = pa.schema([(name, OPENED_TYPES[name]) for name in self._rows[0]])
         has_markers = {"producer_id", "control_type"} <= set(schema.names)
         self._rows.sort(key=itemgetter("log_offset"))  # ORDER BY may be missing
-        replay = replay_of(self._table, has_markers=has_markers)
-        assert replay is not None, "analyze has looked"
+        replay = replay_of(TABLES[self._table], topic_of(self._table) or OFFSETS_TOPIC, has_markers=has_markers)
         fields = [field for field in arrow_schema(TABLES[self._table]) if field.name != "cluster_id"]
         maps = [field.name for field in fields if pa.types.is_map(field.type)]
-        for made in replay(iter(pa.Table.from_pylist(self._rows, schema=schema).to_batches())):
+        for _, made in replay(iter(pa.Table.from_pylist(self._rows, schema=schema).to_batches())):
             for row in made.select([field.name for field in fields]).to_pylist():
                 for name in maps:  # a map is its pairs in Python, and Spark takes a dict
                     row[name] = None if row[name] is None else dict(row[name])

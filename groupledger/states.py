@@ -101,6 +101,11 @@ class Logs:
         """Log partitions that are not known from record 0 on."""
         return frozenset((cluster_id, partition) for cluster_id, partition, first, _ in self.known() if first > 0)
 
+    @property
+    def overlap(self) -> bool:
+        """Are there records before the last one of the states' log partition?"""
+        return any(place in self.before and first <= self.before[place][1] for place, (first, _) in self.read.items())
+
     def gaps(self) -> Iterator[tuple[LogPlace, int, int]]:
         """The first and last of the offsets between states and records, by log partition."""
         for place, (first, _) in self.read.items():

@@ -1,5 +1,6 @@
 """The state of a key between two replays, without Spark: any cut of its records gives the rows of one replay."""
 
+from collections import defaultdict
 from collections.abc import Iterator
 from random import Random
 from typing import Any
@@ -9,8 +10,8 @@ import pytest
 
 from coordinator_core.errors import StateUnreadable
 from groupledger import chunks
-from groupledger.key_replay import ReplayKey, group_states, share_states
-from groupledger.key_state import STATE_OFFSET, KeyState, begun
+from groupledger.key_replay import MADE_OF, ReplayKey, ReplayTables
+from groupledger.key_state import KEY_STATES, STATE_OFFSET, KeyState, begun
 from schemas.consumer_offsets import TOPIC as GROUPS
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
@@ -39,11 +40,14 @@ def given(rows: Rows, key: tuple[Any, ...], state: bytes | None, random: Random)
 
 def made(
     replay: ReplayKey, rows: Rows, key: tuple[Any, ...], state: bytes | None, random: Random, *, is_later: bool
-) -> Rows:
-    """What a replay makes of records behind a state."""
+) -> dict[str, Rows]:
+    """What a replay makes of records behind a state, by table."""
     later = {(None, key[0])} if is_later else set()
     begin, records = begun(given(rows, key, state, random), later)
-    return [row for some in replay(records, begin) for row in some.to_pylist()]
+    found: dict[str, Rows] = defaultdict(list)
+    for table, some in replay(records, begin):
+        found[table.full_name] += some.to_pylist()
+    return found
 
 
 PLACES = ("log_offset", "applied_log_offset", "from_log_offset", "to_log_offset")
@@ -85,29 +89,31 @@ def cuts_of(rows: Rows, random: Random) -> list[Rows]:
 def test_any_cut_gives_the_rows_of_one_replay(
     recorded: Recorded, recording: str, is_later: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records of a key in three days, cut anywhere, also within an operation, with days that overlap or come twice."""
+    """Records of a key in three days, cut anywhere, also within an operation, with days that overlap or come twice:
+    all tables in one pass, with the state for the next day, are those of one replay for each table."""
     random = Random(recording)
     monkeypatch.setattr(chunks, "CHUNK_ROWS_MIN", 16)
     _, records = recorded(recording)
     for (topic, *place), rows in keyed(records).items():
         key = tuple(place)
-        tables, of_state = (OF_GROUPS, group_states) if topic == GROUPS else (OF_SHARES, share_states)
+        tables, in_one_pass = OF_GROUPS if topic == GROUPS else OF_SHARES, ReplayTables(topic, MADE_OF[topic])
         days = cuts_of(rows, random)
         kept: dict[str, Rows] = {name: [] for name in tables}
         state: bytes | None = None
         for day in days:
+            if not day and state is None:
+                continue
             settled = -1 if state is None else KeyState.of(state).settled_offset
             last = -1 if state is None else KeyState.of(state).last_offset
-            if any(row["log_offset"] > last for row in day):
-                for name, replay in tables.items():
-                    new = made(replay, day, key, state, random, is_later=is_later)
+            new = made(in_one_pass, day, key, state, random, is_later=is_later)
+            (row,) = new[KEY_STATES.full_name]
+            state = row["state"]
+            if row["last_offset"] > last:
+                for name in tables:
                     left = [row for row in kept[name] if is_final(row, settled)]
-                    kept[name] = merged(left, new, TABLES[name])
-            if day or state is not None:
-                (row,) = made(of_state, day, key, state, random, is_later=is_later)
-                state = row["state"]
+                    kept[name] = merged(left, new[name], TABLES[name])
         for name, replay in tables.items():
-            expected = made(replay, rows, key, None, random, is_later=is_later)
+            expected = made(replay, rows, key, None, random, is_later=is_later)[name]
             assert texts(kept[name], name) == texts(expected, name), (key, name, [len(day) for day in days])
 
 

@@ -1,6 +1,7 @@
 """A ledger in a lake, day after day: silver and gold of one replay of all records."""
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -14,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 import groupledger
 from schemas.consumer_offsets import TOPIC as GROUPS
 from schemas.tables import TABLES
+from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.conftest import PROJECT_ROOT
 from tests.documents import examples
 from tests.groupledger.conftest import Recorded
@@ -99,6 +101,31 @@ def test_a_stream_and_a_batch_that_failed(
     assert_whole(groupledger.Ledger(lake, SCHEMA), lake.createDataFrame(records))
 
 
+@takes_minutes
+def test_records_behind_later_ones_and_the_end_of_a_log(lake: SparkSession) -> None:
+    """A transaction of a group without new records hangs by the end of the log; a late record has a row, and one that
+    comes again has none; and the tables are read as they were."""
+    log = SmallLog()
+    log.commit("g", 0, 10, NOON_MS, producer_id=7)
+    log.commit("h", 0, 1, NOON_MS + 60_000)
+    log.commit("h", 0, 2, NOON_MS + 16 * 60_000)
+    rows = [(GROUPS, 0, offset, bytearray(batch)) for offset, batch in enumerate(log.batches)]
+    ledger = groupledger.Ledger(lake, SCHEMA)
+    times = [datetime.now(UTC)]
+    for day in (rows[:1], rows[2:], rows):
+        ledger.add(lake.createDataFrame(day, "topic string, partition int, base_offset bigint, batch binary"))
+        times.append(datetime.now(UTC))
+
+    def hanging(at: datetime | None = None) -> list[str]:
+        return [row.group_id for row in ledger.read("gold.hanging_transactions", at=at).collect()]
+
+    assert [hanging(at) for at in (*times, None)] == [[], [], ["g"], ["g"], ["g"]]
+    errors = ledger.read("bronze.quarantine").select("code", "group_id", "offset").collect()
+    assert sorted((row.code, row.group_id, row.offset) for row in errors) == [("GAP", None, 1), ("LATE", "h", 1)]
+    commits = ledger.read("silver.offset_commits").orderBy("log_offset").collect()
+    assert [(row.log_offset, row.group_id) for row in commits] == [(0, "g"), (2, "h")]
+
+
 def test_a_ledger_is_asked(lake: SparkSession) -> None:
     """A table that is none, and a time that is none, are one error each; before the first records a table is empty."""
     ledger = groupledger.Ledger(lake, SCHEMA)
@@ -127,5 +154,7 @@ def test_a_batch_that_failed_is_added_once(
         with pytest.raises(AttributeError, match="_judge"):
             ledger.add(rest)
     ledger.add(rest)
-    for name, frame in groupledger.replay_groups(lake.createDataFrame(records)).tables.items():
+    whole = lake.createDataFrame(records)
+    topics = groupledger.replay_groups(whole).topics
+    for name, frame in groupledger.replay_groups(whole, topics=topics).tables.items():
         assert texts(rows_of(ledger.read(name)), name) == texts(rows_of(frame), name), name

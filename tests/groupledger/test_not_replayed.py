@@ -9,16 +9,7 @@ import pytest
 
 from coordinator_core.replay.columnar.share_state_columnar import ColumnarShareReplay
 from groupledger import key_replay
-from groupledger.key_replay import (
-    ReplayCommits,
-    ReplayGroups,
-    ReplayKey,
-    ReplayShareState,
-    arrow_function,
-    group_findings,
-    share_findings,
-)
-from jobs.delta.arrow_schemas import arrow_schema
+from groupledger.key_replay import arrow_function, replay_of
 from jobs.delta.core_tables import rows_table
 from schemas.consumer_offsets import TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
@@ -57,11 +48,9 @@ class Drained:
         self.is_done = True
 
 
-def made_by(replay: ReplayKey, table: Table, keys: Keys, topic: str) -> list[dict[str, Any]]:
+def made_by(table: Table, keys: Keys, topic: str) -> list[dict[str, Any]]:
     """What Spark gets of all keys; each is read to its end, as Spark hands over the next one behind it."""
-    names = [name for name in arrow_schema(table).names if name not in ("cluster_id", "topic")]
-    schema = pa.schema([arrow_schema(table).field(name) for name in names])
-    function: Callable[[Any], Any] = arrow_function(replay, schema)
+    function: Callable[[Any], Any] = arrow_function(replay_of(table, topic, has_markers=True))
     made: list[dict[str, Any]] = []
     for (of_topic, _, group_id, *_), rows in keys.items():
         if of_topic == topic:
@@ -83,9 +72,9 @@ def test_a_group_that_cannot_be_replayed_keeps_no_other_from_its_rows(
         if depth == "columns":
             failing = planted(ValueError, rows_table, lambda _, rows, *__: any(it.group_id == "bad" for it in rows))
             monkeypatch.setattr(key_replay, "rows_table", failing)
-        generations = made_by(ReplayGroups(GROUP_GENERATIONS), GROUP_GENERATIONS, keys, TOPIC)
-        commits = made_by(ReplayCommits(has_markers=True), OFFSET_COMMITS, keys, TOPIC)
-        errors = made_by(group_findings, QUARANTINE, keys, TOPIC)
+        generations = made_by(GROUP_GENERATIONS, keys, TOPIC)
+        commits = made_by(OFFSET_COMMITS, keys, TOPIC)
+        errors = made_by(QUARANTINE, keys, TOPIC)
     assert {row["group_id"] for row in generations} >= {"good", "also"}
     assert {row["group_id"] for row in commits} >= {"good", "also", "good-simple"}
     assert {(row["stage"], row["code"]) for row in errors} == {("REPLAY", "NOT_REPLAYED")}
@@ -98,8 +87,8 @@ def test_a_group_that_cannot_be_replayed_keeps_no_other_from_its_rows(
 
 def test_nothing_is_an_error_where_all_can_be_replayed(keys: Keys) -> None:
     """The errors of groups and share partitions are empty, though every table of them was made."""
-    assert made_by(group_findings, QUARANTINE, keys, TOPIC) == []
-    assert made_by(share_findings, QUARANTINE, keys, SHARE_TOPIC) == []
+    assert made_by(QUARANTINE, keys, TOPIC) == []
+    assert made_by(QUARANTINE, keys, SHARE_TOPIC) == []
 
 
 def test_a_share_partition_that_cannot_be_replayed(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -107,13 +96,13 @@ def test_a_share_partition_that_cannot_be_replayed(keys: Keys, monkeypatch: pyte
     feed = ColumnarShareReplay.feed
     failing = planted(OverflowError, feed, lambda _, chunk: b"bad-share" in chunk.data.tobytes())
     monkeypatch.setattr(ColumnarShareReplay, "feed", failing)
-    states = made_by(ReplayShareState(SHARE_PARTITION_STATES), SHARE_PARTITION_STATES, keys, SHARE_TOPIC)
+    states = made_by(SHARE_PARTITION_STATES, keys, SHARE_TOPIC)
     assert {row["group_id"] for row in states} == {"good-share"}
-    (error,) = made_by(share_findings, QUARANTINE, keys, SHARE_TOPIC)
+    (error,) = made_by(QUARANTINE, keys, SHARE_TOPIC)
     assert (error["code"], error["group_id"]) == ("NOT_REPLAYED", "bad-share")
 
 
 def test_a_fault_of_the_machine_is_none_of_a_group(keys: Keys) -> None:
     """Where memory or a disk fails, the job fails: no group is left out for it."""
     with planting("history", MemoryError), pytest.raises(MemoryError):
-        made_by(ReplayGroups(GROUP_GENERATIONS), GROUP_GENERATIONS, keys, TOPIC)
+        made_by(GROUP_GENERATIONS, keys, TOPIC)

@@ -96,7 +96,7 @@ def facts_of(ledger: Ledger, topic: str) -> Facts:
 def rows_of(judge: Judge, keyed: Iterable[pa.Table], names: Sequence[str]) -> list[str]:
     """What a judge makes of keys, as texts that can be compared."""
     judge = pickle.loads(pickle.dumps(judge))
-    made = [part.select(names).to_pylist() for rows in keyed for part in judge(rows)]
+    made = [part.select(names).to_pylist() for rows in keyed for _, part in judge(rows)]
     return sorted(repr(row) for some in made for row in some)
 
 
@@ -119,7 +119,7 @@ def test_rows_of_groups_are_those_of_nightly(recorded: Recorded, recording: str)
     facts = facts_of(ledger, OFFSETS_TOPIC)
     for table in OF_GROUP:
         names, rows = expected(ledger, table, OFFSETS_TOPIC)
-        assert rows_of(JudgeGroup(table, facts, InferenceSettings()), keyed, names) == rows, table.full_name
+        assert rows_of(JudgeGroup((table,), facts, InferenceSettings()), keyed, names) == rows, table.full_name
 
 
 @pytest.mark.parametrize(
@@ -132,4 +132,4 @@ def test_rows_of_share_groups_are_those_of_nightly(recorded: Recorded, recording
     facts = facts_of(ledger, SHARE_TOPIC)
     for table in OF_SHARES:
         names, rows = expected(ledger, table, SHARE_TOPIC)
-        assert rows_of(JudgeShareGroup(table, facts, InferenceSettings()), keyed, names) == rows, table.full_name
+        assert rows_of(JudgeShareGroup((table,), facts, InferenceSettings()), keyed, names) == rows, table.full_name

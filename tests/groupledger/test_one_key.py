@@ -12,8 +12,9 @@ import pytest
 from coordinator_core.bytes import codec
 from coordinator_core.errors import DecodeError
 from groupledger import chunks
-from groupledger.chunks import key_chunks
-from groupledger.key_replay import ReplayCommits, ReplayGroups, ReplayKey, ReplayShareState
+from groupledger.chunks import chunk_of, key_rows
+from groupledger.key_replay import ReplayKey, replay_of
+from jobs.silver.tasks import TABLES_OF_TOPIC
 from schemas.consumer_offsets import TOPIC as GROUPS
 from schemas.share_group_state import TOPIC as SHARES
 from schemas.tables import TABLES
@@ -23,23 +24,13 @@ from tests.lengths import takes_minutes
 
 QUICK = ("full-a", "compact-partial", "old-40")
 
-OF_GROUPS: dict[str, ReplayKey] = {
-    "silver.offset_commits": ReplayCommits(has_markers=True),
-    **{
-        name: ReplayGroups(TABLES[name])
-        for name in (
-            "silver.group_generations",
-            "silver.group_members",
-            "silver.member_attributes",
-            "silver.member_assignments",
-            "silver.group_events",
-        )
-    },
-}
-OF_SHARES: dict[str, ReplayKey] = {
-    name: ReplayShareState(TABLES[name])
-    for name in ("silver.share_partition_states", "silver.share_state_batches", "silver.share_batch_transitions")
-}
+
+def replays(topic: str) -> dict[str, ReplayKey]:
+    """By table, the function that makes its rows."""
+    return {table.full_name: replay_of(table, topic, has_markers=True) for table in TABLES_OF_TOPIC[topic]}
+
+
+OF_GROUPS, OF_SHARES = replays(GROUPS), replays(SHARES)
 NAMES_OF_IDS = {
     "silver.member_assignments": ("topic",),
     "silver.share_partition_states": ("topic",),
@@ -111,7 +102,7 @@ def rows_of(replay: ReplayKey, batches: Iterator[pa.RecordBatch], name: str) -> 
     """What a replay makes, as texts that can be compared."""
     left_out = NAMES_OF_IDS.get(name, ())
     columns = [column for column in TABLES[name].column_names if column not in ("cluster_id", *left_out)]
-    made = [rows.select(columns).to_pylist() for rows in replay(batches) if rows.num_rows]
+    made = [rows.select(columns).to_pylist() for _, rows in replay(batches) if rows.num_rows]
     return [repr(row) for some in made for row in some]
 
 
@@ -159,7 +150,7 @@ def test_copies_of_a_record_count_once(size: int, monkeypatch: pytest.MonkeyPatc
     rows = [one(0, b"a"), one(0, b"a"), one(1, b"x"), one(1, b"b"), one(1, b"x"), one(1, None), one(2, b"c")]
     for order in (rows, [*rows[:2], *reversed(rows[2:6]), rows[6]]):
         found = []
-        for chunk in key_chunks(in_batches(order, lambda: size), keeps_operations=True):
+        for chunk in map(chunk_of, key_rows(in_batches(order, lambda: size), keeps_operations=True)):
             records, data = chunk.records.records, chunk.records.data
             for offset, position, length in zip(
                 records.offset, records.value_position, records.value_length, strict=True
@@ -173,7 +164,7 @@ def test_an_operation_is_never_cut(size: int, monkeypatch: pytest.MonkeyPatch) -
     """Records of one operation are in one chunk and one batch of it, though Spark cuts between them."""
     monkeypatch.setattr(chunks, "CHUNK_ROWS_MIN", 1)
     rows = [one(offset, b"", timestamp_ms=offset // 4) | {"operation": offset // 4} for offset in range(20)]
-    together = list(key_chunks(in_batches(rows, lambda: size), keeps_operations=True))
+    together = list(map(chunk_of, key_rows(in_batches(rows, lambda: size), keeps_operations=True)))
     found = [[offset // 4 for offset in chunk.records.records.offset.tolist() if offset % 4 == 0] for chunk in together]
     assert list(chain.from_iterable(found)) == [0, 1, 2, 3, 4]
     for chunk in together:
@@ -196,7 +187,7 @@ LARGE = 2**53
 def test_an_operation_may_be_unknown(operations: list[int | None], expected: list[int]) -> None:
     """A known operation is exact although others are unknown; contiguous records of one time without one form one."""
     rows = [one(LARGE + place, b"") | {"operation": operation} for place, operation in enumerate(operations)]
-    (chunk,) = key_chunks(in_batches(rows, lambda: 100), keeps_operations=True)
+    (chunk,) = map(chunk_of, key_rows(in_batches(rows, lambda: 100), keeps_operations=True))
     assert (chunk.records.batches.base_offset - LARGE).tolist() == expected
 
 
