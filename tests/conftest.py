@@ -13,7 +13,7 @@ from typing import Any, Final
 PROJECT_ROOT = Path(__file__).resolve().parent.parent
 REPORT_LINE = "line of the report"
 """Name of the property by which a test hands over a line for the end of the run, from whichever process it ran in."""
-OF_SMALL_TESTS = {PROJECT_ROOT / "tests" / name for name in ("conformance", "coordinator_core")}
+OF_SMALL_TESTS = {PROJECT_ROOT / "tests" / name for name in ("cases", "conformance", "coordinator_core")}
 for compiled in (PROJECT_ROOT / ".cache" / "numba").glob("*/.compiled"):
     # what set-up compiled; numba reads the variable when it is first imported
     os.environ.setdefault("NUMBA_CACHE_DIR", str(compiled.parent))

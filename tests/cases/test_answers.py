@@ -2,7 +2,6 @@
 times, offsets below 0, dumps without markers."""
 
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +12,7 @@ from jobs.errors import JobError
 from jobs.queries.answers.describe import run_describe
 from jobs.queries.answers.owner import run_owner
 from jobs.queries.answers.restore import run_restore
+from tests.answers import printed
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 
@@ -27,48 +27,20 @@ def ms(text: str) -> int:
 
 def described(ledger: Ledger, group: str, at: str | None = None, view: View = View.OFFSETS) -> tuple[str, list[str]]:
     """What describe prints, and what it remarks."""
-    out = StringIO()
-    remarks = run_describe(
-        ledger.tables,
-        view=view,
-        at_ms=None if at is None else ms(at),
-        group_ids=[group],
-        tool=None,
-        verbose=False,
-        output_format="csv",
-        sample_age_max_ms=1,
-        out=out,
-    )
-    return out.getvalue(), remarks
+    at_ms = None if at is None else ms(at)
+    return printed(run_describe, ledger.tables, view=view, at_ms=at_ms, group_ids=[group], sample_age_max_ms=1)
 
 
 def restored(ledger: Ledger, group: str, at: str, output: Path | None = None) -> tuple[str, list[str]]:
     """What restore prints, and what it remarks."""
-    out = StringIO()
-    remarks = run_restore(
-        ledger.tables,
-        group_ids=[group],
-        at_ms=ms(at),
-        output=None if output is None else str(output),
-        output_format="csv",
-        out=out,
-    )
-    return out.getvalue(), list(remarks)
+    path = None if output is None else str(output)
+    return printed(run_restore, ledger.tables, group_ids=[group], at_ms=ms(at), output=path)
 
 
 def owned(ledger: Ledger, topic: str, partition: int, at: str | None = None) -> tuple[str, list[str]]:
     """What owner prints, and what it remarks."""
-    out = StringIO()
     at_ms = None if at is None else ms(at)
-    remarks = run_owner(
-        ledger.tables,
-        topic=topic,
-        partition=partition,
-        at_ms=at_ms,
-        output_format="csv",
-        out=out,
-    )
-    return out.getvalue(), remarks
+    return printed(run_owner, ledger.tables, topic=topic, partition=partition, at_ms=at_ms)
 
 
 def test_a_group_is_where_its_hash_points_now(ledger: Ledger) -> None:

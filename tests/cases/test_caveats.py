@@ -1,7 +1,6 @@
 """Answers come with what they cannot know, where it matters: former homes, holes, open transactions, times."""
 
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +18,10 @@ from jobs.queries.verify.verify_ledger import Ledger as VerifyLedger
 from jobs.queries.verify.verify_ledger import Window
 from schemas import share_group_state
 from schemas.consumer_offsets import RecordType
+from tests.answers import printed
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
-from tests.cases.test_answers import described, owned, restored
+from tests.cases.test_answers import described, ms, owned, restored
 from tests.coordinator_core.group_records import T1
 from tests.jobs.dump_builders import kafka_rows, write_json_lines
 
@@ -32,16 +32,7 @@ OFFSETS = "__consumer_offsets"
 
 def audited(ledger: Ledger, listing: Listing, span: Span = Span()) -> str:  # noqa: B008
     """What audit prints."""
-    out = StringIO()
-    run_audit_report(
-        ledger.tables,
-        listing=listing,
-        span=span,
-        group_ids=None,
-        output_format="csv",
-        out=out,
-    )
-    return out.getvalue()
+    return printed(run_audit_report, ledger.tables, listing=listing, span=span)[0]
 
 
 def test_lists_say_which_rows_are_of_before_the_topic_grew(ledger: Ledger) -> None:
@@ -337,28 +328,13 @@ def test_restore_takes_one_place_of_a_moment_that_the_log_has_twice(ledger: Ledg
     position, new = header.index("LOG-POSITION"), header.index("RESTORED-OFFSET")
     found = {int(row[position].partition("@")[2]): row[new] for row in rows}
     assert sorted(found.values()) == ["20", "40"]
+    asked: dict[str, Any] = {"group_ids": ["skew"], "at_ms": ms(at)}
     for log_offset, offset in found.items():
         output = tmp_path / f"{log_offset}.csv"
-        run_restore(
-            ledger.tables,
-            group_ids=["skew"],
-            at_ms=round(datetime.fromisoformat(at).timestamp() * 1000),
-            log_offset=log_offset,
-            output=str(output),
-            output_format="csv",
-            out=StringIO(),
-        )
+        printed(run_restore, ledger.tables, log_offset=log_offset, output=str(output), **asked)
         assert [line.rsplit(",", 1)[-1] for line in output.read_text().splitlines()] == [offset]
     with pytest.raises(ArgumentError, match=r"is at offset .*, not 999"):
-        run_restore(
-            ledger.tables,
-            group_ids=["skew"],
-            at_ms=round(datetime.fromisoformat(at).timestamp() * 1000),
-            log_offset=999,
-            output=None,
-            output_format="csv",
-            out=StringIO(),
-        )
+        printed(run_restore, ledger.tables, log_offset=999, **asked)
 
 
 def test_capture_alone_says_which_log_partitions_are_in_no_source(ledger: Ledger, tmp_path: Path) -> None:

@@ -1,7 +1,6 @@
 """What clients of many makers put into a group's record: read as far as it goes, and said where it cannot be."""
 
 import struct
-from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from jobs.cli_enums import Listing, View
 from jobs.queries.answers.audit_report import Span, run_audit_report
 from jobs.queries.answers.describe import run_describe
 from jobs.queries.answers.owner import run_owner
+from tests.answers import printed
 from tests.cases.client_logs import FIRST_MS, Client, Generation, batches_of, log_of
 from tests.cases.harness import CASES, Ledger
 from tests.cases.judged import Judged
@@ -188,39 +188,15 @@ def test_a_kind_of_client_is_said_once(unread: Ledger) -> None:
 def answers(unread: Ledger, minute: float) -> dict[str, Any]:
     """What owner, describe and audit say of a minute."""
     at_ms = FIRST_MS + int(minute * 60_000)
-    owner, described, audited = StringIO(), StringIO(), StringIO()
-    remark = run_owner(
-        unread.tables,
-        topic="events",
-        partition=0,
-        at_ms=at_ms,
-        output_format="table",
-        out=owner,
-    )
-    run_describe(
-        unread.tables,
-        view=View.MEMBERS,
-        at_ms=at_ms,
-        group_ids=["own"],
-        tool=None,
-        verbose=False,
-        output_format="table",
-        out=described,
-    )
-    span = Span(at_ms, at_ms + 1)
-    is_complete = run_audit_report(
-        unread.tables,
-        listing=Listing.OWNERS,
-        span=span,
-        group_ids=None,
-        output_format="table",
-        out=audited,
-    )
+    asked: dict[str, Any] = {"tables": unread.tables, "output_format": "table"}
+    owner, remark = printed(run_owner, topic="events", partition=0, at_ms=at_ms, **asked)
+    described, _ = printed(run_describe, view=View.MEMBERS, at_ms=at_ms, group_ids=["own"], **asked)
+    audited, is_complete = printed(run_audit_report, listing=Listing.OWNERS, span=Span(at_ms, at_ms + 1), **asked)
     return {
         "remark": remark,
-        "owner": owner.getvalue(),
-        "described": described.getvalue(),
-        "audited": audited.getvalue(),
+        "owner": owner,
+        "described": described,
+        "audited": audited,
         "is_complete": is_complete,
     }
 

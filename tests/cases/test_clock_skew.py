@@ -1,16 +1,15 @@
 """Leaders' clocks differ: times of a log may go back, places in it never do."""
 
 from collections.abc import Mapping
-from io import StringIO
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from jobs.delta.cluster_tables import ClusterTables
 from jobs.queries.answers.group_history import run_history
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
+from tests.answers import printed
 from tests.cases.harness import CASES, Ledger
 from tests.cases.judged import Judged
 from tests.cases.small_logs import NOON_MS, SmallLog
@@ -202,13 +201,8 @@ def test_no_certain_verdict_hangs_on_clocks(seed: int) -> None:
 
 def history_of(ledger: Ledger, output_format: str, from_ms: int | None = None) -> tuple[list[str], list[str]]:
     """What history prints of group g, and what it remarks about clocks."""
-    out = StringIO()
-    span = {"from_ms": from_ms, "to_ms": None}
-    cluster_id = ledger.cluster_id
-    remarks = run_history(
-        ClusterTables(ledger.warehouse, cluster_id), group_id="g", output_format=output_format, out=out, **span
-    )
-    return out.getvalue().splitlines(), [line for line in remarks if "went back" in line]
+    text, remarks = printed(run_history, ledger.tables, output_format, group_id="g", from_ms=from_ms)
+    return text.splitlines(), [line for line in remarks if "went back" in line]
 
 
 def test_history_says_where_the_time_went_back(ledger: Ledger, tmp_path: Path) -> None:

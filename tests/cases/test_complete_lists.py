@@ -1,7 +1,6 @@
 """A list is complete only where gold is of all that was read, and where times tell what belongs to its span."""
 
 from datetime import UTC, datetime
-from io import StringIO
 from itertools import product
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from jobs.console.command_name import command
 from jobs.operations.nightly import run_audit, run_replay
 from jobs.queries.answers.audit_report import Span, completeness, run_audit_report
 from jobs.queries.as_of.as_of import GROUPS_LOG
+from tests.answers import printed
 from tests.cases.harness import CASES, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.recorded import RECORDINGS
@@ -33,16 +33,7 @@ def recorded(tmp_path_factory: pytest.TempPathFactory) -> Ledger:
 
 def audited(ledger: Ledger, listing: Listing, span: Span = Span()) -> tuple[list[str], list[str]]:  # noqa: B008
     """The statements and the rows of a list."""
-    out = StringIO()
-    run_audit_report(
-        ledger.tables,
-        listing=listing,
-        span=span,
-        group_ids=None,
-        output_format="csv",
-        out=out,
-    )
-    lines = out.getvalue().splitlines()
+    lines = printed(run_audit_report, ledger.tables, listing=listing, span=span)[0].splitlines()
     statements = [line for line in lines if line.startswith("#")]
     return statements, lines[len(statements) + 1 :]
 
@@ -142,14 +133,6 @@ def test_a_list_says_which_groups_are_never_in_it(
     recorded: Ledger, listing: Listing, group_id: str, reported: str | None
 ) -> None:
     """COMPLETE and no row of a group of another type looks as if nothing had happened to it."""
-    out = StringIO()
-    run_audit_report(
-        recorded.tables,
-        listing=listing,
-        span=Span(),
-        group_ids=[group_id],
-        output_format="csv",
-        out=out,
-    )
-    lines = [line for line in out.getvalue().splitlines() if "never in this list" in line]
+    text, _ = printed(run_audit_report, recorded.tables, listing=listing, group_ids=[group_id])
+    lines = [line for line in text.splitlines() if "never in this list" in line]
     assert lines == ([] if reported is None else [f"# {reported}"])

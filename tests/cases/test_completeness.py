@@ -2,7 +2,6 @@
 
 import shutil
 from collections.abc import Sequence
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +13,7 @@ from jobs.cli_enums import Listing
 from jobs.errors import ArgumentError
 from jobs.queries.answers.audit_report import Completeness, Span, completeness, run_audit_report
 from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG
+from tests.answers import printed
 from tests.cases.harness import Ledger
 from tests.recorded import RECORDINGS
 
@@ -123,8 +123,7 @@ def test_questions_outside_of_the_log_are_errors(whole: Ledger) -> None:
     from jobs.queries.as_of.in_log import remarks_behind, require_begun, require_in_any_log
 
     def audit(group_ids: Sequence[str] | None, span: Span, listing: Listing = Listing.ARCHIVED) -> None:
-        asked: dict[str, Any] = {"span": span, "group_ids": group_ids, "output_format": "table"}
-        run_audit_report(whole.tables, listing=listing, out=StringIO(), **asked)
+        printed(run_audit_report, whole.tables, listing=listing, span=span, group_ids=group_ids)
 
     audit(["s05-limit"], Span())
     for listing in Listing:
@@ -160,14 +159,7 @@ def test_of_a_group_the_end_of_its_own_log_partition_counts(in_part: Ledger) -> 
     assert reported == [f"{GROUPS_LOG}-2 was read up to 2026-11-21T02:59:18.994Z: what came after that is not known"]
     nobody = next(name for name in map(str, range(99)) if group_partition(name, 5) == 3)
     with pytest.raises(ArgumentError, match=f"{GROUPS_LOG}-3, where it would be, is in no source"):
-        run_audit_report(
-            in_part.tables,
-            listing=Listing.COMMITS,
-            span=Span(),
-            group_ids=[nobody],
-            output_format="table",
-            out=StringIO(),
-        )
+        printed(run_audit_report, in_part.tables, listing=Listing.COMMITS, group_ids=[nobody])
 
 
 def test_answers_name_what_is_in_no_source(in_part: Ledger, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,31 +1,21 @@
 """describe --state: who coordinated a group, as the metadata log of that time says."""
 
 import json
-from io import StringIO
 from pathlib import Path
 
 from coordinator_core.replay.lookup import group_partition
 from jobs.cli_enums import View
 from jobs.laboratory.simulate import simulate
 from jobs.queries.answers.describe import run_describe
+from tests.answers import printed
 from tests.cases.harness import CASES, Ledger
 from tests.simulator.simulation.simulations import HEAD
 
 
 def states(ledger: Ledger, at_ms: int | None) -> dict[str, str | None]:
     """Group -> COORDINATOR (ID) at a time."""
-    out = StringIO()
-    run_describe(
-        ledger.tables,
-        view=View.STATE,
-        at_ms=at_ms,
-        group_ids=None,
-        tool=None,
-        verbose=False,
-        output_format="json",
-        out=out,
-    )
-    return {row["GROUP"]: row["COORDINATOR (ID)"] for row in map(json.loads, out.getvalue().splitlines())}
+    lines, _ = printed(run_describe, ledger.tables, "json", view=View.STATE, at_ms=at_ms)
+    return {row["GROUP"]: row["COORDINATOR (ID)"] for row in map(json.loads, lines.splitlines())}
 
 
 def test_the_metadata_log_of_a_real_cluster_says_who_coordinated(ledger: Ledger) -> None:

@@ -2,17 +2,15 @@
 
 import base64
 import json
-from io import StringIO
 from pathlib import Path
-from typing import Any
 
-from jobs.cli_enums import Listing, View
-from jobs.delta.cluster_tables import ClusterTables
-from jobs.queries.answers.audit_report import Span, run_audit_report
+from jobs.cli_enums import Listing
+from jobs.queries.answers.audit_report import run_audit_report
 from jobs.queries.answers.describe import run_describe
 from jobs.queries.answers.owner import run_owner
 from jobs.queries.answers.restore import run_restore
-from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.answers import printed
+from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.jobs.dump_builders import kafka_rows
 
@@ -47,29 +45,10 @@ def test_tables_are_whole_and_times_null(ledger: Ledger, tmp_path: Path) -> None
 def test_answers_go_by_log_position(ledger: Ledger, tmp_path: Path) -> None:
     """Who owns what and what is committed now is what the last records say; every list is given."""
     ledger.night(dumps=(str(dumped(tmp_path)),))
-    warehouse = ledger.warehouse
-    of: dict[str, Any] = {"output_format": "json"}
+    tables = ledger.tables
     for listing in Listing:
-        run_audit_report(
-            ClusterTables(warehouse, CLUSTER_ID), listing=listing, span=Span(), group_ids=None, out=StringIO(), **of
-        )
-    out = StringIO()
-    run_describe(
-        ClusterTables(warehouse, CLUSTER_ID),
-        view=View.OFFSETS,
-        at_ms=None,
-        group_ids=["g"],
-        tool=None,
-        verbose=False,
-        out=out,
-        **of,
-    )
-    assert '"3"' in out.getvalue() or ": 3" in out.getvalue()
-    out = StringIO()
-    run_owner(ClusterTables(warehouse, CLUSTER_ID), topic="in", partition=1, at_ms=None, out=out, **of)
-    assert '"b"' in out.getvalue()
-    out = StringIO()
-    run_restore(
-        ClusterTables(warehouse, CLUSTER_ID), group_ids=["g"], at_ms=NOON_MS + 10_000, output=None, out=out, **of
-    )
-    assert "3" in out.getvalue()
+        printed(run_audit_report, tables, listing=listing)
+    offsets, _ = printed(run_describe, tables, "json", group_ids=["g"])
+    assert '"3"' in offsets or ": 3" in offsets
+    assert '"b"' in printed(run_owner, tables, "json", topic="in", partition=1)[0]
+    assert "3" in printed(run_restore, tables, "json", group_ids=["g"], at_ms=NOON_MS + 10_000)[0]

@@ -1,7 +1,6 @@
 """Whole nights of what the console consumer's formatters print: keys and values, without offsets, times or markers."""
 
 from datetime import UTC, datetime
-from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,12 +8,13 @@ import pytest
 
 from jobs.cli_enums import Listing, View
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.queries.answers.audit_report import Span, run_audit_report
+from jobs.queries.answers.audit_report import run_audit_report
 from jobs.queries.answers.describe import run_describe
 from jobs.queries.answers.findings import findings, lines
 from jobs.queries.answers.owner import find_owners
 from jobs.report.run import make_report
 from jobs.report.sql_text import Scope
+from tests.answers import printed
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.recorded import RECORDINGS
 
@@ -78,22 +78,12 @@ def test_no_time_is_said_and_nothing_is_left_unjudged(formatted: Ledger) -> None
 @pytest.mark.parametrize("output_format", ["table", "csv"])
 def test_every_answer_goes_by_the_place_in_the_log(formatted: Ledger, output_format: str) -> None:
     """Lists, descriptions, owners, the report and what is found, at the end and at a time: none raises anything."""
-    warehouse, out = formatted.warehouse, StringIO()
-    of: dict[str, Any] = {"output_format": output_format, "out": out}
+    tables = formatted.tables
     for listing in Listing:
-        run_audit_report(ClusterTables(warehouse, CLUSTER_ID), listing=listing, span=Span(), group_ids=None, **of)
+        assert printed(run_audit_report, tables, output_format, listing=listing)[0]
     if output_format != "csv":
         for view in View:
-            run_describe(
-                ClusterTables(warehouse, CLUSTER_ID),
-                view=view,
-                at_ms=None,
-                group_ids=None,
-                tool=None,
-                verbose=True,
-                **of,
-            )
-    assert out.getvalue()
+            printed(run_describe, tables, output_format, view=view, verbose=True)
 
 
 def test_owner_report_and_findings(formatted: Ledger) -> None:

@@ -2,19 +2,19 @@
 their group."""
 
 from collections.abc import Iterator
-from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
 import pytest
 
 from jobs.cli_enums import Listing
-from jobs.queries.answers.audit_report import Span, run_audit_report
+from jobs.queries.answers.audit_report import run_audit_report
 from jobs.queries.answers.findings import findings, lines
 from jobs.queries.answers.group_history import events_and_steps
 from jobs.queries.answers.group_verdicts import MOVED, WARN, group_verdicts
 from schemas.consumer_offsets import RecordType
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
+from tests.answers import printed
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_times import gold
@@ -93,9 +93,8 @@ def test_changes_are_shown(moved: Ledger) -> None:
     events = events_and_steps(moved.tables, "skip", from_ms=None, to_ms=None)[0]
     (text,) = (event.text for event in events if event.event == "offsets SKIPPED_BY_RESET")
     assert text == "in-0 from 100 to 300, 200 records never delivered"
-    out = StringIO()
-    run_audit_report(moved.tables, listing=Listing.ARCHIVED, span=Span(), group_ids=None, output_format="csv", out=out)
-    skipped = [line for line in out.getvalue().splitlines() if "never delivered" in line]
+    archived, _ = printed(run_audit_report, moved.tables, listing=Listing.ARCHIVED)
+    skipped = [line for line in archived.splitlines() if "never delivered" in line]
     assert len(skipped) == 2
     assert "to group skip: 200 records of in-0 from offset 100 on: SKIPPED_BY_RESET" in "\n".join(skipped)
 

@@ -1,6 +1,5 @@
 """A log in formats 0, 1 and 2, as brokers from 0.9 on wrote it: wrappers, old values, records without a time."""
 
-import io
 import json
 from collections.abc import Sequence
 from pathlib import Path
@@ -17,6 +16,7 @@ from jobs.queries.answers.restore import run_restore
 from schemas.consumer_offsets import TOPIC, RecordType
 from schemas.registry import REGISTRY
 from schemas.tables import TABLES
+from tests.answers import printed
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import assignment, subscription
 from tests.coordinator_core.bytes.log.test_legacy import message
@@ -175,17 +175,9 @@ def test_nights_that_end_between_formats_give_the_same_tables(whole: Ledger, tmp
 )
 def test_offsets_are_those_of_their_time(whole: Ledger, minute: int, offsets: dict[int, str]) -> None:
     """restore goes by the time that a commit carries, where its record has none."""
-    out = io.StringIO()
     at_ms = START_MS + minute * MINUTE_MS + 1000
-    run_restore(
-        whole.tables,
-        group_ids=("g",),
-        at_ms=at_ms,
-        output=None,
-        output_format="json",
-        out=out,
-    )
-    rows = [json.loads(line) for line in out.getvalue().splitlines()]
+    lines, _ = printed(run_restore, whole.tables, "json", group_ids=("g",), at_ms=at_ms)
+    rows = [json.loads(line) for line in lines.splitlines()]
     assert {row["PARTITION"]: str(row["RESTORED-OFFSET"]) for row in rows if "PARTITION" in row} == offsets
 
 
@@ -193,17 +185,9 @@ def test_an_owner_whose_records_have_no_time_is_said_to_have_none(whole: Ledger)
     """Since when is null, and a note says why; from format 1 on there is a time."""
     found = []
     for partition, minute in ((1, 1), (0, 2)):
-        out = io.StringIO()
         at_ms = START_MS + minute * MINUTE_MS + 1000
-        run_owner(
-            whole.tables,
-            topic="orders",
-            partition=partition,
-            at_ms=at_ms,
-            output_format="json",
-            out=out,
-        )
-        found += [json.loads(line) for line in out.getvalue().splitlines()]
+        lines, _ = printed(run_owner, whole.tables, "json", topic="orders", partition=partition, at_ms=at_ms)
+        found += [json.loads(line) for line in lines.splitlines()]
     assert [
         (row["CONSUMER-ID"], row["OWNED-FROM"] is None, "have no time" in (row.get("NOTE") or "")) for row in found
     ] == [

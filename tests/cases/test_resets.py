@@ -1,6 +1,5 @@
 """An admin resets all offsets of a classic group while it is empty: no face says that all is well."""
 
-from io import StringIO
 from pathlib import Path
 
 import pytest
@@ -13,6 +12,7 @@ from jobs.queries.answers.group_verdicts import group_verdicts
 from jobs.report.cluster import group_lines
 from jobs.report.reader import Reader
 from jobs.report.sql_text import Scope
+from tests.answers import printed
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 
@@ -46,8 +46,6 @@ def test_a_reset_of_a_whole_group_is_said_everywhere(ledger: Ledger, tmp_path: P
     gauges = {it.gauge: (it.value, it.labels.get("rule")) for it in samples([verdict], 0, 9)}
     assert gauges["group_rewinds"][0] == back
     assert gauges["group_verdict"][1] == "OFFSETS_RESET"
-    run_history(
-        ledger.tables, group_id="orders", from_ms=None, to_ms=None, output_format="table", out=(out := StringIO())
-    )
-    assert out.getvalue().count("commit EMPTY_GROUP_RESET (CERTAIN)") == 3
-    assert out.getvalue().count(" back") == back
+    text, _ = printed(run_history, ledger.tables, "table", group_id="orders")
+    assert text.count("commit EMPTY_GROUP_RESET (CERTAIN)") == 3
+    assert text.count(" back") == back

@@ -1,13 +1,13 @@
 """restore of groups in logs of Kafka 0.9, whose tombstone ends the group and not its offsets."""
 
 import csv
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from jobs.queries.answers.restore import run_restore
+from tests.answers import printed
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS
 from tests.cases.test_offsets_outlive_groups import MINUTE_MS, log_of_09
@@ -18,13 +18,13 @@ Rows = list[tuple[str, str, str, str]]
 def restored(ledger: Ledger, at_ms: int, folder: Path) -> tuple[Rows, list[list[str]]]:
     """Partition, current and restored offset and what changes; and the rows of the file for Kafka's tool."""
     of: dict[str, Any] = {"group_ids": ["g"], "at_ms": at_ms}
-    out, path = StringIO(), folder / f"offsets-{at_ms}.csv"
-    run_restore(ledger.tables, output=None, output_format="csv", out=out, **of)
+    path = folder / f"offsets-{at_ms}.csv"
+    text, _ = printed(run_restore, ledger.tables, **of)
     rows = [
         (row["PARTITION"], row["CURRENT-OFFSET"], row["RESTORED-OFFSET"], row["CHANGE"])
-        for row in csv.DictReader(StringIO(out.getvalue()))
+        for row in csv.DictReader(text.splitlines())
     ]
-    run_restore(ledger.tables, output=str(path), output_format="csv", out=StringIO(), **of)
+    printed(run_restore, ledger.tables, output=str(path), **of)
     return rows, list(csv.reader(path.read_text().splitlines()))
 
 

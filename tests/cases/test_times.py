@@ -4,18 +4,16 @@ does not tell."""
 import struct
 from contextlib import suppress
 from datetime import UTC, date, datetime
-from io import StringIO
 from itertools import pairwise
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Final
 
 import pytest
 
 from coordinator_core.bytes.log.batch import with_crc
 from jobs.cli_enums import Listing, View
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
-from jobs.delta.cluster_tables import ClusterTables
 from jobs.errors import JobError
 from jobs.laboratory.whatif import asked, whatif
 from jobs.queries.answers.audit_report import Span, run_audit_report
@@ -28,6 +26,7 @@ from jobs.report.run import make_report
 from jobs.report.sql_text import Scope
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.gold import GOLD_TABLES
+from tests.answers import printed
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
 from tests.cases.judged import Judged
 from tests.cases.small_logs import NOON_MS, SmallLog
@@ -132,43 +131,34 @@ def test_times_that_are_none_change_no_table_by_the_cut_into_nights(tmp_path: Pa
 def test_every_answer_is_given_whatever_the_times(tmp_path: Path, seed: int) -> None:
     """Lists, descriptions, owners, offsets to restore, the report and what is found: none trips over a time that is
     none, at any time asked for."""
-    ledger, out = Ledger(tmp_path / "warehouse"), StringIO()
+    ledger = Ledger(tmp_path / "warehouse")
     ledger.night(written(tmp_path / "logs", log_of(seed)))
-    warehouse = ledger.warehouse
-    of: dict[str, Any] = {"output_format": "json", "out": out}
+    tables = ledger.tables
     for listing in Listing:
         for span in (Span(), Span(0, NOON_MS)):
-            run_audit_report(ClusterTables(warehouse, CLUSTER_ID), listing=listing, span=span, group_ids=None, **of)
+            printed(run_audit_report, tables, "json", listing=listing, span=span)
     for at_ms in (None, 5, NOON_MS):
         for view in View:
             with suppress(JobError):  # nobody of that name was there then
-                run_describe(
-                    ClusterTables(warehouse, CLUSTER_ID),
-                    view=view,
-                    at_ms=at_ms,
-                    group_ids=["a"],
-                    tool=None,
-                    verbose=True,
-                    **of,
-                )
-        run_owner(ClusterTables(warehouse, CLUSTER_ID), topic="t", partition=0, at_ms=at_ms, **of)
+                printed(run_describe, tables, "json", view=view, at_ms=at_ms, group_ids=["a"], verbose=True)
+        printed(run_owner, tables, "json", topic="t", partition=0, at_ms=at_ms)
         with suppress(JobError):
-            run_restore(ClusterTables(warehouse, CLUSTER_ID), group_ids=["a"], at_ms=at_ms or 1, output=None, **of)
+            printed(run_restore, tables, "json", group_ids=["a"], at_ms=at_ms or 1)
     if any(row["group_id"] == "a" for row in ledger.rows("gold.rebalances")):
-        assert events_and_steps(ClusterTables(warehouse, CLUSTER_ID), "a", from_ms=None, to_ms=None)[0]
-    run_groups(ClusterTables(warehouse, CLUSTER_ID), from_ms=None, match=None, needs_attention=False, **of)
+        assert events_and_steps(tables, "a", from_ms=None, to_ms=None)[0]
+    printed(run_groups, tables, "json")
     question = asked(["session.timeout.ms=10000"], [], ledger.settings())
     try:
-        whatif(ledger.tables, group_id="a", question=question)
+        whatif(tables, group_id="a", question=question)
     except JobError as error:
         assert "have no timestamp" in str(error) or "no group" in str(error)
-    make_report(warehouse, Scope(CLUSTER_ID), made_at=datetime(2026, 11, 25, tzinfo=UTC))
-    assert list(lines(findings(ClusterTables(warehouse, CLUSTER_ID))))
+    make_report(ledger.warehouse, Scope(CLUSTER_ID), made_at=datetime(2026, 11, 25, tzinfo=UTC))
+    assert list(lines(findings(tables)))
 
 
 def test_history_has_what_has_no_time(tmp_path: Path) -> None:
     """Events without a time come last, in the order of the log."""
-    ledger, log, out = Ledger(tmp_path / "warehouse"), SmallLog(), StringIO()
+    ledger, log = Ledger(tmp_path / "warehouse"), SmallLog()
     shares = SmallLog(0, SHARE_TOPIC)
     generations: list[dict[str, tuple[int, ...]]] = [{"a": (0,)}, {"a": (0,), "b": (1,)}, {"a": (0, 1)}]
     for generation, members in enumerate(generations, 1):
@@ -188,15 +178,7 @@ def test_history_has_what_has_no_time(tmp_path: Path) -> None:
         "commit REWIND",
     ]
     assert [event.text.split()[2] for event in events if event.event == "rebalance"] == ["1", "2", "3"]
-    run_history(
-        ledger.tables,
-        group_id="g",
-        from_ms=None,
-        to_ms=None,
-        output_format="table",
-        out=out,
-    )
-    assert out.getvalue().startswith("at no known time group created")
+    assert printed(run_history, ledger.tables, "table", group_id="g")[0].startswith("at no known time group created")
     assert events_and_steps(ledger.tables, "share", from_ms=None, to_ms=None)[0]
 
 

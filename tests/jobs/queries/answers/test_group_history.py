@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from jobs.queries.answers.group_history import (
     run_history,
 )
 from jobs.queries.answers.group_verdicts import OK, WARN, group_verdicts
+from tests.answers import printed
 from tests.cases.harness import CLUSTER_ID, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.jobs.conftest import LedgerOf
@@ -103,21 +103,12 @@ def test_one_millisecond_is_in_the_order_of_the_log(tmp_path: Path) -> None:
 def test_lines_have_all_that_json_has(ledger: Ledger) -> None:
     """Long names are cut, with dots, in both alike; lines are not."""
 
-    def printed(output_format: str) -> list[str]:
-        out = StringIO()
-        run_history(
-            ledger.tables,
-            group_id="c01-range",
-            from_ms=None,
-            to_ms=None,
-            output_format=output_format,
-            out=out,
-        )
-        return out.getvalue().splitlines()
-
-    lines, rows = printed("table"), [json.loads(line) for line in printed("json")]
+    lines, rows = (
+        printed(run_history, ledger.tables, output_format, group_id="c01-range")[0].splitlines()
+        for output_format in ("table", "json")
+    )
     assert max(map(len, lines)) > 120
-    for line, row in zip(lines, rows, strict=True):
+    for line, row in zip(lines, map(json.loads, rows), strict=True):
         assert line.endswith(f": {row['text']}")
     assert short("n" * 101) == "n" * 97 + "..."
     assert short("n" * 100) == "n" * 100
@@ -161,16 +152,8 @@ def test_groups_that_need_somebody_come_first(ledger: Ledger) -> None:
     markers = ledger.table("gold.archived_records").filter(pc.field("likely_cause") == "TRANSACTION_MARKER")
     assert markers.num_rows and by_group["s10-readcommitted"].given_up_count == 0
     assert all(bool(line.why) == (line.verdict != OK) for line in lines)
-    out = StringIO()
-    run_groups(
-        ledger.tables,
-        from_ms=None,
-        match="S05",
-        needs_attention=True,
-        output_format="csv",
-        out=out,
-    )
-    header, row = out.getvalue().splitlines()
+    text, _ = printed(run_groups, ledger.tables, match="S05", needs_attention=True)
+    header, row = text.splitlines()
     assert header.startswith("group,type,state,") and row.startswith("s05-limit,SHARE,Empty,0,")
 
 
