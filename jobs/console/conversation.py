@@ -1,4 +1,4 @@
-"""A conversation between clients and brokers, as events: told line by line, or drawn by `sequence_diagram`.
+"""A conversation between clients and brokers, as events: shown line by line, or drawn by `sequence_diagram`.
 
 `jobs.laboratory.exchange_story` makes one from a simulation, in which everything was said; `jobs.queries` makes one
 from a recorded log, in which records prove some of it and the rest is inferred.
@@ -15,7 +15,7 @@ from jobs.console.output import Value, printable, time_text, write_answers
 TIMES: Final = "\N{MULTIPLICATION SIGN}"
 COLUMNS: Final = ("at", "sender", "receiver", "what", "text", "count", "why", "waited_ms", "confidence")
 QUIET_MAX: Final = 2
-"""As many quiet messages of one kind in a row are told one by one; more become one line."""
+"""As many quiet messages of one kind in a row are shown one by one; more become one line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,11 +34,11 @@ class Message:
     confidence: str | None = None
     """None: it was said, a simulation or a record shows it. Else how sure it is that it was."""
     is_quiet: bool = False
-    """It was answered and changed nothing, or is told for the second time: several in a row are one line."""
+    """It was answered and changed nothing, or is shown for the second time: several in a row are one line."""
     outcome: str = ""
     """Of a quiet request: the error of its answer."""
     count: int = 1
-    """It stands for so many, the last one at `until_ms`."""
+    """So many like it, the last one at `until_ms`."""
     until_ms: int | None = None
 
 
@@ -86,23 +86,23 @@ def _together(quiet: Sequence[Message]) -> Iterator[Message]:
     kinds: dict[tuple[str, ...], list[Message]] = {}
     for message in quiet:
         kinds.setdefault((message.sender, message.receiver, message.api, message.outcome), []).append(message)
-    told: list[Message] = []
+    shown: list[Message] = []
     for own in kinds.values():
         count, last = sum(message.count for message in own), own[-1]
         if count <= QUIET_MAX:
-            told += own
+            shown += own
         else:
             until_ms = last.at_ms if last.until_ms is None else last.until_ms
-            told.append(replace(own[0], count=count, until_ms=until_ms))
-    yield from sorted(told, key=lambda message: message.at_ms)
+            shown.append(replace(own[0], count=count, until_ms=until_ms))
+    yield from sorted(shown, key=lambda message: message.at_ms)
 
 
 def lines(conversation: Conversation) -> Iterator[str]:
     """The conversation for people: a line each with time, who to whom, and what."""
-    told = list(folded(conversation.events))
-    width = max((len(_pair(event)) for event in told if isinstance(event, Message)), default=0)
+    shown = list(folded(conversation.events))
+    width = max((len(_pair(event)) for event in shown if isinstance(event, Message)), default=0)
     yield conversation.title
-    for event in told:
+    for event in shown:
         yield f"{clock(event.at_ms)}  {_line(event, width)}".rstrip()
 
 

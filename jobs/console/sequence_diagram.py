@@ -23,7 +23,7 @@ LANE_WIDTH: Final = 320
 """Between two participants."""
 RIBBON_WIDTH: Final = 170
 LABEL_CHARACTERS_MAX: Final = 58
-"""Of a label beside an arrow over one lane; the whole text is its tool tip."""
+"""Of a label beside an arrow over one lane; who points at it sees the whole."""
 NAME_CHARACTERS_MAX: Final = 40
 GROUP: Final = "group"
 """`Change.what` of the states in the ribbon."""
@@ -172,7 +172,7 @@ def _cut(text: str, characters_max: int) -> str:
 
 
 def _tip(text: str, shown: str) -> str:
-    """The whole of a text that was cut, as its tool tip."""
+    """The whole of a text that was cut, for who points at it."""
     return "" if shown == text else f"<title>{_xml(text)}</title>"
 
 

@@ -123,14 +123,14 @@ def _why(why: str, names: Names) -> str:
 
 
 def _messages(asked: Iterable[Line], names: Names) -> Iterator[Message]:
-    """Each request and its answer. One that changes nothing, or repeats the one before with the same error, is told
+    """Each request and its answer. One that changes nothing, or repeats the one before with the same error, is shown
     with its answer in one."""
-    told: dict[tuple[str, str], tuple[Any, str]] = {}
+    shown: dict[tuple[str, str], tuple[Any, str]] = {}
     for line in sorted(asked, key=lambda line: (line["asked_ms"], line["number"])):
         place, said = (line["client_id"], line["api"]), (line["request"], line["error"])
-        is_repeated = told.get(place) == said and line["error"] not in (NONE, None)
+        is_repeated = shown.get(place) == said and line["error"] not in (NONE, None)
         is_quiet = is_repeated or (line["error"] == NONE and line["api"] in QUIET_ANSWERS and not _has_news(line))
-        told[place] = said
+        shown[place] = said
         request, answer = WORDS.get(line["api"], (_nothing, _nothing))
         sender, receiver = line["client_id"], _broker(line["broker"])
         asked_for = Message(

@@ -18,13 +18,13 @@ SLOW = "scenarios/slow-member.toml"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
-def told(group_id: str, span: tuple[str | None, str | None, str | None] = (None, None, None)) -> list[str]:
+def shown(group_id: str, span: tuple[str | None, str | None, str | None] = (None, None, None)) -> list[str]:
     return list(lines(explain(SLOW, group_id, span=span)))
 
 
-def test_the_story_is_told_in_kafkas_names() -> None:
+def test_a_story_has_kafkas_names() -> None:
     """Of two members the leader is paused: the other one's SyncGroup waits, times out, and a second join begins."""
-    said = [line[14:] for line in told("paused-leader")]
+    said = [line[14:] for line in shown("paused-leader")]
     assert sum("MEMBER_ID_REQUIRED: join again as paused-leader-" in line for line in said) == 2
     begun = "group: Empty → PreparingRebalance (JoinGroup of paused-leader-0)"
     places = [
@@ -45,7 +45,7 @@ def test_the_story_is_told_in_kafkas_names() -> None:
 
 def test_quiet_requests_are_one_line() -> None:
     """Heartbeats and commits that change nothing are counted, and those that repeat an error."""
-    said = told("mixed-pace", ("60s", "150s", None))
+    said = shown("mixed-pace", ("60s", "150s", None))
     assert any(re.search(rf"mixed-pace-1 → broker-2  Heartbeat {TIMES} 4 to 08:01:09", line) for line in said)
     assert any(re.search(rf"Heartbeat {TIMES} 11 to .*: REBALANCE_IN_PROGRESS", line) for line in said)
 

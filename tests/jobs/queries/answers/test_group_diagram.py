@@ -17,9 +17,9 @@ LATER_MS = 10
 
 
 @pytest.fixture(scope="module", params=["slow-member", "rolling-deploy", "consumer-protocol"])
-def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, list[Any]]:
+def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> tuple[Ledger, list[Any]]:
     """The night of a simulated log, and what was truly said."""
-    folder = tmp_path_factory.mktemp("told")
+    folder = tmp_path_factory.mktemp("shown")
     simulate(f"scenarios/{request.param}.toml", str(folder / "cluster"), exchange=["*"])
     ledger = Ledger(folder / "warehouse")
     ledger.night(folder / "cluster" / "logs")
@@ -27,9 +27,9 @@ def told(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return ledger, list(map(json.loads, lines))
 
 
-def test_what_is_solid_was_said(told: tuple[Ledger, list[Any]]) -> None:
+def test_what_is_solid_was_said(shown: tuple[Ledger, list[Any]]) -> None:
     """Each request of a client had been asked by then, and each answer of the coordinator was given by then."""
-    ledger, requests = told
+    ledger, requests = shown
     solid = 0
     for group_id in {row["group_id"] for row in ledger.rows("gold.rebalances")}:
         asked = [line for line in requests if line["group"] == group_id]
