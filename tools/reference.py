@@ -1,5 +1,5 @@
 """Generate the pages on tables from the table declarations, docs/internals/scenarios.md from the keys of scenario
-files, and pictures of state machines from their transition tables.
+files, pictures of state machines from their transition tables, and of conversations from scenarios.
 
 python -m tools.reference           writes all of them
 python -m tools.reference --check   exit code 1 if one of them is out of date
@@ -12,6 +12,8 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from jobs.console.sequence_diagram import svg
+from jobs.laboratory.simulate import explain
 from jobs.queries.views.all_views import DEFINITIONS
 from jobs.queries.views.moments import IS_REPEATED
 from schemas.tables import TABLES
@@ -140,6 +142,21 @@ def marks(column: Column) -> str:
     )
 
 
+STORIES: Final = {
+    "story-join.svg": ("story-join", "billing", None, "7s"),
+    "story-static.svg": ("story-join", "ledger", "24s", "26s"),
+    "story-heartbeats.svg": ("story-heartbeats", "billing", "29s", "45s"),
+    "story-coordinator.svg": ("story-coordinator", "billing", "29s", "38s"),
+    "story-share.svg": ("story-share", "workers", None, "18s"),
+}
+"""Picture -> the scenario, the group and the span that it shows."""
+
+
+def story_picture(scenario: str, group_id: str, from_time: str | None, to_time: str) -> str:
+    """What a group's clients and the brokers say, in one of the project's scenarios."""
+    return svg(explain(f"scenarios/{scenario}.toml", group_id, span=(from_time, to_time, None)))
+
+
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "tables.md": tables_page,
     "internals/state-tables.md": state_page,
@@ -147,7 +164,7 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
 }
 PICTURES: Final[dict[str, Callable[[], str]]] = {
     f"images/{name}": partial(picture, title, table) for name, (title, table) in STATE_PICTURES.items()
-}
+} | {f"images/{name}": partial(story_picture, *of) for name, of in STORIES.items()}
 OUTSIDE: Final[dict[str, Callable[[], str]]] = {
     "../examples/dbt/sources.yml": sources,
     "../examples/dbt/semantic_models.yml": semantic_models,

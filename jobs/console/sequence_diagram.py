@@ -75,7 +75,8 @@ class _Drawing:
         names = [*conversation.clients, *conversation.brokers]
         self._x = {name: CLOCK_WIDTH + 60 + LANE_WIDTH * place for place, name in enumerate(names)}
         self._ribbon_x = CLOCK_WIDTH + 60 + LANE_WIDTH * len(names)
-        self._width = self._ribbon_x + RIBBON_WIDTH + 16
+        has_ribbon = any(isinstance(event, Change) and event.what == GROUP for event in self._events)
+        self._width = self._ribbon_x + RIBBON_WIDTH + 16 if has_ribbon else self._ribbon_x - LANE_WIDTH // 2
         self._height = TOP + ROW * (len(self._events) + 1)
 
     def lines(self) -> Iterator[str]:

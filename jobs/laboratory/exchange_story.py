@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from coordinator_core.bytes.client_protocols import TopicPartitions, read_assignment, read_subscription
+from coordinator_core.live.share_partition.states import RecordState
 from coordinator_core.replay.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -39,6 +40,7 @@ QUIET_ANSWERS: Final = frozenset(
 """APIs whose requests say nothing new where they have no error, and the answer gives nothing."""
 NEWS: Final = frozenset({"assignment", "activeTasks", "standbyTasks", "status"})
 """Fields of a response to a heartbeat that are there only when they changed."""
+GIVEN_UP: Final = frozenset({RecordState.ARCHIVING, RecordState.ARCHIVED})
 EPOCHS: Final = {
     JOIN_GROUP_MEMBER_EPOCH: "joins",
     LEAVE_GROUP_MEMBER_EPOCH: "leaves",
@@ -149,6 +151,8 @@ def _messages(asked: Iterable[Line], names: Names) -> Iterator[Message]:
             continue
         if line["error"] is None:
             text = "no answer until the end"
+        elif line["response"] is None and line["error"] == "REQUEST_TIMED_OUT":
+            text = "no answer: it is down"
         elif line["error"] == NONE:
             text = answer(line, names) or "done"
         else:
@@ -161,6 +165,14 @@ def _has_news(line: Line) -> bool:
     request, response = line["request"], line["response"] or {}
     if line["api"] == "ShareFetch":
         return bool(response.get("responses")) or request["shareSessionEpoch"] <= 0
+    if line["api"] == "WriteShareGroupState":
+        states = {
+            it["deliveryState"]
+            for topic in request["topics"]
+            for at in topic["partitions"]
+            for it in at["stateBatches"]
+        }
+        return not GIVEN_UP.isdisjoint(states)
     epoch = request.get("memberEpoch", 1)
     return epoch <= 0 or epoch != response.get("memberEpoch", epoch) or not NEWS.isdisjoint(response)
 
@@ -339,7 +351,14 @@ def _acquired(line: Line, names: Names) -> str:
         for at in topic["partitions"]
         for records in at["acquiredRecords"]
     ]
-    return f"it acquires {', '.join(found)}" if found else ""
+    refused = [
+        f"{topic['topic']}-{at['partitionIndex']} {at['acknowledgeError'].removesuffix('Exception')}"
+        for topic in line["response"]["responses"]
+        for at in topic["partitions"]
+        if at.get("acknowledgeError")
+    ]
+    said = [f"it acquires {', '.join(found)}"] if found else []
+    return "; ".join([*said, *(f"its acknowledgements are refused: {error}" for error in refused)])
 
 
 def _range(offsets: Line) -> str:
@@ -348,8 +367,32 @@ def _range(offsets: Line) -> str:
 
 
 def _of_share_state(line: Line, names: Names) -> str:
-    partitions = [at["partition"] for topic in line["request"]["topics"] for at in topic["partitions"]]
-    return f"of {counted(len(partitions), 'share partition')}: {_numbers(partitions)}"
+    return "; ".join(
+        f"of {names.get(topic['topicId'], topic['topicId'])}-{at['partition']}{_written(at)}"
+        for topic in line["request"]["topics"]
+        for at in topic["partitions"]
+    )
+
+
+def _written(at: Line) -> str:
+    """The state that is written, ranges of one state and delivery count joined."""
+    if "stateBatches" not in at:
+        return ""
+    joined: list[list[int]] = []
+    for batch in at["stateBatches"]:
+        first, last, *state = (batch[name] for name in STATE_BATCH)
+        if joined and joined[-1][1] == first - 1 and joined[-1][2:] == state:
+            joined[-1][1] = last
+        else:
+            joined.append([first, last, *state])
+    ranges = (
+        f", {_range({'firstOffset': first, 'lastOffset': last})} {RecordState(state).name} (delivery {count})"
+        for first, last, state, count in joined
+    )
+    return f": start offset {at['startOffset']}{''.join(ranges)}"
+
+
+STATE_BATCH: Final = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
 
 
 def _end(line: Line, names: Names) -> str:

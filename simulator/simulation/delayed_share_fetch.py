@@ -25,7 +25,6 @@ Source: DelayedShareFetch, SharePartitionManager.processShareFetch, ShareFetchUt
 """
 
 from collections.abc import Callable
-from typing import Final
 
 from coordinator_core.live.assignors.client_group import TopicPartition
 from coordinator_core.live.share_partition.acquire import acquire
@@ -35,9 +34,6 @@ from simulator.simulation.clock import EventLoop
 from simulator.simulation.data_broker import Acquired, DataBroker, DelayedShareFetch, Served
 from simulator.simulation.process import Process
 from simulator.simulation.topics import Topics
-
-BATCH_SIZE: Final = 500
-"""The batch size of the request is max.poll.records, too (ShareFetchRequest.batchSize)."""
 
 
 class ShareFetches:
@@ -156,7 +152,7 @@ class ShareFetches:
                 fetch.request.member_id,
                 batches,
                 self._loop.now_ms,
-                batch_size=BATCH_SIZE,
+                batch_size=fetch.request.max_records,  # max.poll.records is both (ShareFetchRequest.batchSize)
                 fetch_records_max=left,
                 mode=AcquireMode.RECORD_LIMIT if fetch.request.is_record_limit else AcquireMode.BATCH_OPTIMIZED,
                 isolation=IsolationLevel.READ_COMMITTED if fetch.is_committed else IsolationLevel.READ_UNCOMMITTED,

@@ -279,6 +279,7 @@ def _share_fetch(request: ShareFetchRequest, api: str) -> dict[str, Any]:
     return both | {
         "maxWaitMs": request.max_wait_ms,
         "maxRecords": request.max_records,
+        "batchSize": request.max_records,
         "shareAcquireMode": int(request.is_record_limit),
         "forgottenTopicsData": _by_topic(request.forgotten, lambda at: at.partition),
     }

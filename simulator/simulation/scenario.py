@@ -135,6 +135,9 @@ class GroupSpec:
     """Members are static: they have a group instance id, and return as the same members after a restart. In streams
     groups since Kafka 4.4.
     """
+    instance_ids: tuple[str, ...] = ()
+    """`["a", "b", "a"]`: with static, the group.instance.id of each member, in turns. Two members with one id are two
+    processes that each fence the other one (FENCED_INSTANCE_ID)."""
     stateful: bool = True
     """The application has a state store; its changelog topic is `NAME-counts-changelog`."""
     repartition: bool = False
@@ -365,6 +368,7 @@ GROUP_KEYS: Final[Mapping[str, Use]] = {
     "member_assignors": Use(("classic",), "whose members take the broker's assignor"),
     "acquire_mode": Use(SHARE_ONLY, "which acquires no records"),
     "static": Use(COMMITTING, "whose members have no group.instance.id"),
+    "instance_ids": Use(COMMITTING, "whose members have no group.instance.id"),
     "request_timeout": Use(("classic",), "whose members wait for no other members"),
     "session_timeout": Use(("classic",), "where brokers set it (group.consumer.session.timeout.ms, group.share...)"),
     "heartbeat_interval": Use(

@@ -129,6 +129,11 @@ def _check_size(scenario: Scenario, place: Place) -> None:
         raise place.key("topic").error(f"partitions are more than {ALL_PARTITIONS_MAX} in all: lower them")
 
 
+def _has_poison(scenario: Scenario, group: GroupSpec, topics: Mapping[str, TopicSpec]) -> bool:
+    poisoned = {fault.topic for fault in scenario.faults if fault.kind == "poison"}
+    return any(topics[name].poison_every or name in poisoned for name in group.topics if name in topics)
+
+
 def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
     _check_made(group.topics, topics, place.key("topics"))
     if group.start_after_ms >= scenario.duration_ms:
@@ -138,6 +143,7 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
         ("racks", group.racks),
         ("member_max_poll_interval", group.member_max_poll_interval_ms),
         ("client_tags", group.client_tags),
+        ("instance_ids", group.instance_ids),
     ):
         if len(values) > group.members:
             raise place.key(key).error(f"has more than the group has members ({group.members}): the last does nothing")
@@ -154,6 +160,12 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
     if group.on_poison not in POISON_OF[group.protocol]:
         raise place.key("on_poison").error(
             f"must be one of {', '.join(POISON_OF[group.protocol])} in a {group.protocol} group"
+        )
+    if group.instance_ids and not group.static:
+        raise place.key("instance_ids").error("does nothing unless members are static: set static to true")
+    if group.on_poison != "skip" and not _has_poison(scenario, group, topics):
+        raise place.key("on_poison").error(
+            "does nothing: none of its topics has poison (poison_every, or a fault of kind poison)"
         )
     if group.protocol != "share" and reset_duration_ms(group.offset_reset) is not None:
         raise place.key("offset_reset").error(f"must be earliest or latest in a {group.protocol} group")

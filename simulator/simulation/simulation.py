@@ -65,6 +65,15 @@ class Summary:
     """File -> number of lines."""
 
 
+def _instance_id(spec: GroupSpec, group_id: str, index: int) -> str | None:
+    """group.instance.id of a member; None: it is not static."""
+    if not spec.static:
+        return None
+    if spec.instance_ids:
+        return spec.instance_ids[index % len(spec.instance_ids)]
+    return f"{group_id}-instance-{index}"
+
+
 class Simulation:
     """One simulation. Call `run` once; then the logs are in `cluster`."""
 
@@ -311,7 +320,7 @@ class Simulation:
         config = ConsumerConfig(
             **shared,
             assignors=assignors,
-            instance_id=f"{group_id}-instance-{index}" if spec.static else None,
+            instance_id=_instance_id(spec, group_id, index),
             session_timeout_ms=spec.session_timeout_ms,
             heartbeat_interval_ms=spec.heartbeat_interval_ms,
             request_timeout_ms=spec.request_timeout_ms,
