@@ -20,6 +20,7 @@ from schemas.tables import TABLES
 from schemas.tables.declare import ArrayOf, Column, MapOf, Scalar, StructOf, Table, Type
 from tools.dbt_semantic import models, semantic_models
 from tools.dbt_sources import sources
+from tools.mechanisms_page import mechanisms_page
 from tools.scenarios_page import scenarios_page
 from tools.state_pictures import PICTURES as STATE_PICTURES
 from tools.state_pictures import picture
@@ -161,10 +162,12 @@ PAGES: Final[dict[str, Callable[[], str]]] = {
     "tables.md": tables_page,
     "internals/state-tables.md": state_page,
     "internals/scenarios.md": lambda: scenarios_page(GENERATED, cell),
+    "internals/mechanisms.md": lambda: mechanisms_page(GENERATED),
 }
 PICTURES: Final[dict[str, Callable[[], str]]] = {
-    f"images/{name}": partial(picture, title, table) for name, (title, table) in STATE_PICTURES.items()
-} | {f"images/{name}": partial(story_picture, *of) for name, of in STORIES.items()}
+    **{f"images/{name}": partial(picture, title, table) for name, (title, table) in STATE_PICTURES.items()},
+    **{f"images/{name}": partial(story_picture, *of) for name, of in STORIES.items()},
+}
 OUTSIDE: Final[dict[str, Callable[[], str]]] = {
     "../examples/dbt/sources.yml": sources,
     "../examples/dbt/semantic_models.yml": semantic_models,

@@ -1,0 +1,44 @@
+"""Every mechanism: its file and its test are there, and what is seen is seen."""
+
+import re
+from collections import defaultdict
+
+import pytest
+
+from jobs.console.conversation import lines
+from jobs.laboratory.simulate import explain
+from schemas.tables import TABLES
+from tests.conftest import PROJECT_ROOT
+from tools.mechanisms_page import Mechanism, outside, stories
+
+ALL: list[Mechanism] = [mechanism for rows in stories().values() for mechanism in rows]
+COLUMN = re.compile(r"(silver|gold)\.\w+\.\w+")
+
+
+def test_files_and_tests_are_there() -> None:
+    """No row names a file that moved, and no mechanism is named twice."""
+    missing = [name for it in ALL for name in (it.file, it.test) if not (PROJECT_ROOT / name).is_file()]
+    assert missing == []
+    assert len({it.what for it in ALL}) == len(ALL) >= 150
+    assert all(len(row) == 2 for row in outside())
+
+
+def test_columns_are_there() -> None:
+    """What is seen in a table is a column of it."""
+    columns = {f"{table.full_name}.{column.name}" for table in TABLES.values() for column in table.columns}
+    named = {found.group() for it in ALL if (found := COLUMN.match(it.seen))}
+    assert len(named) > 20
+    assert named <= columns
+
+
+SEEN: dict[tuple[str, str], list[str]] = defaultdict(list)
+for mechanism in ALL:
+    if mechanism.exchange is not None:
+        SEEN[mechanism.exchange[:2]].append(mechanism.exchange[2])
+
+
+@pytest.mark.parametrize(("scenario", "group_id"), sorted(SEEN), ids=str)
+def test_what_is_seen_is_printed(scenario: str, group_id: str) -> None:
+    """`simulate --explain` of the scenario prints each text."""
+    story = "\n".join(lines(explain(f"scenarios/{scenario}.toml", group_id)))
+    assert [text for text in SEEN[scenario, group_id] if text not in story] == []
