@@ -78,6 +78,7 @@ def check(scenario: Scenario, place: Place) -> None:
     for index, fault in enumerate(scenario.faults):
         _check_fault(scenario, fault, topics, place.key("fault").item(index))
     _check_lives_of_topics(scenario, topics, place.key("fault"))
+    _check_poison(scenario, topics, place.key("group"))
 
 
 def _check_made(names: Iterable[str], topics: Mapping[str, TopicSpec], place: Place) -> None:
@@ -129,9 +130,17 @@ def _check_size(scenario: Scenario, place: Place) -> None:
         raise place.key("topic").error(f"partitions are more than {ALL_PARTITIONS_MAX} in all: lower them")
 
 
-def _has_poison(scenario: Scenario, group: GroupSpec, topics: Mapping[str, TopicSpec]) -> bool:
+def _check_poison(scenario: Scenario, topics: Mapping[str, TopicSpec], place: Place) -> None:
+    """Refuse what a group does with poison where it never meets any."""
     poisoned = {fault.topic for fault in scenario.faults if fault.kind == "poison"}
-    return any(topics[name].poison_every or name in poisoned for name in group.topics if name in topics)
+    for index, group in enumerate(scenario.groups):
+        has_poison = any(name in poisoned or topics[name].poison_every for name in group.topics)
+        if group.on_poison != "skip" and not has_poison:
+            raise (
+                place.item(index)
+                .key("on_poison")
+                .error("does nothing: none of its topics has poison (poison_every, or a fault of kind poison)")
+            )
 
 
 def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
@@ -163,10 +172,6 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
         )
     if group.instance_ids and not group.static:
         raise place.key("instance_ids").error("does nothing unless members are static: set static to true")
-    if group.on_poison != "skip" and not _has_poison(scenario, group, topics):
-        raise place.key("on_poison").error(
-            "does nothing: none of its topics has poison (poison_every, or a fault of kind poison)"
-        )
     if group.protocol != "share" and reset_duration_ms(group.offset_reset) is not None:
         raise place.key("offset_reset").error(f"must be earliest or latest in a {group.protocol} group")
     if group.protocol == "share" and group.commits == "transactional":

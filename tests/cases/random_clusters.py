@@ -66,9 +66,13 @@ class _Story:
         }
         lines = [*_pairs(whole), "start = 2026-01-05T08:00:00Z"]
         lines += ["[cluster]", *_pairs(cluster), "[cluster.settings]", *_pairs(settings)]
-        for topic in self._topics:
-            lines += ["[[topic]]", *_pairs(self._topic(topic))]
+        topics = [self._topic(name) for name in self._topics]
+        poisoned = {topic["name"] for topic in topics if "poison_every" in topic}
+        for topic in topics:
+            lines += ["[[topic]]", *_pairs(topic)]
         for group in self._groups:
+            if poisoned.isdisjoint(group["topics"]):
+                group.pop("on_poison", None)
             lines += ["[[group]]", *_pairs(group)]
         drawn = [self._fault(draws.choice(KINDS)) for _ in range(draws.randint(0, 6))]
         faults = [fault for fault in drawn if fault is not None]

@@ -123,7 +123,7 @@ def group_lines(draws: random.Random, index: int, protocol: str) -> list[str]:
 
 def share_lines(draws: random.Random, index: int, members: int) -> list[str]:
     """A share group whose records are sometimes handed back."""
-    return [
+    lines = [
         "[[topic]]",
         f'name = "t{index}"',
         f"partitions = {draws.randint(1, 4)}",
@@ -140,6 +140,8 @@ def share_lines(draws: random.Random, index: int, members: int) -> list[str]:
         f'on_poison = "{draws.choice(("release", "reject", "time_out"))}"',
         f"release_every = {draws.choice((0, 30))}",
     ]
+    is_poisoned = "poison_every = 0" not in lines
+    return [line for line in lines if is_poisoned or not line.startswith("on_poison")]
 
 
 def fault_lines(draws: random.Random, group: str, topic: str, members: int) -> list[str]:

@@ -37,6 +37,8 @@ on_poison = "reject"
 dead_letter_topic = "dlq.t"
 """
 
+UNPOISONED = GROUP.replace('on_poison = "reject"\n', "")
+
 Copy = tuple[str, str, int, int]
 """Group, topic, partition and offset of what was copied."""
 
@@ -176,7 +178,7 @@ def test_a_leader_that_is_gone_is_tried_again(back_ms: int | None, error: str | 
     """Later and later, five times at most; then the broker goes on without a copy."""
     sink = MemorySink()
     text = HEAD.format(minutes=5).replace("brokers = 3", 'brokers = 1\nkafka_version = "4.4"')
-    simulation = Simulation(parse_scenario(text + TOPIC + GROUP, "test.toml"), sink)
+    simulation = Simulation(parse_scenario(text + TOPIC + UNPOISONED, "test.toml"), sink)
     loop, done_ms = simulation.loop, []
     start_ms = loop.now_ms
     letter = DeadLetterCopy(0, 5, 6, 1, DeadLetterCause.REJECTED)
@@ -197,7 +199,7 @@ def test_a_leader_that_is_gone_is_tried_again(back_ms: int | None, error: str | 
 def test_copies_that_wait_go_in_one_batch() -> None:
     """One request is on its way to a partition; what comes meanwhile is one batch, at most so many records."""
     text = HEAD.format(minutes=5).replace("brokers = 3", 'brokers = 1\nkafka_version = "4.4"')
-    simulation = Simulation(parse_scenario(text + TOPIC + GROUP, "test.toml"), MemorySink())
+    simulation = Simulation(parse_scenario(text + TOPIC + UNPOISONED, "test.toml"), MemorySink())
     sender, done = sender_of(simulation), list[int]()
     for number, count in enumerate((1, 2, 3, BATCH_RECORDS_MAX)):
         letter = DeadLetterCopy(number, 0, count - 1, 1, DeadLetterCause.REJECTED)
