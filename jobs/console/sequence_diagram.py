@@ -23,7 +23,7 @@ LANE_WIDTH: Final = 320
 """Between two participants."""
 RIBBON_WIDTH: Final = 170
 LABEL_CHARACTERS_MAX: Final = 58
-"""Of a label beside an arrow over one lane; who points at it sees the whole."""
+"""Of a label beside an arrow over one lane. The pointer over a shorter one shows the rest."""
 NAME_CHARACTERS_MAX: Final = 40
 GROUP: Final = "group"
 """`Change.what` of the states in the ribbon."""
@@ -173,7 +173,7 @@ def _cut(text: str, characters_max: int) -> str:
 
 
 def _tip(text: str, shown: str) -> str:
-    """The whole of a text that was cut, for who points at it."""
+    """The whole of a text that was cut, which the pointer over it shows."""
     return "" if shown == text else f"<title>{_xml(text)}</title>"
 
 
