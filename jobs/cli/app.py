@@ -11,6 +11,8 @@ from functools import partial
 from typing import Annotated, Any, Final
 
 import typer
+from typer import BadParameter
+from typer._click.exceptions import MissingParameter, NoArgsIsHelpError, NoSuchOption, UsageError
 from typer.core import TyperGroup
 
 from jobs import __version__
@@ -39,10 +41,11 @@ from jobs.cli_enums import Shell
 from jobs.console.command_name import COMPLETE, ENTRY
 from jobs.console.names import or_nearest
 from jobs.console.output import say
-from jobs.exit_codes import WRONG_ARGUMENTS
+from jobs.exit_codes import DONE, WRONG_ARGUMENTS
 
-UNKNOWN_CHOICE: Final = re.compile(r"'(.*)' is not one of (.*)\.$", re.DOTALL)
-"""How Typer says it."""
+UNKNOWN_CHOICE: Final = re.compile(r"'(.*)' is not one of (.*)$", re.DOTALL)
+UNKNOWN_COMMAND: Final = re.compile(r"no such command '(.*?)'", re.DOTALL)
+"""How Typer says these."""
 
 
 class InOrder(TyperGroup):
@@ -52,18 +55,44 @@ class InOrder(TyperGroup):
         order = {name: index for index, name in enumerate(SUMMARIES)}
         return sorted(self.commands, key=lambda name: order.get(name, len(order)))
 
-    def invoke(self, ctx: Any) -> Any:
-        """Run the job. A choice that is not known is answered like any other name that is not."""
+    def main(self, *args: Any, **chosen: Any) -> Any:
+        """Run the command line; ends by SystemExit. What it does not understand is one sentence."""
         try:
-            return super().invoke(ctx)
-        except typer.BadParameter as error:
-            found = UNKNOWN_CHOICE.search(error.message)
-            if found is None or error.param is None:
-                raise
-            given, known = found[1], re.findall(r"'([^']+)'", found[2])
-            name = error.param.opts[0].removeprefix("--")
-            say(f"error: there is no {name} {or_nearest(given, known)}: {', '.join(known)}")
-            raise typer.Exit(WRONG_ARGUMENTS) from None
+            code = super().main(*args, **{**chosen, "standalone_mode": False})
+        except NoArgsIsHelpError as asked:
+            asked.show()
+            code = WRONG_ARGUMENTS
+        except UsageError as error:
+            say(f"error: {usage_text(error)}")
+            code = WRONG_ARGUMENTS
+        raise SystemExit(code or DONE)
+
+
+def usage_text(error: UsageError) -> str:
+    """What is wrong with a command line. What has a name and is not known is answered like any other such name."""
+    context, text = error.ctx, error.message[:1].lower() + error.message[1:].rstrip(".")
+    if context is None:
+        return text
+    see, params = f"{context.command_path} --help lists what there is", context.command.params
+    if isinstance(error, NoSuchOption):
+        names = [name.lstrip("-") for option in params for name in option.opts]
+        return f"there is no option {or_nearest(error.option_name.lstrip('-'), names)}: {see}"
+    if isinstance(error, MissingParameter):
+        needed = [it for it in params if it.required]
+        texts = [
+            " ".join((*(it.opts if it.opts[0].startswith("-") else ()), it.metavar or str(it.name).upper()))
+            for it in needed
+        ]
+        return f"{context.info_name} needs {' and '.join(texts)}"
+    if found := UNKNOWN_COMMAND.match(text):
+        return f"there is no command {or_nearest(found[1], COMMANDS)}: {', '.join(COMMANDS)}"
+    if not isinstance(error, BadParameter) or error.param is None:
+        return f"{text}: {see}"
+    name = error.param.opts[0].removeprefix("--")
+    if found := UNKNOWN_CHOICE.search(text):
+        known = re.findall(r"'([^']+)'", found[2])
+        return f"there is no {name} {or_nearest(found[1], known)}: {', '.join(known)}"
+    return f"{name}: {text.removeprefix('input ').partition(', unable')[0]}"
 
 
 app = typer.Typer(

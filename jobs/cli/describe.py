@@ -8,7 +8,7 @@ import typer
 from jobs.cli import options
 from jobs.cli.arguments import check_client, optional_moment, reading_settings
 from jobs.cli.outcome import job
-from jobs.cli.readable import open_tables, say_of_log
+from jobs.cli.readable import open_tables, say_how_far
 from jobs.cli_enums import Format, Tool, View
 from jobs.console.output import say
 from jobs.errors import SettingsError
@@ -78,7 +78,7 @@ def describe(
 
         coordinators = partial(coordinators_of_cluster, settings)
     at_ms, tables = optional_moment(at, timezone), open_tables("describe", settings)
-    code = say_of_log(tables, at_ms, group)
+    code, after = say_how_far(tables, at_ms, group)
     remarks = run_describe(
         tables,
         view=views[0] if views else View.OFFSETS,
@@ -90,5 +90,5 @@ def describe(
         sample_age_max_ms=settings.inference.lag_sample_age_max_ms,
         coordinators=coordinators,
     )
-    say(*remarks)
+    say(*remarks, *after)
     return code

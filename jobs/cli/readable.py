@@ -43,9 +43,13 @@ def open_tables(job: str, settings: Settings) -> "ClusterTables":
     return tables
 
 
-def say_of_log(tables: "ClusterTables", at_ms: int | None = None, group_ids: list[str] | None = None) -> int:
-    """Say, before an answer, which parts of the log are in no source or not replayed yet, and up to when the answer is
-    known to be right, if the time is later. Returns the exit code: INCOMPLETE for a time after the end of the log.
+def say_how_far(
+    tables: "ClusterTables", at_ms: int | None = None, group_ids: list[str] | None = None
+) -> tuple[int, tuple[str, ...]]:
+    """Say, before an answer, up to when it is known to be right, if the time is later.
+
+    Returns the exit code, INCOMPLETE for a time after the end of the log, and what to say after the answer: which parts
+    of the log are in no source or not replayed yet.
 
     Raises ArgumentError for a time before the log begins.
     """
@@ -54,9 +58,6 @@ def say_of_log(tables: "ClusterTables", at_ms: int | None = None, group_ids: lis
     from jobs.queries.as_of.in_log import is_behind, remarks_behind, require_begun, unread_remarks
 
     all_ends = require_begun(tables, at_ms)
-    say(
-        *unread_remarks(all_ends, group_ids or None),
-        *not_replayed_lines(tables, GROUPS_LOG),
-        *remarks_behind(all_ends, at_ms, group_ids or None),
-    )
-    return INCOMPLETE if is_behind(all_ends, at_ms) else DONE
+    say(*remarks_behind(all_ends, at_ms, group_ids or None))
+    after = *unread_remarks(all_ends, group_ids or None), *not_replayed_lines(tables, GROUPS_LOG)
+    return INCOMPLETE if is_behind(all_ends, at_ms) else DONE, after

@@ -7,9 +7,10 @@ import typer
 from jobs.cli import options
 from jobs.cli.arguments import reading_settings, span_of
 from jobs.cli.outcome import job, print_facts
-from jobs.cli.readable import open_tables, say_of_log
+from jobs.cli.readable import open_tables, say_how_far
 from jobs.cli.session import Run
 from jobs.cli_enums import SummaryFormat
+from jobs.console.output import say
 
 
 @job
@@ -52,7 +53,8 @@ def report(
     run, steps = Run.start(), Steps()
     tables = open_tables("report", settings)
     require_in_any_log(tables, from_ms, to_ms)
-    code = say_of_log(tables, to_ms)
+    code, after = say_how_far(tables, to_ms)
+    say(*after)
     write_report(
         tables.warehouse,
         settings,

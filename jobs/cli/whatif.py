@@ -7,7 +7,7 @@ import typer
 from jobs.cli import known_names, options
 from jobs.cli.arguments import reading_settings, span_of
 from jobs.cli.outcome import job
-from jobs.cli.readable import open_tables, say_of_log
+from jobs.cli.readable import open_tables, say_how_far
 from jobs.cli_enums import Format
 from jobs.console.output import say
 
@@ -53,7 +53,8 @@ def whatif(
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     question = asked(changed, recorded or (), settings, kafka_version)
     tables = open_tables("whatif", settings)
-    code = say_of_log(tables, to_ms, [group])
+    code, after = say_how_far(tables, to_ms, [group])
+    say(*after)
     try:
         rows = run_whatif(tables, group_id=group, question=question, from_ms=from_ms, to_ms=to_ms)
         print_rows(rows, output_format)

@@ -12,6 +12,7 @@ from coordinator_core.live.assignors.server_group import GroupSpec, MemberSpec
 from coordinator_core.live.assignors.server_simple import assign_simple
 from coordinator_core.replay.java.hash_codes import string_hash_code
 from coordinator_core.replay.java.hash_map import in_hash_order
+from jobs.queries.answers.group_verdicts import SHARED_GROUP, group_verdicts
 from simulator.simulation.scenario_file import parse_scenario
 from simulator.simulation.truth import Facts
 from tests.cases.harness import Ledger, Night
@@ -91,6 +92,8 @@ def test_members_whose_topics_do_not_overlap_are_a_finding(
     shared_groups = sorted(f"{protocol}-shared" for protocol in PROTOCOLS)
     assert night.facts["found"]["new"]["shared"] == dict.fromkeys(shared_groups, 1)
     assert "3 group ids of several applications" in night.text
+    verdicts = group_verdicts(ledger.tables)
+    assert sorted(it.group_id for it in verdicts if SHARED_GROUP in it.rules) == shared_groups
 
 
 def test_it_does_not_depend_on_where_nights_are_cut(

@@ -17,11 +17,11 @@ import pyarrow.compute as pc
 from coordinator_core.confidence import CERTAIN
 from coordinator_core.inference.facts.configs import DEAD_LETTER_TOPIC
 from jobs.bronze.identity import refuse_folders_of_other_clusters, refuse_other_cluster
-from jobs.console.output import Value, time_text, write_answers
+from jobs.console.output import Value, time_text
 from jobs.delta.arrow_schemas import TIMESTAMP_MS_MAX
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms
-from jobs.queries.answers.audit_report import Span, completeness, untimed_statement, within, write_completeness
+from jobs.queries.answers.audit_report import Span, completeness, untimed_statement, within, write_list
 from jobs.queries.answers.dead_letters import CAUSE_OF_MESSAGE, COPIED_CAUSES, CopyState, DeadLetters, read_dead_letters
 from jobs.queries.answers.payload import Payload, RecordRange, read_payloads
 from jobs.queries.as_of.as_of import SHARES_LOG, SilverAt
@@ -114,14 +114,13 @@ def run_payload(
         letters = read_dead_letters(sources, topics, broker=broker) if topics else None
     complete = completeness(tables, log, span, group_ids, partition_counts)
     complete = complete.adding(*untimed_statement(sum(row["at"] is None for row in rows), span))
-    write_completeness(complete, output_format, out)
     columns = (*COLUMNS, *(["value"] if with_values else []))
     done = _done(silver)
     lines = list(_lines(rows, payloads, letters, done, _ranges(ever), with_values))
     if without_copy:
         place = COLUMNS.index("dead_letter")
         lines = [line for line in lines if line[place] != CopyState.FOUND]
-    write_answers(columns, lines, output_format, out, first=ANSWER)
+    write_list(complete, columns, lines, output_format, out, first=ANSWER)
     return complete.is_complete
 
 

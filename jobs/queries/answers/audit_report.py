@@ -7,6 +7,7 @@ the list.
 import json
 import sys
 from bisect import bisect_left, bisect_right
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from itertools import accumulate
@@ -22,8 +23,8 @@ from jobs.bronze.coverage import from_table
 from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, numbers
 from jobs.bronze.quarantine import open_rows
 from jobs.cli_enums import Listing
-from jobs.console.names import short
-from jobs.console.output import Value, folded_text, json_line, time_text, write_answers
+from jobs.console.names import short, some_of
+from jobs.console.output import Value, folded_text, json_line, room_for, time_text, write_answers
 from jobs.delta import other_writers
 from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.audit_runs import WholeAudit
@@ -60,6 +61,7 @@ NOT_IN_ANY_LOG: Final = {
     Listing.REDELIVERIES: "Not in any log of Kafka's: deliveries in flight when a share partition got a new leader; "
     "delivery counts are lower bounds",
     Listing.SHARE_OFFSETS: "Not in any log of Kafka's: who moved or deleted the offsets",
+    Listing.FLAPPING: "Not in any log of Kafka's: who asked for a rebalance: if nobody flaps, `who` has all",
     Listing.REBALANCES: "Not in any log of Kafka's: rebalances of classic groups that ended without a new generation",
 }
 """What even a complete list cannot contain."""
@@ -68,6 +70,12 @@ OF_ASSIGNMENTS: Final = frozenset(
     listing for listing, it in LISTS.items() if it.table in (PARTITION_OWNERS, REBALANCES)
 )
 """Lists that show assignments."""
+
+
+MEMBERS: Final = """
+    SELECT group_id, member_id, instance_id, client_id, client_host, valid_from, valid_to FROM silver.group_members
+    WHERE list_contains($1, group_id) ORDER BY from_log_offset
+"""
 
 
 class Span(NamedTuple):
@@ -321,7 +329,7 @@ def listed(
     tables: ClusterTables, group_ids: Collection[str] | None, listing: Listing, span: Span
 ) -> tuple[list[str], list[tuple[Value, ...]]]:
     """Columns and rows of a list in a span, ordered by group, time and log position."""
-    table, time, _, where, _, _ = LISTS[listing]
+    table, time, _, where, _, _, who = LISTS[listing]
     schema = file_schema(table)
     names = [it.name for it in schema if it.name != "cluster_id" and not pa.types.is_binary(it.type)]
     # an interval counts for every moment in it
@@ -345,7 +353,30 @@ def listed(
         f"SELECT {shown} FROM {table.full_name} AS r WHERE {' AND '.join(conditions)} ORDER BY {order or 'ALL'}",
         *values,
     )
-    return names, [tuple(map(_value, row)) for row in answer.rows()]
+    rows = list(answer.rows())
+    lines = [tuple(map(_value, row)) for row in rows]
+    if not who:
+        return names, lines
+    named = _named(ledger, who, [dict(zip(names, row, strict=True)) for row in rows])
+    return [*names, "who"], [(*line, text) for line, text in zip(lines, named, strict=True)]
+
+
+def _named(ledger: DuckDb, who: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """For each rebalance the clients and hosts of the members in a column: there by member id or, if they flapped, by
+    group instance id or else client id. Where none did, those of all members at the time: one of them asked for it."""
+    members: defaultdict[str, list[tuple[set[str], Any, Any, str]]] = defaultdict(list)
+    for it in ledger.rows_of(MEMBERS, sorted({row["group_id"] for row in rows})):
+        client = f"{short(it['client_id'] or '?')} on {short(it['client_host'] or '?')}"
+        text = f"{short(it['instance_id'])}: {client}" if it["instance_id"] else client
+        ids = {it["member_id"], it["instance_id"] or it["client_id"]}
+        members[it["group_id"]].append((ids, it["valid_from"], it["valid_to"], text))
+    for row in rows:
+        wanted, at, those = set(row[who] or ()), row["started_at"], members[row["group_id"]]
+        found = [text for ids, *_, text in those if ids & wanted]
+        if who == "flapping_members" and not wanted and at is not None:
+            there = (it for it in those if it[1] is not None and it[1] <= at and (it[2] is None or it[2] >= at))
+            found = [text for *_, text in there]
+        yield some_of(dict.fromkeys(found))
 
 
 def overlapping(span: Span) -> list[Any]:
@@ -396,14 +427,26 @@ def _value(value: Any) -> Value:
     return plain
 
 
-def write_completeness(complete: Completeness, output_format: str, out: TextIO) -> None:
-    """Print the statement before a list."""
+def write_list(
+    complete: Completeness,
+    columns: Sequence[str],
+    rows: Sequence[Sequence[Value]],
+    output_format: str,
+    out: TextIO,
+    *,
+    first: Sequence[str],
+) -> None:
+    """Print a list behind the statement whether it is complete. On a terminal the reasons come after the list."""
     if output_format == "json":
         statement = {"is_complete": complete.is_complete, "completeness": complete.statements}
         out.write(json_line(statement))
-    else:
-        lines = (folded_text(f"# {line}", out, "#   ") for line in complete.statements)
-        out.writelines(f"{line}\n" for line in lines)
+        write_answers(columns, rows, output_format, out, first=first)
+        return
+    lines = [folded_text(f"# {line}", out, "#   ") + "\n" for line in complete.statements]
+    before = 1 if room_for(out) is not None else len(lines)
+    out.writelines(lines[:before])
+    write_answers(columns, rows, output_format, out, first=first)
+    out.writelines(lines[before:])
 
 
 def without_unread(complete: Completeness, listing: Listing, unread: str) -> Completeness:
@@ -498,6 +541,5 @@ def run_audit_report(
         complete = complete.adding(*untimed_statement(sum(row[place] is None for row in rows), span))
     if not rows and output_format == "table":
         complete = complete.adding("Nothing is listed")
-    write_completeness(complete, output_format, out)
-    write_answers(columns, rows, output_format, out, first=listed_from.first)
+    write_list(complete, columns, rows, output_format, out, first=listed_from.first)
     return complete.is_complete

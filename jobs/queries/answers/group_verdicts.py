@@ -2,10 +2,10 @@
 and time.
 
 STALLED: commits repeat an offset that has not moved since, and no sampled end offset shows that there was nothing to
-read. WARN: storms, members that were thrown out (no guesses), instance ids of several processes, partitions without an
-owner for long, archived records, offsets that went back, that a tool reset or deleted (those of share groups too), or a
-group that could not be judged. OK: none of these. By default, counts are of the last day before the newest record that
-was read. The score of a group orders them, the worst first.
+read. WARN: storms, members that were thrown out (no guesses), instance ids of several processes, group ids of several
+applications, partitions without an owner for long, archived records, offsets that went back, that a tool reset or
+deleted (those of share groups too), or a group that could not be judged. OK: none of these. By default, counts are of
+the last day before the newest record that was read. The score of a group orders them, the worst first.
 """
 
 import sys
@@ -23,7 +23,7 @@ from jobs.cli_enums import Listing
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms, to_datetime
-from jobs.queries.answers.lists import NOT_JUDGED_RULES, SURELY_THROWN_OUT, has_cause
+from jobs.queries.answers.lists import IS_SHARED_NOW, NOT_JUDGED_RULES, SURELY_THROWN_OUT, has_cause
 from jobs.queries.answers.shared_instances import shared_instances
 from jobs.queries.as_of.as_of import SilverAt
 from jobs.queries.as_of.group_model import TopicPartition
@@ -46,6 +46,7 @@ WENT_BACK: Final = "OFFSETS_WENT_BACK"
 REPEATED: Final = "REPEATED_COMMITS"
 FAILED: Final = "NOT_JUDGED"
 SHARED_INSTANCE: Final = "INSTANCE_ID_SHARED"
+SHARED_GROUP: Final = "GROUP_ID_SHARED"
 THROWN_OUT: Final = "MEMBERS_EXPIRED"
 
 
@@ -69,6 +70,7 @@ RULES: Final[Mapping[str, Rule]] = {
     SHARED_INSTANCE: Rule(
         30, Listing.INSTANCES, "instance id of several processes", "instance ids of several processes"
     ),
+    SHARED_GROUP: Rule(30, Listing.SHARED, "group id of several applications", "group ids of several applications"),
     IN_STORM: Rule(30, Listing.FLAPPING, "in a storm", "in storms"),
     WITHOUT_OWNER: Rule(
         25,
@@ -141,6 +143,8 @@ LAGS: Final = """
 """The newest known lag of groups, summed over partitions; negative lags count as 0."""
 FAILURES: Final = f"SELECT group_id FROM gold.log_anomalies WHERE rule IN {NOT_JUDGED_RULES}"
 """Groups that gold lacks because their replay or audit failed: they cannot be called OK."""
+SHARED: Final = f'SELECT r.group_id, r."at" FROM gold.log_anomalies AS r WHERE {IS_SHARED_NOW}'
+"""Groups of several applications at the end of the log."""
 GONE: Final = "Dead"
 """Kafka's name for the state of a group that was deleted."""
 NOT_THERE: Final = {"group_type": "", "state": GONE, "member_count": 0, "valid_from": None}
@@ -199,6 +203,10 @@ def group_verdicts(
     for shared in shared_instances(WholeRun.newest(tables), since_ms):
         seen[shared.group_id].counts[SHARED_INSTANCE] += 1
         seen[shared.group_id].firsts[SHARED_INSTANCE] = max(shared.since_ms, since_ms)
+    for row in ledger.rows_of(SHARED):
+        seen[row["group_id"]].counts[SHARED_GROUP] += 1
+        if row["at"] is not None:
+            seen[row["group_id"]].firsts[SHARED_GROUP] = max(epoch_ms(row["at"]), since_ms)
     lags = {row["group_id"]: row["lag"] for row in ledger.rows_of(LAGS)}
     groups = {row["group_id"]: row for row in ledger.rows_of("SELECT * FROM current_groups")}
     if with_gone:

@@ -72,6 +72,8 @@ class Listed(NamedTuple):
     first: tuple[str, ...] = ()
     """The columns that are the answer, by importance."""
     finding: Finding | None = None
+    who: str = ""
+    """The column of members whose clients and hosts are in one more column, `who`."""
 
 
 PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
@@ -131,7 +133,7 @@ NOTE: Final = "regexp_replace(r.details, '; clients like .*, protocol ', '; prot
 OF_GROUPS: Final = (GROUPS_LOG,)
 OF_SHARES: Final = (SHARES_LOG,)
 OF_REBALANCES: Final = ("cause", "confidence", "to_generation", "member_count", "partitions_moved")
-OF_CAUSES: Final = ("group_id", "started_at", "causes", "cause_confidences", "members_left", "members_joined")
+OF_CAUSES: Final = ("group_id", "started_at", "who", "causes", "cause_confidences", "members_left", "members_joined")
 OF_ANOMALIES: Final = ("group_id", "at", "rule", "details", "meaning", "remedy", "topic", "partition", "member_id")
 OF_COMMITS: Final = (
     *("group_id", "topic", "partition", "at", "kind", "from_offset", "to_offset", "confidence", "likely_cause"),
@@ -237,8 +239,9 @@ LISTS: Final[dict[Listing, Listed]] = {
         "started_at",
         OF_GROUPS,
         where="r.in_storm",
-        first=("group_id", "started_at", "flapping_members", *OF_REBALANCES),
+        first=("group_id", "started_at", "who", *OF_REBALANCES, "flapping_members"),
         finding=Finding("rebalance in storms", "rebalances in storms"),
+        who="flapping_members",
     ),
     Listing.EXPIRED: Listed(
         REBALANCES,
@@ -251,6 +254,7 @@ LISTS: Final[dict[Listing, Listed]] = {
             "times thrown out",
             guess=f"NOT {has_cause(SURELY_THROWN_OUT)}",
         ),
+        who="members_left",
     ),
     Listing.UNOWNED: Listed(
         REBALANCES,
@@ -311,6 +315,7 @@ LISTS: Final[dict[Listing, Listed]] = {
         where=f"r.member_count = 0 AND {IS_LAST}",
         first=OF_CAUSES,
         finding=Finding("group left empty", "groups left empty"),
+        who="members_left",
     ),
     Listing.GROWN: Listed(
         REBALANCES,

@@ -32,7 +32,8 @@ from tests.lengths import takes_minutes
 
 APP: Final = typer.main.get_command(cli.app)
 assert isinstance(APP, TyperGroup)
-JOBS: Final = {job: command for job, command in APP.commands.items() if job != "completion"}
+KNOWN: Final = APP.commands
+JOBS: Final = {job: command for job, command in KNOWN.items() if job != "completion"}
 
 
 def test_help_names_every_job_without_spark() -> None:
@@ -171,20 +172,49 @@ def test_each_shell_has_its_lines(shell: Shell, capsys: pytest.CaptureFixture[st
     assert command_name.COMPLETE in (PROJECT_ROOT / "spark-submit.sh").read_text()
 
 
+@pytest.mark.parametrize("job", [*KNOWN, "nightli", "--nosuch"])
+def test_what_is_not_understood_is_one_sentence(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], job: str
+) -> None:
+    """A wrong word for each argument and option of each command, one too many, none where one is needed: exit code 2,
+    before anything is started, and one line without a summary of the usage."""
+    monkeypatch.setenv(outcome.PARSE_ONLY, "1")
+    words = ["--nosuch", "nosuch nosuch nosuch"]
+    if job in KNOWN:
+        words += [" ".join(option.opts[:1]) for option in KNOWN[job].params]
+        words += [f"{word} nosuch" for word in words]
+    for given in ("", *words):
+        code, shown = cli.main(given_words := [job, *given.split()]), capsys.readouterr()
+        assert code in (outcome.PARSED, exit_codes.WRONG_ARGUMENTS, exit_codes.DONE)
+        if code == exit_codes.WRONG_ARGUMENTS:
+            assert re.fullmatch(r"error: .*[^.]\n", shown.err) and shown.out == "", given_words
+        elif "--nosuch" in given or given == words[1] or job not in KNOWN:
+            raise AssertionError(given_words)
+
+
 @pytest.mark.parametrize(
-    "arguments",
+    ("words", "line"),
     [
-        (),
-        ("nightli",),
-        ("capture", "--warehose", "x"),
-        ("capture", "extra"),
-        ("export-segments",),
-        ("sql", "--format", "xml"),
+        ("owner --topic t", "error: owner needs --topic TOPIC and --partition PARTITION"),
+        ("completion", "error: completion needs SHELL"),
+        ("owner --topic t --partition x", "error: partition: should be a valid integer"),
+        ("hstory", "error: there is no command 'hstory' (did you mean 'history'?): nightly, demo, "),
+        (
+            "history --gruop g",
+            "error: there is no option 'gruop' (did you mean 'group'?): ./spark-submit.sh history --help",
+        ),
+        ("history --group", "error: option '--group' requires an argument"),
     ],
 )
-def test_wrong_arguments_exit_2(arguments: tuple[str, ...]) -> None:
-    """Before anything is started."""
-    assert cli.main(arguments) == exit_codes.WRONG_ARGUMENTS
+def test_a_wrong_line_gets_what_it_lacks(capsys: pytest.CaptureFixture[str], words: str, line: str) -> None:
+    """What is needed, or the nearest name."""
+    assert cli.main(shlex.split(words)) == exit_codes.WRONG_ARGUMENTS
+    assert capsys.readouterr().err.startswith(line)
+
+
+def test_no_command_at_all_is_a_wrong_one() -> None:
+    """It gets the help."""
+    assert cli.main([]) == exit_codes.WRONG_ARGUMENTS
 
 
 def test_wrong_settings_exit_2() -> None:
