@@ -23,7 +23,7 @@ LANE_WIDTH: Final = 320
 """Between two participants."""
 RIBBON_WIDTH: Final = 170
 LABEL_CHARACTERS_MAX: Final = 58
-"""Of a label beside an arrow over one lane. The pointer over a shorter one shows the rest."""
+"""Of the text over an arrow that spans one lane; the whole is its title."""
 NAME_CHARACTERS_MAX: Final = 40
 GROUP: Final = "group"
 """`Change.what` of the states in the ribbon."""
