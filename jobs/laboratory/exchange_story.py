@@ -310,14 +310,14 @@ def _commit(line: Line, names: Names) -> str:
 
 
 def _fetch_offsets(line: Line, names: Names) -> str:
-    topics = line["request"].get("topics") or ()
+    topics = line["request"]["groups"][0].get("topics") or ()
     return ", ".join(f"{topic['name']} {_numbers(topic['partitionIndexes'])}" for topic in topics)
 
 
 def _offsets(line: Line, names: Names) -> str:
     found = [
         f"{topic['name']} {at['partitionIndex']}: {at['committedOffset']}"
-        for topic in line["response"]["topics"]
+        for topic in line["response"]["groups"][0]["topics"]
         for at in topic["partitions"]
         if at["committedOffset"] >= 0
     ]

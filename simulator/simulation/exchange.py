@@ -16,6 +16,7 @@ from coordinator_core.live.classic.live import LiveClassicGroup
 from coordinator_core.live.coordinator.operation import Fired
 from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.live.find_coordinator.broker import FindCoordinatorRequest, Found
+from coordinator_core.live.offsets.messages import OffsetFetchRequest, OffsetFetchResponse
 from coordinator_core.live.share_partition.state import AcknowledgementBatch
 from schemas.error_codes import ErrorCode
 from schemas.wire import camel_case
@@ -36,8 +37,8 @@ APIS: Final = {
     "delete_state": "DeleteShareGroupState",
 }
 """Operation -> its API, where the class of the request is not named after it."""
-NOT_SENT: Final = frozenset({"initialize_share_state", "creatable_topics", "api_version"})
-"""Fields that are not in the message: the broker keeps the first two for itself."""
+NOT_SENT: Final = frozenset({"initialize_share_state", "creatable_topics", "api_version", "retention_time_ms"})
+"""Fields that are not in the message: the broker keeps the first two for itself, the last is in no version since 5."""
 COORDINATOR: Final = ("key", "nodeId", "errorCode")
 """Fields of FindCoordinatorResponse.Coordinator, but for the address: a simulation has none."""
 NEVER_MS: Final = 2**63 - 1
@@ -239,6 +240,11 @@ def message_json(api: str, message: Any) -> Any:
         case Found():
             answers = ((answer.key, answer.node.node_id, int(answer.error_code)) for answer in message.coordinators)
             return {"coordinators": [dict(zip(COORDINATOR, answer, strict=True)) for answer in answers]}
+        case OffsetFetchRequest():  # from version 8 on the request is for several groups
+            group = _json(message, NOT_SENT | {"require_stable"})
+            return {"groups": [group], "requireStable": message.require_stable}
+        case OffsetFetchResponse():
+            return {"groups": [_json(message, NOT_SENT)]}
         case ShareFetchRequest():
             return _share_fetch(message, api)
         case ShareFetchResponse():

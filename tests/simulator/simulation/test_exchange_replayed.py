@@ -15,7 +15,7 @@ from coordinator_core.live.classic.messages import (
     SyncGroupRequest,
 )
 from coordinator_core.live.consumer.messages import ConsumerGroupHeartbeatRequest
-from coordinator_core.live.offsets.messages import OffsetCommitRequest, OffsetFetchRequest
+from coordinator_core.live.offsets.messages import OffsetCommitRequest
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.wire import camel_case
 from simulator.simulation.clients.machine import Send, Service
@@ -33,7 +33,6 @@ SERVED: Final = {
     "LeaveGroup": ("classic_leave", LeaveGroupRequest),
     "ConsumerGroupHeartbeat": ("consumer_group_heartbeat", ConsumerGroupHeartbeatRequest),
     "OffsetCommit": ("commit_offset", OffsetCommitRequest),
-    "OffsetFetch": ("fetch_offsets", OffsetFetchRequest),
 }
 """API -> the operation of the group coordinator, and the class of its request."""
 OF_CLIENTS: Final = frozenset({"pause", "crash", "stop", "subscribe", "slow_poll", "rolling_deploy"})
