@@ -17,7 +17,6 @@ from coordinator_core.live.assignors.client_sticky import (
     assign_cooperative_sticky,
     assign_sticky,
     cooperative_member_data,
-    sticky_member_data,
 )
 from coordinator_core.live.assignors.errors import AssignorError
 from tests.coordinator_core.live.assignors.client_cases import shown
@@ -80,22 +79,6 @@ def test_kafka_s_null_pointer_is_an_error_of_its_own() -> None:
 def test_a_group_without_members(assign: Callable[..., Assignment]) -> None:
     """Nobody answers for nobody."""
     assert assign({"t": Topic(1)}, {}) == {}
-
-
-@pytest.mark.parametrize(
-    ("user_data", "expected"),
-    [
-        (None, MemberData()),
-        (b"", MemberData()),
-        (b"\x01\x02", MemberData(generation=-1)),
-        (encode_sticky_user_data(StickyUserData((("t", (1, 0)),), 3)), MemberData(partitions("t-1", "t-0"), 3)),
-        (encode_sticky_user_data(StickyUserData((("t", (1,)),))), MemberData(partitions("t-1"), None)),
-    ],
-)
-def test_sticky_member_data(user_data: bytes | None, expected: MemberData) -> None:
-    """All is in the user data; what cannot be read is nothing, in generation -1."""
-    owned = partitions("other-0")
-    assert sticky_member_data(Subscription(("t",), user_data, owned, generation_id=9)) == expected
 
 
 @pytest.mark.parametrize(

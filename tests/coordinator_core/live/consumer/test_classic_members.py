@@ -1,6 +1,5 @@
 """Tests of members of the classic protocol inside consumer groups, by named cases."""
 
-import dataclasses
 from collections.abc import Iterable
 from typing import Any
 
@@ -134,67 +133,6 @@ def refused(outcome: Outcome) -> Refused:
 
 
 # --- JoinGroup ---
-
-
-@pytest.mark.parametrize(
-    ("config", "fields", "code", "text"),
-    [
-        (
-            {"group_consumer_migration_policy": "disabled"},
-            {},
-            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-            "Cannot join the consumer group g with the classic protocol because the group migration is disabled.",
-        ),
-        (
-            {"group_consumer_max_size": 2},
-            {},
-            ErrorCode.GROUP_MAX_SIZE_REACHED,
-            "The consumer group has reached its maximum capacity of 2 members.",
-        ),
-        (
-            {},
-            {"protocols": ("sticky",), "member_id": "M"},
-            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-            "Member M's protocols are not supported.",
-        ),
-        (
-            {},
-            {"protocols": (), "member_id": "M"},
-            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-            "Member M's protocols are not supported.",
-        ),
-        (
-            {},
-            {"protocol_type": "connect", "member_id": "M"},
-            ErrorCode.INCONSISTENT_GROUP_PROTOCOL,
-            "Member M's protocols are not supported.",
-        ),
-        (
-            {},
-            {"metadata": b"\x00"},
-            ErrorCode.UNKNOWN_SERVER_ERROR,
-            "Malformed embedded consumer protocol in subscription deserialization.",
-        ),
-        ({}, {"instance": "unknown", "member_id": "M"}, ErrorCode.UNKNOWN_MEMBER_ID, "Instance id unknown is unknown."),
-    ],
-    ids=[
-        "migration disabled",
-        "full",
-        "no common protocol",
-        "no protocol",
-        "protocol type",
-        "malformed",
-        "instance id",
-    ],
-)
-def test_who_may_not_join(config: dict[str, Any], fields: dict[str, Any], code: ErrorCode, text: str) -> None:
-    """The group has a classic member with protocol range and one of the consumer protocol; nothing of it changes."""
-    clients, _ = mixed()
-    clients.coordinator.config = dataclasses.replace(clients.coordinator.config, **config)
-    before = clients.consumer_group
-    error = refused(clients.enter(**fields))
-    assert (error.code, error.message) == (code, text)
-    assert clients.consumer_group is before
 
 
 def test_a_log_which_refuses_the_join_leaves_all_as_it_was() -> None:

@@ -10,11 +10,10 @@ from msgspec.structs import replace
 from coordinator_core.bytes.client_protocols import (
     Assignment,
     Subscription,
-    decode_assignment,
     encode_assignment,
     encode_subscription,
 )
-from coordinator_core.live.classic.live import PREPARING_REBALANCE, STABLE, LiveClassicGroup, LiveMember
+from coordinator_core.live.classic.live import STABLE, LiveClassicGroup, LiveMember
 from coordinator_core.live.consumer.conversion import (
     assignment_bytes,
     can_downgrade_with_replacement,
@@ -31,13 +30,11 @@ from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.metadata_hash import metadata_hash
 from coordinator_core.live.coordinator.operation import Context
 from coordinator_core.live.coordinator.records import CoordinatorRecord
-from coordinator_core.replay.classic.state import ClassicGroup
 from coordinator_core.replay.consumer.state import ClassicMemberMetadata, ConsumerGroup, ConsumerMember, MemberState
 from schemas.error_codes import ErrorCode
-from tests.coordinator_core.live.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, START_MS, Clients
+from tests.coordinator_core.live.coordinator.clients import REBALANCE_TIMEOUT_MS, SESSION_TIMEOUT_MS, Clients
 
 FOO, BAR = "Zm9vZm9vZm9vZm9vZm9vZg", "YmFyYmFyYmFyYmFyYmFyYg"
-GONE = "Z29uZWdvbmVnb25lZ29uZQ"
 IMAGE = image_of([Topic("foo", FOO, 4), Topic("bar", BAR, 2)])
 GENERATION_ID = 7
 
@@ -277,40 +274,6 @@ def test_a_group_becomes_classic_when_the_last_consumer_gives_way(
     """To a classic member, even the only one; a classic member which gives way changes nothing."""
     clients = clients_of(group, **config)
     assert can_downgrade_with_replacement(context_of(clients), group, group.members[replaced]) is expected
-
-
-def test_what_is_left_goes_on_with_its_targets_and_rebalances() -> None:
-    """The epoch goes on as the generation; the first one of Kafka's table leads."""
-    group = consumer_group(
-        member("A", instance_id="i"), member("B"), CONSUMER, targets={"A": {FOO: (0, 1)}, "B": {GONE: (0,)}}
-    )
-    group = replace(group, assignment_epoch=8)
-    clients = clients_of(group)
-    context = context_of(clients)
-    result = downgrade(context, group, [CONSUMER], "bye")
-    assert result.response == "bye"
-    assert kinds(result.records) == [(8, True), (7, True), (6, True), (5, True), (4, True), (3, True), (2, False)]
-    assert len(result.records) == 3 * 3 + 4
-    context.apply(result)
-    classic = clients.group
-    first = next(one.member_id for one in group.members_in_table_order() if one is not group.members["C"])
-    assert (classic.state, classic.generation_id, classic.protocol_name) == (PREPARING_REBALANCE, 9, "range")
-    assert (classic.leader, classic.static_members, classic.subscribed_topics) == (
-        first,
-        {"i": "A"},
-        frozenset({"foo"}),
-    )
-    assert decode_assignment(classic.members["A"].assignment) == Assignment(3, (("foo", (0, 1)),))
-    assert decode_assignment(classic.members["B"].assignment) == Assignment(3, ())
-    persisted = clients.coordinator.shard.groups.groups["g"]
-    assert isinstance(persisted, ClassicGroup)
-    assert {name: one.assignment for name, one in persisted.members.items()} == {
-        name: one.assignment for name, one in classic.members.items()
-    }
-    keys = {
-        key: timer.deadline_ms for key in ("heartbeat-g-A", "join-g") if (timer := clients.coordinator.timers.get(key))
-    }
-    assert keys == {"heartbeat-g-A": START_MS + SESSION_TIMEOUT_MS, "join-g": START_MS + REBALANCE_TIMEOUT_MS}
 
 
 def test_a_log_which_refuses_leaves_the_consumer_group() -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from coordinator_core.bytes.codec import make
 from coordinator_core.errors import ContradictoryRecord
-from coordinator_core.live.classic.live import LiveClassicGroup
 from coordinator_core.live.coordinator.errors import Refused, UnknownOperation
 from coordinator_core.live.coordinator.group_module import GroupModule
 from coordinator_core.live.coordinator.operation import NOTHING, Context, Result
@@ -108,20 +107,6 @@ class RefusingLog(CountingLog):
         return super().append(records, producer, timestamp_ms)
 
 
-def test_records_get_offsets_and_change_the_shard() -> None:
-    """Records of one operation are consecutive, of one time, and replayed; then their writer gets its answer."""
-    coordinator = GroupCoordinator([MODULE], now_ms=10, log=CountingLog(40))
-    outcome = coordinator.handle("write", (classic_record("a"), consumer_record("b")), now_ms=20, request_id=9)
-    assert [(entry.offset, entry.timestamp_ms) for entry in outcome.records] == [(40, 20), (41, 20)]
-    assert outcome.response == "written"
-    assert outcome.error is None
-    assert [(done.request_id, done.response) for done in outcome.completed] == [(9, "late answer")]
-    assert coordinator.group("b").group_epoch == 3
-    assert isinstance(coordinator.group("a"), LiveClassicGroup)
-    assert coordinator.group_ids() == ["a", "b"]
-    assert coordinator.live(Memory).seen == [("loaded", 10), None]
-
-
 def test_tasks_run_once_in_order() -> None:
     """A key that is queued is not queued again."""
     coordinator = GroupCoordinator([MODULE], now_ms=0, log=CountingLog())
@@ -200,20 +185,6 @@ def test_live_classic_groups_follow_the_records() -> None:
     assert coordinator.classic_groups == {}
     assert coordinator.group("a") is None
     assert coordinator.dump()["b"]["group"]["type"] == "consumer"
-
-
-def test_a_reload_loses_what_no_record_tells() -> None:
-    """Timers, tasks and live objects are gone; groups are what the records say; the modules are called."""
-    coordinator = GroupCoordinator([MODULE], now_ms=0, log=CountingLog())
-    coordinator.handle("write", (classic_record("a"),), now_ms=1)
-    coordinator.handle("schedule", (10,), now_ms=1)
-    coordinator.handle("queue", "b", now_ms=1)
-    coordinator.classic_groups["a"].generation_id = 99
-    coordinator.reload(now_ms=5)
-    assert coordinator.classic_groups["a"].generation_id == 7
-    assert len(coordinator.timers) == 0
-    assert coordinator.tasks == {}
-    assert coordinator.live(Memory).seen == [("loaded", 5)]
 
 
 def test_mistakes_of_who_writes_commands_are_raised() -> None:

@@ -4,8 +4,6 @@ from collections.abc import Mapping
 
 import pytest
 
-from coordinator_core.bytes.kafka_versions import KafkaVersion
-from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.operation import Outcome
 from coordinator_core.live.offsets.messages import DeletedTopic
 from coordinator_core.live.share.messages import (
@@ -15,7 +13,6 @@ from coordinator_core.live.share.messages import (
     CompleteOffsetDeletion,
     DeleteOffsetsTopic,
     DeleteShareGroupOffsetsRequest,
-    InitializeShareState,
     ShareStatePartitions,
 )
 from schemas.error_codes import ErrorCode
@@ -23,7 +20,6 @@ from tests.coordinator_core.live.coordinator.clients import GROUP
 from tests.coordinator_core.live.share.share_clients import BAR, BAZ, FOO, STATE_RECORD, ShareClients, refusal_of
 
 RETRY_INTERVAL_MS = 30_000
-ALL_OF_FOO = {FOO: ("foo", (0, 1, 2))}
 
 
 def initializing() -> ShareClients:
@@ -60,27 +56,7 @@ def delete(clients: ShareClients, *topics: str) -> Outcome:
     return clients.ask("initiate_delete_share_group_offsets", DeleteShareGroupOffsetsRequest(GROUP, names))
 
 
-def answer_wanted(outcome: Outcome) -> InitializeShareState:
-    """What a heartbeat lets be initialised."""
-    assert outcome.error is None
-    wanted = outcome.response.initialize_share_state
-    assert isinstance(wanted, InitializeShareState)
-    return wanted
-
-
 # --- initialisation ---
-
-
-@pytest.mark.parametrize(("version", "start_offset"), [((4, 3), -1), ((4, 4), 0)], ids=["4.3", "4.4"])
-def test_since_4_4_new_partitions_of_a_known_topic_begin_at_0(version: tuple[int, int], start_offset: int) -> None:
-    """So that nothing is lost that was written before the group noticed them; those of a new topic begin at -1."""
-    clients = ShareClients(kafka_version=KafkaVersion(*version))
-    first = answer_wanted(clients.try_heartbeat("a", 0, "foo"))
-    clients.initialized({FOO: (0, 1, 2)})
-    clients.coordinator.image = image_of([Topic("foo", FOO, 5)])
-    second = answer_wanted(clients.try_heartbeat("a", clients.share_group.members["a"].member_epoch))
-    assert (first.start_offsets, second.start_offsets) == ({FOO: -1}, {FOO: start_offset})
-    assert second.partitions == {FOO: (3, 4)}
 
 
 @pytest.mark.parametrize("partitions", [{}, {BAR: (0,)}])
@@ -108,21 +84,6 @@ def test_an_initialisation_is_tried_again_after_a_while() -> None:
     assert clients.share_heartbeat("a").initialize_share_state is None
 
 
-def test_the_retry_interval_counts_from_the_last_picture_or_load() -> None:
-    """No record has the time, so a load restarts it; and so does any other change of the state."""
-    clients = initializing()
-    clients.wait(RETRY_INTERVAL_MS - 10)
-    clients.share_heartbeat("a")
-    clients.coordinator.reload(now_ms=clients.now_ms)
-    clients.wait(RETRY_INTERVAL_MS - 10)
-    assert clients.share_heartbeat("a").initialize_share_state is None
-    clients.initialized({FOO: (0,)})
-    clients.wait(RETRY_INTERVAL_MS - 10)
-    assert clients.share_heartbeat("a").initialize_share_state is None
-    clients.wait(10)
-    assert clients.share_heartbeat("a").initialize_share_state is not None
-
-
 def test_a_picture_which_the_log_refused_has_no_time() -> None:
     """The retry interval counts from the last state that was written."""
     clients = initializing()
@@ -133,27 +94,11 @@ def test_a_picture_which_the_log_refused_has_no_time() -> None:
     assert clients.share_heartbeat("a").initialize_share_state is not None
 
 
-def test_as_many_partitions_as_the_topic_has_are_enough() -> None:
-    """Kafka counts and does not compare: after a topic was recreated with fewer partitions nothing is initialised."""
-    clients = initializing()
-    clients.initialized({FOO: (0, 1, 2)})
-    clients.take_image(clients.coordinator.image.with_topic(Topic("foo", FOO, 2)), "foo")
-    assert clients.share_heartbeat("a").initialize_share_state is None
-
-
 def test_a_group_which_is_gone_is_not_made_by_a_late_initialisation() -> None:
     """Kafka fails on its own there; the answer is the same."""
     clients = ShareClients()
     assert refusal_of(clients.initialized({FOO: (0,)}))[0] == ErrorCode.UNKNOWN_SERVER_ERROR
     assert clients.coordinator.dump() == {}
-
-
-def test_a_topic_which_is_gone_when_it_is_initialised_has_no_name() -> None:
-    """Kafka writes a placeholder."""
-    clients = initializing()
-    clients.take_image(clients.coordinator.image.without_topic("foo"), "foo")
-    clients.initialized({FOO: (0,)})
-    assert columns(clients)[1] == {FOO: ("<UNKNOWN>", (0,))}
 
 
 def test_initialised_partitions_of_a_group() -> None:
@@ -164,15 +109,6 @@ def test_initialised_partitions_of_a_group() -> None:
 
 
 # --- deletion ---
-
-
-def test_a_topic_is_wanted_back_while_it_is_being_deleted() -> None:
-    """A heartbeat initialises it, and it is no longer to be deleted."""
-    clients = empty("foo", "bar")
-    clients.ask("share_partition_delete_requests", (GROUP,))
-    response = clients.join_share("b", "foo")
-    assert response.initialize_share_state is not None
-    assert columns(clients) == ({}, ALL_OF_FOO, {BAR: "bar"})
 
 
 def test_topics_which_are_gone_leave_every_column() -> None:

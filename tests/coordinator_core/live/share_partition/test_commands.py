@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from coordinator_core.live.share_partition.acknowledge import complete_write, expire_lock, next_deadline_ms, release
+from coordinator_core.live.share_partition.acknowledge import complete_write, release
 from coordinator_core.live.share_partition.archive import update_log_start_offset
 from coordinator_core.live.share_partition.errors import (
     InvalidReadState,
@@ -17,7 +17,7 @@ from coordinator_core.live.share_partition.errors import (
     RefusedRequest,
     UnknownWrite,
 )
-from coordinator_core.live.share_partition.initialize import begin_initialization, complete_initialization, fence
+from coordinator_core.live.share_partition.initialize import begin_initialization, complete_initialization
 from coordinator_core.live.share_partition.state import (
     BATCH_OFFSETS_MAX,
     Acquired,
@@ -26,7 +26,6 @@ from coordinator_core.live.share_partition.state import (
     ReadState,
     SharePartition,
     SharePartitionConfig,
-    WriteCause,
 )
 from coordinator_core.live.share_partition.states import SharePartitionState
 from coordinator_core.replay.share_state.combine import StateBatch
@@ -39,7 +38,6 @@ from tests.coordinator_core.live.share_partition.live import (
     AV,
     FAILED,
     GAP,
-    LOCK_MS,
     REJECT,
     RELEASE,
     RENEW,
@@ -102,29 +100,6 @@ def test_a_limit_before_the_first_batch_acquires_nothing() -> None:
     live.release("m")
     assert live.acquire("n", (6, 9), at=0) == []
     assert [state for _, state, _ in live.states] == [ARC] * 4
-
-
-def test_nothing_is_acquired_by_a_share_partition_which_is_fenced() -> None:
-    """Fenced or asked for no record, it gives none."""
-    live = Live()
-    assert live.acquire("m", (0, 3), most=0) == []
-    assert live.acquire("m") == []
-    fence(live.partition)
-    assert live.acquire("m", (0, 3)) == []
-    assert live.states == []
-
-
-def test_deliveries_are_taken_apart_as_they_fail() -> None:
-    """From half the limit on smaller parts are delivered, and at the last try single records."""
-    live = Live()
-    acquired = []
-    for _ in range(13):
-        acquired.append(live.acquire("m", (0, 7)))
-        live.release("m")
-    assert acquired[:3] == [[(0, 7, 1)], [(0, 7, 2)], [(0, 7, 3)]]
-    assert acquired[3:8] == [[(0, 3, 4)], [(0, 0, 5)], [(1, 1, 5)], [(2, 2, 5)], [(3, 3, 5)]]
-    assert acquired[8:] == [[(4, 7, 4)], [(4, 4, 5)], [(5, 5, 5)], [(6, 6, 5)], [(7, 7, 5)]]
-    assert live.window == (8, 8, 8, 0)
 
 
 def test_an_aborted_batch_around_the_start_offset_is_archived_from_there() -> None:
@@ -204,25 +179,6 @@ def test_acknowledgement_before_all_that_is_in_flight_is_refused() -> None:
 
 
 # --- release, locks, results of writes ---
-
-
-def test_lock_runs_out_at_its_deadline() -> None:
-    """One lock a call, by deadline; afterwards none runs."""
-    live = Live()
-    live.acquire("m", (0, 2))
-    live.now_ms = 10
-    live.acquire("n", (3, 5))
-    assert next_deadline_ms(live.partition) == LOCK_MS
-    assert expire_lock(live.partition, LOCK_MS - 1) is None
-    expired = expire_lock(live.partition, 5 * LOCK_MS)
-    assert expired is not None
-    lock, write = expired
-    assert (lock.deadline_ms, lock.member_id, written(write)) == (LOCK_MS, "m", ((0, 2, AV, 1),))
-    assert write is not None
-    assert write.cause is WriteCause.LOCK_TIMEOUT
-    assert next_deadline_ms(live.partition) == LOCK_MS + 10
-    assert expire_lock(live.partition, 5 * LOCK_MS) is not None
-    assert next_deadline_ms(live.partition) is None
 
 
 def test_the_result_of_a_write_comes_once() -> None:

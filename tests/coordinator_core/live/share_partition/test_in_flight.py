@@ -19,25 +19,6 @@ def batch_of(first_offset: int, last_offset: int, state: RecordState = AVAILABLE
     return InFlightBatch(first_offset, last_offset, InFlightState(state, 1, NO_MEMBER))
 
 
-@given(st.lists(st.tuples(st.integers(0, 20), st.booleans()), max_size=300))
-def test_locks_run_out_by_deadline_and_then_by_age(entries: list[tuple[int, bool]]) -> None:
-    """Whatever is cancelled in between, the others come out sorted, and only they are counted."""
-    timers = LockTimers()
-    locks = [(timers.start("m", number, number, deadline), ends) for number, (deadline, ends) in enumerate(entries)]
-    for lock, is_cancelled in locks:
-        if is_cancelled:
-            timers.cancel(lock)
-            timers.cancel(lock)
-    kept = sorted((lock.deadline_ms, lock.first_offset) for lock, is_cancelled in locks if not is_cancelled)
-    assert len(timers) == len(kept)
-    out = []
-    while (due := timers.pop_due(20)) is not None:
-        assert due.has_expired
-        out.append((due.deadline_ms, due.first_offset))
-    assert out == kept
-    assert timers.next_deadline_ms() is None
-
-
 def test_cancelled_locks_do_not_pile_up() -> None:
     """A member which acknowledges at once leaves a bounded heap behind, however long its locks would run."""
     timers = LockTimers()

@@ -43,12 +43,6 @@ def test_transition_is_legal_only_as_kafka_has_it(previous: RecordState, followi
             check_transition(previous, following)
 
 
-def test_final_states_lead_nowhere() -> None:
-    """No state follows ACKNOWLEDGED or ARCHIVED, and every other has one that follows."""
-    leaving = {previous for previous_states in VALID_PREVIOUS.values() for previous in previous_states}
-    assert leaving == set(RecordState) - TERMINAL
-
-
 def test_every_acknowledgement_but_renewal_asks_for_a_state_which_may_follow_acquired() -> None:
     """The types map into the table, and RENEW alone asks for no state."""
     assert set(ACKNOWLEDGED_STATE) == set(AcknowledgeType) - {AcknowledgeType.RENEW}

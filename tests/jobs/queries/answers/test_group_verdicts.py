@@ -1,7 +1,6 @@
 """Verdicts of groups: what makes one, by which rule, since when, and what takes it away again."""
 
 import json
-from io import StringIO
 from pathlib import Path
 from typing import Any, Final
 
@@ -29,6 +28,7 @@ from jobs.queries.answers.group_verdicts import (
 from schemas.tables.bronze import COVERAGE, END_OFFSETS
 from schemas.tables.gold import COMMIT_ANOMALIES, LAG_HISTORY, REBALANCES
 from schemas.tables.silver import GROUP_GENERATIONS, OFFSET_COMMITS
+from tests.answers import printed
 from tests.jobs.report.large import CLUSTER, START_MS, Tables
 
 GROUP: Final = {"group_id": "g", "group_type": "CLASSIC", "log_partition": 0}
@@ -152,16 +152,8 @@ def test_a_group_that_was_deleted_is_listed(tmp_path: Path, likely_cause: str, l
     """With its offsets, in the time asked for; not one whose offsets expired, which ends as quietly as it lay."""
     made = tables(tmp_path)
     anomaly(made, "DELETED", NEWEST_MS, 1, None, likely_cause=likely_cause, group_id="gone")
-    out = StringIO()
-    run_groups(
-        ClusterTables(made.warehouse, CLUSTER),
-        from_ms=None,
-        match=None,
-        needs_attention=True,
-        output_format="json",
-        out=out,
-    )
-    rows = [json.loads(line) for line in out.getvalue().splitlines()]
+    text, _ = printed(run_groups, ClusterTables(made.warehouse, CLUSTER), "json", needs_attention=True)
+    rows = [json.loads(line) for line in text.splitlines()]
     assert [row["group"] for row in rows] == listed
     assert all(
         (row["state"], row["verdict"], row["why"]) == ("Dead", WARN, "1 offset deleted with its group") for row in rows

@@ -12,6 +12,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError, NoSuchGroupError
 from jobs.queries.answers.restore import Change, Restored, reset_csv, restoration, run_restore
+from tests.answers import printed
 from tests.jobs.history import CLUSTER, at, at_ms, between, commit, write
 from tests.jobs.hostile import HOSTILE, TEXTS
 
@@ -107,18 +108,11 @@ def test_a_topic_deleted_for_good_stays_out_alone(warehouse: Warehouse, tmp_path
     path = tmp_path / "offsets.csv"
 
     def restore(group_ids: list[str], path: Path) -> list[str]:
-        return run_restore(
-            ClusterTables(warehouse, CLUSTER),
-            group_ids=group_ids,
-            at_ms=at_ms(2),
-            output=str(path),
-            output_format="table",
-            out=io.StringIO(),
-        )
+        of: dict[str, Any] = {"group_ids": group_ids, "at_ms": at_ms(2), "output": str(path)}
+        return list(printed(run_restore, ClusterTables(warehouse, CLUSTER), **of)[1])
 
-    remarks = restore(["g", "only"], path)
+    (remark,) = restore(["g", "only"], path)
     assert path.read_text() == "t,0,20\n"
-    (remark,) = remarks
     assert "--group g " in remark and "only" not in remark
     with pytest.raises(JobError, match="nothing to restore"):
         restore(["only"], tmp_path / "none.csv")
@@ -142,10 +136,7 @@ def test_offsets_deleted_for_a_reason_that_nothing_tells(
     assert restoration(ClusterTables(warehouse, CLUSTER), group_ids=["g"], at_ms=at_ms(2)).doubtful == (
         ("t",) if is_doubtful else ()
     )
-    out = io.StringIO()
-    remarks = run_restore(
-        ClusterTables(warehouse, CLUSTER), group_ids=["g"], at_ms=at_ms(2), output=None, output_format="table", out=out
-    )
+    _, remarks = printed(run_restore, ClusterTables(warehouse, CLUSTER), group_ids=["g"], at_ms=at_ms(2))
     assert any("offsets of t were deleted since" in remark for remark in remarks) == is_doubtful
 
 
@@ -170,17 +161,10 @@ def test_a_file_is_never_overwritten(warehouse: Warehouse, tmp_path: Path) -> No
     path = tmp_path / "it's a file.csv"
 
     def run(minute: float, output: str | None) -> list[str]:
-        out = io.StringIO()
-        remarks = run_restore(
-            ClusterTables(warehouse, CLUSTER),
-            group_ids=["g"],
-            at_ms=at_ms(minute),
-            output=output,
-            output_format="table",
-            out=out,
-        )
-        assert out.getvalue().splitlines()[0].split()[:2] == ["GROUP", "TOPIC"]
-        return remarks
+        of: dict[str, Any] = {"group_ids": ["g"], "at_ms": at_ms(minute), "output": output}
+        text, remarks = printed(run_restore, ClusterTables(warehouse, CLUSTER), "table", **of)
+        assert text.splitlines()[0].split()[:2] == ["GROUP", "TOPIC"]
+        return list(remarks)
 
     busy, dry = run(2, None)
     assert "has members" in busy
@@ -202,8 +186,7 @@ def test_the_state_of_a_streams_group_does_not_go_back(
 ) -> None:
     """It takes in again what the group reads again."""
     write(warehouse, {COMMITS: moved((0, 10, now)), GENERATIONS: [group("g", group_type)]})
-    asked: dict[str, Any] = {"group_ids": ["g"], "output": None, "output_format": "table", "out": io.StringIO()}
-    remarks = run_restore(ClusterTables(warehouse, CLUSTER), at_ms=at_ms(2), **asked)
+    _, remarks = printed(run_restore, ClusterTables(warehouse, CLUSTER), group_ids=["g"], at_ms=at_ms(2))
     assert [remark.startswith("g is a streams group: its state stores") for remark in remarks].count(True) == is_said
 
 

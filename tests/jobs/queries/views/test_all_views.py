@@ -15,6 +15,7 @@ from jobs.queries.sql.sql_duckdb import DuckDb
 from jobs.queries.sql.sql_spark import Catalogue
 from jobs.queries.views.all_views import DEFINITIONS
 from jobs.queries.views.declare import Definition
+from tests.answers import printed
 from tests.jobs.conftest import Recorded
 from tests.jobs.silver.test_replay import CLUSTER
 
@@ -32,7 +33,7 @@ def query_of(definition: Definition) -> str:
     return f"select * from {definition.name}" + (f"({arguments})" if arguments else "")
 
 
-def printed(engine: Any, query: str) -> list[str]:
+def lines_of(engine: Any, query: str) -> list[str]:
     """The rows as JSON, in one order."""
     out = io.StringIO()
     run_query(engine, query, "json", out)
@@ -53,8 +54,8 @@ def test_both_engines_give_the_same_rows(recorded: Recorded, own_session: SparkS
     spark, duckdb = Catalogue(own_session, warehouse), DuckDb(warehouse)
     row_counts = {}
     for query in map(query_of, DEFINITIONS):
-        rows = printed(duckdb, query)
-        assert rows == printed(spark, query), query
+        rows = lines_of(duckdb, query)
+        assert rows == lines_of(spark, query), query
         row_counts[query] = len(rows)
     assert sum(count > 0 for count in row_counts.values()) >= len(row_counts) - 2, row_counts
 
@@ -63,15 +64,8 @@ def test_both_engines_give_the_same_rows(recorded: Recorded, own_session: SparkS
 def test_groups_prints_sums_of_the_views(recorded: Recorded, at: datetime | None) -> None:
     """All groups, and each number, of the last day and from a time on."""
     warehouse = recorded("full-a")
-    out = io.StringIO()
-    run_groups(
-        ClusterTables(warehouse, CLUSTER),
-        from_ms=None if at is None else round(at.timestamp() * 1000),
-        match=None,
-        needs_attention=False,
-        output_format="json",
-        out=out,
-    )
+    from_ms = None if at is None else round(at.timestamp() * 1000)
+    text, _ = printed(run_groups, ClusterTables(warehouse, CLUSTER), "json", from_ms=from_ms)
     numbers = {
         "rebalances": "rebalance_count",
         "storms": "storm_rebalance_count",
@@ -89,7 +83,7 @@ def test_groups_prints_sums_of_the_views(recorded: Recorded, at: datetime | None
     """
     answer = DuckDb(warehouse).answer(query)
     expected = [dict(zip(answer.columns, row, strict=True)) for row in answer.rows()]
-    shown = [json.loads(line) for line in out.getvalue().splitlines()]
+    shown = [json.loads(line) for line in text.splitlines()]
     there = {row["group"]: {name: row[name] for name in answer.columns} for row in shown if row["state"] != "Dead"}
     assert there == {row["group"]: row for row in expected} and len(there) > 50
     assert 0 < sum(row["rebalances"] for row in shown) <= (300 if at is None else 200)
