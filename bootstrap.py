@@ -314,7 +314,8 @@ def parsed(places: Places, job: Sequence[str], environment: Mapping[str, str]) -
 
 def become(command: Sequence[str], environment: Mapping[str, str]) -> NoReturn:
     """Replace this process by a command, which gets its signals and determines the exit code."""
-    sys.stdout.flush()
+    if sys.stdout is not None:  # it may be closed
+        sys.stdout.flush()
     os.execvpe(command[0], list(command), environment)
 
 

@@ -8,6 +8,7 @@ import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
 
@@ -383,6 +384,11 @@ def _document(config_file: Path) -> dict[str, Any]:
         raise SettingsError(f"{config_file} is not valid TOML: {error}") from error
 
 
+def _unknown(name: str, known: Iterable[str], place: str) -> SettingsError:
+    near = "".join(f" (did you mean '{it}'?)" for it in get_close_matches(name, known, 1))
+    return SettingsError(f"there is no setting {name!r}{near} in {place}: {CONFIG_FILE.name} names all")
+
+
 def _from_file(config_file: Path) -> dict[str, Any]:
     document = _document(config_file)
     document.pop(CLUSTERS, None)  # read by `load_clusters`
@@ -391,7 +397,7 @@ def _from_file(config_file: Path) -> dict[str, Any]:
         if key in GONE:
             raise SettingsError(f"{key} in {config_file}: {GONE[key]}")
         if key not in KEYS:
-            raise SettingsError(f"unknown setting {key!r} in {config_file}; known are: {', '.join(KEYS)}")
+            raise _unknown(key, KEYS, str(config_file))
         values[KEYS[key]] = value
     return _in_place(values, PROJECT_ROOT if config_file == CONFIG_FILE else config_file.resolve().parent)
 
@@ -427,7 +433,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, Any]:
         if name in gone:
             raise SettingsError(f"{name} in the environment: {gone[name]}")
         if name not in fields:
-            raise SettingsError(f"unknown setting {name} in the environment; known are: {', '.join(fields)}")
+            raise _unknown(name, fields, "the environment")
         field = fields[name]
         if field in LIST_FIELDS:
             values[field] = [part.strip() for part in text.split(",") if part.strip()]

@@ -8,6 +8,7 @@ import typer
 from jobs.cli import options
 from jobs.cli.arguments import check_client, reading_settings, span_of
 from jobs.cli.outcome import job
+from jobs.cli.readable import require_tables
 from jobs.cli.session import start_run
 from jobs.cli_enums import Format, Listing
 from jobs.exit_codes import DONE, INCOMPLETE
@@ -31,6 +32,7 @@ def audit(
     """Make gold from silver, and print a list (archived records, owners ...); its first lines say if it is complete."""
     settings = reading_settings(**asdict(logs))
     from_ms, to_ms = span_of(from_time, to_time, timezone)
+    require_tables(settings)
     if payload:
         check_client(settings)
     from jobs.delta.cluster_tables import ClusterTables

@@ -11,6 +11,7 @@ import typer
 from jobs.cli import known_names, options
 from jobs.cli.arguments import settings_of
 from jobs.cli.outcome import job, print_facts
+from jobs.cli.readable import require_tables
 from jobs.cli.session import start_run
 from jobs.cli_enums import SummaryFormat
 from jobs.errors import SettingsError
@@ -94,6 +95,7 @@ def maintain(
     from jobs.console.durations import parse_duration
 
     settings = with_retention(settings_of(warehouse), {"bronze": keep_bronze, "gold": keep_gold})
+    require_tables(settings)
     if erase:
         from jobs.operations.erase import erased_ids
 

@@ -8,6 +8,7 @@ import typer
 from jobs.cli import known_names
 from jobs.cli_enums import DumpFormat, Format, SummaryFormat
 
+PARTITION_MAX: Final = 2**31 - 1
 TIME_HELP: Final = "ISO 8601 (UTC), epoch ms, now, -2h, today or 'yesterday 03:12'."
 
 WarehouseOption = Annotated[

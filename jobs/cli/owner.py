@@ -17,7 +17,9 @@ def owner(
     topic: Annotated[
         str, typer.Option("--topic", metavar="TOPIC", help="The topic.", autocompletion=known_names.TOPICS)
     ],
-    partition: Annotated[int, typer.Option("--partition", metavar="PARTITION", min=0, help="The partition.")],
+    partition: Annotated[
+        int, typer.Option("--partition", metavar="PARTITION", min=0, max=options.PARTITION_MAX, help="The partition.")
+    ],
     at: options.AtOption = None,
     timezone: options.TimezoneOption = None,
     warehouse: options.WarehouseOption = None,

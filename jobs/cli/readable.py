@@ -25,6 +25,15 @@ def no_tables(warehouse: str, cluster_id: str | None = None) -> str:
     )
 
 
+def require_tables(settings: Settings) -> None:
+    """Raise JobError for a folder that has no table of any kind."""
+    from jobs.delta.warehouse import Warehouse
+    from schemas.tables import TABLES
+
+    if not any(map(Warehouse(settings.warehouse).exists, TABLES.values())):
+        raise JobError(no_tables(settings.warehouse, settings.cluster_id))
+
+
 def open_tables(job: str, settings: Settings) -> "ClusterTables":
     """The tables for a job that reads silver, which must have the current format."""
     from jobs.delta.cluster_tables import ClusterTables

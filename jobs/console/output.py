@@ -41,6 +41,8 @@ TERMINAL_COLUMNS: Final = 120
 """Width of a terminal that does not tell its own."""
 FOLDED_COLUMNS_MIN: Final = 24
 """A column that is folded is at least this wide: as a time."""
+NARROW_COLUMNS_MIN: Final = 8
+"""In a narrow terminal one of the first three of an answer: who, how bad, why."""
 IS_WIDE: ContextVar[bool] = ContextVar("is_wide", default=False)
 """Does --wide ask for all columns, whatever the width?"""
 
@@ -119,6 +121,8 @@ def _fitted(columns: Sequence[Sequence[str]], answer_count: int, room: int, bars
     needed = [max(map(_shown_length, texts)) for texts in columns]
     for index, width in enumerate(needed[:answer_count]):
         least = min(width, FOLDED_COLUMNS_MIN, room)
+        if index < 3 and NARROW_COLUMNS_MIN + gap <= left:
+            least = min(least, left - gap)
         if least + gap <= left:
             widths[index] = least
             left -= least + gap

@@ -32,7 +32,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.queries.answers.findings import audit_lacks, groups_not_judged
-from jobs.queries.answers.lists import LISTS, OF_GROUPS, OF_SHARES
+from jobs.queries.answers.lists import LISTS, OF_GROUPS, OF_SHARES, WHO
 from jobs.queries.as_of.as_of import SHARES_LOG, SilverAt, timestamp_scalar
 from jobs.queries.as_of.behind import not_audited_lines, not_replayed_lines
 from jobs.queries.as_of.caveats import moved
@@ -61,7 +61,7 @@ NOT_IN_ANY_LOG: Final = {
     Listing.REDELIVERIES: "Not in any log of Kafka's: deliveries in flight when a share partition got a new leader; "
     "delivery counts are lower bounds",
     Listing.SHARE_OFFSETS: "Not in any log of Kafka's: who moved or deleted the offsets",
-    Listing.FLAPPING: "Not in any log of Kafka's: who asked for a rebalance: if nobody flaps, `who` has all",
+    Listing.FLAPPING: "Not in any log of Kafka's: who asked to rebalance; if nobody flapped, who has all members",
     Listing.REBALANCES: "Not in any log of Kafka's: rebalances of classic groups that ended without a new generation",
 }
 """What even a complete list cannot contain."""
@@ -358,7 +358,7 @@ def listed(
     if not who:
         return names, lines
     named = _named(ledger, who, [dict(zip(names, row, strict=True)) for row in rows])
-    return [*names, "who"], [(*line, text) for line, text in zip(lines, named, strict=True)]
+    return [*names, WHO], [(*line, text) for line, text in zip(lines, named, strict=True)]
 
 
 def _named(ledger: DuckDb, who: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -443,7 +443,7 @@ def write_list(
         write_answers(columns, rows, output_format, out, first=first)
         return
     lines = [folded_text(f"# {line}", out, "#   ") + "\n" for line in complete.statements]
-    before = 1 if room_for(out) is not None else len(lines)
+    before = 1 if rows and room_for(out) is not None else len(lines)
     out.writelines(lines[:before])
     write_answers(columns, rows, output_format, out, first=first)
     out.writelines(lines[before:])

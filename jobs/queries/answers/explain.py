@@ -14,7 +14,7 @@ from typing import Final, NamedTuple, TextIO
 from jobs.console.names import or_nearest
 from jobs.console.output import folded_text, write_answers
 from jobs.errors import ArgumentError
-from jobs.queries.answers.lists import LISTS
+from jobs.queries.answers.lists import LISTS, WHO, WHO_MEANS
 from jobs.queries.views.all_views import DEFINITIONS
 from jobs.settings import PROJECT_ROOT
 from schemas.tables import TABLES
@@ -73,6 +73,7 @@ def _of_lists() -> Iterator[Meaning]:
         rows = f"rows of {it.table.full_name}"
         text = f"{rows}: {it.table.comment}" if it.finding is None else f"{it.finding.many}: {rows}"
         yield Meaning((listing,), "list of audit", text)
+    yield Meaning((WHO,), "column of audit", WHO_MEANS)
 
 
 def _of_tables() -> Iterator[Meaning]:

@@ -73,9 +73,14 @@ class Listed(NamedTuple):
     """The columns that are the answer, by importance."""
     finding: Finding | None = None
     who: str = ""
-    """The column of members whose clients and hosts are in one more column, `who`."""
+    """The column of members whose clients and hosts are in one more column, WHO."""
 
 
+WHO: Final = "who"
+WHO_MEANS: Final = (
+    "clients and hosts of the members that went, or in a storm of those that come and go; where nobody does, of all "
+    "members at the time, one of which asked for the rebalance"
+)
 PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
 FOLLOW_UPS: Final = (COOPERATIVE_FOLLOW_UP, CONNECT_DELAY_OVER, METADATA_FOLLOW_UP)
 """Methods of rebalances that complete the one before and have its cause: what caused both happened once."""
@@ -133,7 +138,7 @@ NOTE: Final = "regexp_replace(r.details, '; clients like .*, protocol ', '; prot
 OF_GROUPS: Final = (GROUPS_LOG,)
 OF_SHARES: Final = (SHARES_LOG,)
 OF_REBALANCES: Final = ("cause", "confidence", "to_generation", "member_count", "partitions_moved")
-OF_CAUSES: Final = ("group_id", "started_at", "who", "causes", "cause_confidences", "members_left", "members_joined")
+OF_CAUSES: Final = ("group_id", "started_at", WHO, "causes", "cause_confidences", "members_left", "members_joined")
 OF_ANOMALIES: Final = ("group_id", "at", "rule", "details", "meaning", "remedy", "topic", "partition", "member_id")
 OF_COMMITS: Final = (
     *("group_id", "topic", "partition", "at", "kind", "from_offset", "to_offset", "confidence", "likely_cause"),
@@ -239,7 +244,7 @@ LISTS: Final[dict[Listing, Listed]] = {
         "started_at",
         OF_GROUPS,
         where="r.in_storm",
-        first=("group_id", "started_at", "who", *OF_REBALANCES, "flapping_members"),
+        first=("group_id", "started_at", WHO, *OF_REBALANCES, "flapping_members"),
         finding=Finding("rebalance in storms", "rebalances in storms"),
         who="flapping_members",
     ),

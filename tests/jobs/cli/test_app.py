@@ -198,6 +198,7 @@ def test_what_is_not_understood_is_one_sentence(
         ("owner --topic t", "error: owner needs --topic TOPIC and --partition PARTITION"),
         ("completion", "error: completion needs SHELL"),
         ("owner --topic t --partition x", "error: partition: should be a valid integer"),
+        (f"owner --topic t --partition {10**20}", "error: partition: should be less than or equal to 2147483647"),
         ("hstory", "error: there is no command 'hstory' (did you mean 'history'?): nightly, demo, "),
         (
             "history --gruop g",
@@ -215,6 +216,20 @@ def test_a_wrong_line_gets_what_it_lacks(capsys: pytest.CaptureFixture[str], wor
 def test_no_command_at_all_is_a_wrong_one() -> None:
     """It gets the help."""
     assert cli.main([]) == exit_codes.WRONG_ARGUMENTS
+
+
+def test_an_unknown_setting_gets_the_nearest_one(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """In the environment or a file."""
+    monkeypatch.setenv("GROUPLEDGER_WAREHOSE", "x")
+    assert cli.main(["groups"]) == exit_codes.WRONG_ARGUMENTS
+    assert "no setting 'GROUPLEDGER_WAREHOSE' (did you mean 'GROUPLEDGER_WAREHOUSE'?)" in capsys.readouterr().err
+    monkeypatch.delenv("GROUPLEDGER_WAREHOSE")
+    (tmp_path / "own.toml").write_text("warehose = 'x'")
+    monkeypatch.setenv("GROUPLEDGER_CONFIG", str(tmp_path / "own.toml"))
+    assert cli.main(["groups"]) == exit_codes.WRONG_ARGUMENTS
+    assert "no setting 'warehose' (did you mean 'warehouse'?)" in capsys.readouterr().err
 
 
 def test_wrong_settings_exit_2() -> None:
@@ -367,16 +382,25 @@ def test_what_was_done_is_one_object_for_another_program(
     assert capsys.readouterr().out == ""
 
 
-def test_a_warehouse_that_is_not_there_is_no_answer(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nobody owned it, as far as no table tells: that would be believed."""
-    nowhere = str(tmp_path / "nowhere")
-    assert cli.main(["owner", "--topic", "t", "--partition", "0", "--warehouse", nowhere]) == exit_codes.FAILED
+@pytest.mark.parametrize(
+    "question",
+    [
+        *("owner --topic t --partition 0", "groups", "describe", "history --group g", "where --group g", "changes"),
+        *("restore --group g --at 2026-01-01T00:00:00Z", "report --output r.html", "sql -e 'select 1'", "maintain"),
+        *(f"audit --list {listing}" for listing in ("archived", "owners")),
+        "whatif --group g --set session.timeout.ms=60000",
+    ],
+)
+def test_a_warehouse_that_is_not_there_is_no_answer(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], question: str
+) -> None:
+    """Nobody owned it, as far as no table tells: that would be believed. Nothing is made there either."""
+    nowhere = tmp_path / "nowhere"
+    assert cli.main([*shlex.split(question), "--warehouse", str(nowhere)]) == exit_codes.FAILED
     reported = capsys.readouterr()
     assert (reported.out, reported.err.count("\n")) == ("", 1)
-    assert (
-        f"no tables in {nowhere}: run ./spark-submit.sh nightly --segments DIR --warehouse {nowhere} first"
-        in reported.err
-    )
+    first = f"no tables in {nowhere}: run ./spark-submit.sh nightly --segments DIR --warehouse {nowhere} first"
+    assert first in reported.err and not nowhere.exists()
 
 
 def test_relative_times_go_by_the_zone_that_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

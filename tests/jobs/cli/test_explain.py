@@ -58,6 +58,7 @@ def test_a_word_is_one_sentence_a_meaning(ask: Asks) -> None:
     )
     [row] = map(json.loads, ask("explain guess --format json").out.splitlines())
     assert row["meaning"] == "a rule of thumb, without evidence for or against it"
+    assert ask("explain who").out.startswith("who (column of audit): clients and hosts of the members that went")
     unknown = ask("explain LIKLY")
     assert (unknown.code, unknown.out) == (exit_codes.WRONG_ARGUMENTS, "")
     assert unknown.err == "error: there is no word 'LIKLY' (did you mean 'LIKELY'?)\n"

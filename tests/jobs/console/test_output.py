@@ -44,3 +44,12 @@ def test_long_ids_are_cut_in_tables_alone(output_format: str) -> None:
     assert any("h" * CELL_CHARACTERS_MAX in line for line in lines)
     if output_format == "table":
         assert max(map(len, lines)) <= CELL_CHARACTERS_MAX + len(" Stable") and "ggg... Stable" in lines[1]
+
+
+def test_a_narrow_terminal_still_has_the_reason() -> None:
+    """The first three columns of an answer are there, folded; what is wide and comes later is left out."""
+    columns = [Column(name, grows=True) for name in ("GROUP", "VERDICT", "WHY", "SINCE", "TYPE")]
+    rows = [("k03-static", "WARN", "5 in storms, 1 thrown out", "2026-11-21T02:58:11.841Z", "CONSUMER")]
+    lines = list(table_lines(columns, rows, first=("GROUP", "VERDICT", "WHY", "SINCE"), room=36))
+    assert lines[0].split() == ["GROUP", "VERDICT", "WHY"] and max(map(len, lines)) <= 36
+    assert " ".join(line[19:] for line in lines[1:-1]).split() == ["5", "in", "storms,", "1", "thrown", "out"]
