@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from jobs.console.conversation import Change, Conversation, Event, Message, changed, clock, folded, words_of
+from jobs.console.names import cut
 from jobs.console.output import printable
 from jobs.errors import ArgumentError
 
@@ -87,7 +88,7 @@ class _Drawing:
         yield f"<title>{_xml(self._title)}</title><style>{STYLE}</style>"
         yield f'<text class="b" x="12" y="24">{_xml(self._title)}</text>'
         for name, x in self._x.items():
-            shown = _cut(name, NAME_CHARACTERS_MAX)
+            shown = cut(name, NAME_CHARACTERS_MAX)
             yield (
                 f'<text class="n" x="{x}" y="{TOP - 30}" text-anchor="middle">{_xml(shown)}{_tip(name, shown)}</text>'
             )
@@ -138,7 +139,7 @@ class _Drawing:
         text = words_of(message)
         lanes = max(abs(x2 - x1) // LANE_WIDTH, 1)
         style = ' class="et"' if kind == "e" else ""
-        shown = _cut(text, LABEL_CHARACTERS_MAX * lanes)
+        shown = cut(text, LABEL_CHARACTERS_MAX * lanes)
         yield (f'<text{style} x="{min(x1, x2) + 10}" y="{y - 5}">{_xml(shown)}{_tip(text, shown)}</text>')
 
     def _change(self, row: int, change: Change) -> Iterator[str]:
@@ -146,12 +147,12 @@ class _Drawing:
             if change.why:
                 yield (
                     f'<text class="c" x="{self._ribbon_x - 8}" y="{self._y(row) + 4}" text-anchor="end">'
-                    f"{_xml(_cut(change.why, LABEL_CHARACTERS_MAX - 10))}</text>"
+                    f"{_xml(cut(change.why, LABEL_CHARACTERS_MAX - 10))}</text>"
                 )
             return
         x = self._x.get(change.whose, self._ribbon_x)
         text = changed(change)
-        yield f'<text class="c" x="{x + 10}" y="{self._y(row) + 4}">{_xml(_cut(text, LABEL_CHARACTERS_MAX))}</text>'
+        yield f'<text class="c" x="{x + 10}" y="{self._y(row) + 4}">{_xml(cut(text, LABEL_CHARACTERS_MAX))}</text>'
 
 
 def _waits(events: Sequence[Event]) -> Iterator[_Wait]:
@@ -166,10 +167,6 @@ def _waits(events: Sequence[Event]) -> Iterator[_Wait]:
             first = asked.get((event.receiver, event.sender, event.api))
             if first is not None:
                 yield _Wait(event.receiver, first, row)
-
-
-def _cut(text: str, characters_max: int) -> str:
-    return text if len(text) <= characters_max else text[: characters_max - 1] + "…"
 
 
 def _tip(text: str, shown: str) -> str:

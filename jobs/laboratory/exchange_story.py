@@ -71,9 +71,9 @@ def story_of(
     names = _member_names(asked) | {line["topic_id"]: line["topic"] for line in topics}
     events: list[Event] = list(_messages(asked, names))
     events += [_change(line, names) for line in changes if not {line["from"], line["to"]} <= IN_BETWEEN]
-    clients = sorted({line["client_id"] for line in asked if not _is_broker(line["client_id"])})
-    brokers = {_broker(line["broker"]) for line in asked if line["broker"] is not None}
-    brokers |= {line["client_id"] for line in asked if _is_broker(line["client_id"])}
+    clients = sorted({line["client_id"] for line in asked if line["client_id"] is not None})
+    brokers = {_broker(line["broker"]) for line in asked}
+    brokers |= {_sender(line) for line in asked if line["client_id"] is None}
     events.sort(key=lambda event: (event.at_ms, _rank(event)))
     first, last = (end(event.at_ms for event in events) if events else None for end in (min, max))
     said = f"{counted(sum(line['count'] for line in asked), 'request')}, {counted(len(changes), 'change')} of state"
@@ -88,8 +88,9 @@ def _rank(event: Event) -> int:
     return 3 if event.what.startswith(CLIENT) else 1
 
 
-def _is_broker(sender: str) -> bool:
-    return sender.startswith("broker-")
+def _sender(line: Line) -> str:
+    client_id: str | None = line["client_id"]
+    return _broker(line["from_broker"]) if client_id is None else client_id
 
 
 def _broker(broker_id: int | None) -> str:
@@ -129,12 +130,12 @@ def _messages(asked: Iterable[Line], names: Names) -> Iterator[Message]:
     with its answer in one."""
     shown: dict[tuple[str, str], tuple[Any, str]] = {}
     for line in sorted(asked, key=lambda line: (line["asked_ms"], line["number"])):
-        place, said = (line["client_id"], line["api"]), (line["request"], line["error"])
+        place, said = (_sender(line), line["api"]), (line["request"], line["error"])
         is_repeated = shown.get(place) == said and line["error"] not in (NONE, None)
         is_quiet = is_repeated or (line["error"] == NONE and line["api"] in QUIET_ANSWERS and not _has_news(line))
         shown[place] = said
         request, answer = WORDS.get(line["api"], (_nothing, _nothing))
-        sender, receiver = line["client_id"], _broker(line["broker"])
+        sender, receiver = _sender(line), _broker(line["broker"])
         asked_for = Message(
             line["asked_ms"],
             sender,

@@ -72,7 +72,7 @@ is one.
 * `request_timeouts.jsonl`: requests that a client gave up without an answer: group, client_id, operation, and how long
   it had waited (`waited_ms`).
 * `requests.jsonl`: where it was asked for (`--exchange`), every request to a broker, when it is answered: number (in
-  the order in which requests reach brokers), asked_ms, client_id (`broker-<id>` where a broker asks another one),
+  the order in which requests reach brokers), asked_ms, client_id (null where a broker asks another one: from_broker),
   broker, group, api, version (null: unknown), request and response with Kafka's field names (bytes in base64;
   ShareFetch has the names of topics in place of their ids), error (NONE; REQUEST_TIMED_OUT: the broker failed; null:
   not answered by the end), waited_ms on the broker. Heartbeats that were left out are a line with their `count`, the

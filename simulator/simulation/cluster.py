@@ -168,11 +168,11 @@ class Cluster:
         return sorted(self.alive)
 
     def find_coordinators(
-        self, broker_id: int, request: FindCoordinatorRequest, group_id: str, sender: str
+        self, broker_id: int, request: FindCoordinatorRequest, group_id: str, sender: str | int
     ) -> Sequence[Coordinator] | None:
         """A broker's answer to FindCoordinator; None if the broker is down. A missing topic is created.
 
-        `sender`: the client that asks for a group, or the broker.
+        `group_id` and `sender`: for which group, and which client or broker asks (`Exchange.asked`).
         """
         number = self.exchange.asked(group_id, sender, broker_id, request, version=request.api_version)
         if broker_id not in self.alive:

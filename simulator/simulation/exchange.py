@@ -78,11 +78,19 @@ class Exchange:
     # --- requests ---
 
     def asked(
-        self, group_id: str | None, sender: str, broker_id: int, request: Any, *, operation: str = "", version: int = -1
+        self,
+        group_id: str | None,
+        sender: str | int,
+        broker_id: int,
+        request: Any,
+        *,
+        operation: str = "",
+        version: int = -1,
     ) -> int:
         """A request reaches a broker. Returns its number for `answered`; 0: it is not recorded.
 
-        `sender`: the client id, or `broker_name`. `version`: of its API; -1: the model has none.
+        `sender`: the client id, or the number of the broker that asks another one. `version`: of its API; -1: the
+        model has none.
         """
         if not self._has(group_id):
             return 0
@@ -93,7 +101,7 @@ class Exchange:
     def _line(
         self,
         group_id: str | None,
-        sender: str,
+        sender: str | int,
         broker_id: int | None,
         request: Any,
         *,
@@ -106,7 +114,8 @@ class Exchange:
         return {
             "number": self._number,
             "asked_ms": self._now_ms() if at_ms is None else at_ms,
-            "client_id": sender,
+            "client_id": sender if isinstance(sender, str) else None,
+            "from_broker": sender if isinstance(sender, int) else None,
             "broker": broker_id,
             "group": group_id,
             "api": api,
@@ -206,11 +215,6 @@ def states_of(group: Any) -> dict[tuple[str, str], str]:
         name = state.name if isinstance(state, IntEnum) else "MEMBER"
         states["member", member_id] = f"{name} at epoch {member.member_epoch}"
     return states
-
-
-def broker_name(broker_id: int) -> str:
-    """A broker as the sender of a request."""
-    return f"broker-{broker_id}"
 
 
 def api_of(request: Any, operation: str = "") -> str:

@@ -51,7 +51,6 @@ from simulator.simulation.cluster import INTERNAL_MS, Cluster, Respond
 from simulator.simulation.data_broker import Acquired, DataBroker, DelayedShareFetch, Served, ShareSession
 from simulator.simulation.dead_letters import DeadLetterLogs, DeadLetterSender
 from simulator.simulation.delayed_share_fetch import ShareFetches, rotated
-from simulator.simulation.exchange import broker_name
 from simulator.simulation.internal_topic import REPLICATION_MS
 from simulator.simulation.process import Process
 from simulator.simulation.random_streams import stream
@@ -504,8 +503,11 @@ class ShareLeaders:
         nodes = self._cluster.nodes()
         request = FindCoordinatorRequest(CoordinatorType.SHARE, (key.as_coordinator_key(),))
         node_id = least_loaded_node([NodeLoad(node_id) for node_id in nodes], broker.draws.random())
-        sender = broker_name(broker.broker_id)
-        answers = None if node_id is None else self._cluster.find_coordinators(node_id, request, key.group_id, sender)
+        answers = (
+            None
+            if node_id is None
+            else self._cluster.find_coordinators(node_id, request, key.group_id, broker.broker_id)
+        )
         if not answers:
             return ErrorCode.NETWORK_EXCEPTION
         return answers[0].error_code or answers[0].node.node_id
@@ -538,9 +540,10 @@ class ShareLeaders:
         """Turn one request of the persister into one operation for each share partition; the response waits for all of
         them.
         """
-        exchange, sender = self._cluster.exchange, broker_name(broker.broker_id)
-        group_id = request.request.group_id
-        number = exchange.asked(group_id, sender, request.node_id, request.request, operation=request.operation)
+        exchange, group_id = self._cluster.exchange, request.request.group_id
+        number = exchange.asked(
+            group_id, broker.broker_id, request.node_id, request.request, operation=request.operation
+        )
         if request.node_id not in self._cluster.alive:
             exchange.answered(number, None, ErrorCode.NETWORK_EXCEPTION)
             self._loop.after(INTERNAL_MS, self._on_response, broker, request.request_id, ErrorCode.NETWORK_EXCEPTION)

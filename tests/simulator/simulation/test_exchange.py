@@ -113,7 +113,7 @@ def test_a_leader_asks_the_share_coordinator() -> None:
     run = run_text(group, minutes=1, watch=ALL)
     fetch = next(line for line in exchanged(run, api="ShareFetch") if line["response"]["responses"])
     reads = exchanged(run, api="ReadShareGroupState")
-    assert {line["client_id"] for line in reads} <= {"broker-1", "broker-2", "broker-3"}
+    assert {line["from_broker"] for line in reads} <= {1, 2, 3}
     assert min(line["ts_ms"] for line in reads) <= fetch["ts_ms"]
     topic = fetch["response"]["responses"][0]
     assert topic["partitions"][0]["acquiredRecords"][0]["deliveryCount"] == 1
