@@ -265,6 +265,7 @@ def test_causes_show_on_hover_and_a_interval_comes_closer(browser: Browser, show
 
 
 WIDTHS: Final = (1400, 390)
+SCHEMES: Final = ("light", "dark")
 PAPER_WIDTH_MAX: Final = 718
 """A4 between Chromium's margins."""
 ON_PAPER: Final = """addEventListener("beforeprint", () => {
@@ -278,21 +279,22 @@ KEPT: Final = {
 }
 """Pictures of the documentation: the group, which of its pictures, the height, and what was clicked before."""
 GLANCE: Final = """async urls => {
-    const [kept, made] = await Promise.all(urls.map(async url => {
-        const image = new Image();
-        image.src = url;
+    const images = await Promise.all(urls.map(async src => {
+        const image = Object.assign(new Image(), { src });
         await image.decode();
-        const canvas = document.createElement("canvas");
-        [canvas.width, canvas.height] = [image.width, image.height].map(it => Math.ceil(it / 16));
-        const context = canvas.getContext("2d");
-        context.imageSmoothingQuality = "high";
-        context.drawImage(image, 0, 0, canvas.width, canvas.height);
-        return context.getImageData(0, 0, canvas.width, canvas.height).data;
+        return image;
     }));
-    if (kept.length !== made.length) return 1;
+    const [width, height] = [images[1].width, images[1].height].map(it => Math.ceil(it / 16));
+    const [kept, made] = images.map(image => {
+        const context = Object.assign(document.createElement("canvas"), { width, height }).getContext("2d");
+        context.imageSmoothingQuality = "high";
+        context.drawImage(image, 0, 0, width, height);
+        return context.getImageData(0, 0, width, height).data;
+    });
     return kept.filter((value, index) => Math.abs(value - made[index]) > 32).length / kept.length;
 }"""
-"""The share of what one sees from afar (a dot is 16 pixels wide) that differs between two images."""
+"""The share of what one sees from afar (a dot is 16 pixels wide) that differs between two images; the first may be
+smaller."""
 GLANCE_MAX: Final = 0.01
 
 
@@ -346,7 +348,7 @@ def test_pictures_of_one_group_share_their_time(browser: Browser, shown: Path) -
 
 
 @needs_chromium
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_all_is_there_when_it_is_loaded(browser: Browser, shown: Path, width: int, scheme: str) -> None:
     """The first screen says whether the list is COMPLETE; below it every picture is drawn though nobody came by, and
@@ -371,26 +373,31 @@ def test_all_is_there_when_it_is_loaded(browser: Browser, shown: Path, width: in
 
 
 @needs_chromium
+@pytest.mark.parametrize(("width", "scheme"), [(width, scheme) for width in WIDTHS for scheme in SCHEMES])
 @pytest.mark.parametrize("name", KEPT)
-def test_the_documentation_shows_it(browser: Browser, warehouse: Warehouse, name: str, tmp_path: Path) -> None:
-    """Each picture in docs/images looks as the report does now, as far as one sees without glasses. If it does not, the
-    new one, in the folder of this test, takes its place."""
+def test_it_looks_as_the_kept_pictures_do(
+    browser: Browser, warehouse: Warehouse, name: str, width: int, scheme: str, tmp_path: Path
+) -> None:
+    """Those of the documentation, and of a phone and the dark, as far as one sees without glasses. If it does not, the
+    new one, in the folder of this test, takes the place of the kept one."""
     group_id, draws, height, clicks = KEPT[name]
     path = tmp_path / "report.html"
     run_report(warehouse, Scope(CLUSTER, (group_id,) if group_id else None), output=str(path), made_at=MADE_AT)
-    opened = Opened(browser, path, 1400)
+    opened = Opened(browser, path, width, scheme)
     figure = opened.page.locator(f"section#group-1 figure[data-draws={draws}]" if draws else "body")
     for click in clicks:
         figure.get_by_role("button", name=click).click()
     opened.page.mouse.move(0, 0)
     place = "it => { const at = it.getBoundingClientRect(); return [at.x, at.y + scrollY, at.width]; }"
-    x, y, width = figure.evaluate(place)
-    room = 20 if draws else 0
-    clip: Any = {"x": x - room, "y": y - room / 2, "width": width + 2 * room, "height": height}
+    x, y, own = figure.evaluate(place)
+    room = min(20, x)
+    clip: Any = {"x": x - room, "y": y - room / 2, "width": own + 2 * room, "height": height}
     new = opened.page.screenshot(full_page=True, clip=clip)
-    (tmp_path / f"{name}.png").write_bytes(new)
-    kept = (PROJECT_ROOT / "docs" / "images" / f"{name}.png").read_bytes()
-    assert differing(opened.page, kept, new) < GLANCE_MAX, f"the new one is {tmp_path / name}.png"
+    kept = PROJECT_ROOT / "docs" / "images" / f"{name}.png"
+    if (width, scheme) != (WIDTHS[0], SCHEMES[0]):
+        kept = Path(__file__).parent / "kept" / f"{name}-{width}-{scheme}.png"
+    (tmp_path / kept.name).write_bytes(new)
+    assert kept.exists() and differing(opened.page, kept.read_bytes(), new) < GLANCE_MAX, tmp_path / kept.name
     opened.close()
 
 
