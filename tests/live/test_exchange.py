@@ -11,11 +11,9 @@ from itertools import groupby, pairwise
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 from schemas.error_codes import ErrorCode
 from simulator.simulation.exchange import Watch
-from tests.lengths import is_long
+from tests.lengths import takes_minutes
 from tests.live.broker import CLIENT_SETTINGS, LiveBroker
 from tests.live.clients import LiveClients
 from tests.live.kafka_home import KafkaHome
@@ -75,7 +73,7 @@ DIFFERENT: Final[Mapping[str, str]] = {
 """Words of a step that only real clients make -> why."""
 
 
-@pytest.mark.skipif(not is_long(), reason="real clients for a minute: make test-live")
+@takes_minutes
 def test_real_clients_ask_what_simulated_ones_ask(home: KafkaHome, tmp_path: Path) -> None:
     """Every step of a real client is one that simulated clients make, but for those with a reason; and every field of
     a simulated request is in the real request."""

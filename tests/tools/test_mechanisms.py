@@ -37,6 +37,7 @@ for mechanism in ALL:
         SEEN[mechanism.exchange[:2]].append(mechanism.exchange[2])
 
 
+@pytest.mark.simulator
 @pytest.mark.parametrize(("scenario", "group_id"), sorted(SEEN), ids=str)
 def test_what_is_seen_is_printed(scenario: str, group_id: str) -> None:
     """`simulate --explain` of the scenario prints each text."""

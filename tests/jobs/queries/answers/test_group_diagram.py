@@ -27,6 +27,7 @@ def shown(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFacto
     return ledger, list(map(json.loads, lines))
 
 
+@pytest.mark.nights
 def test_what_is_solid_was_said(shown: tuple[Ledger, list[Any]]) -> None:
     """Each request of a client had been asked by then, and each answer of the coordinator was given by then."""
     ledger, requests = shown
