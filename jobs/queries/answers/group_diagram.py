@@ -8,6 +8,7 @@ went, and when a join phase began, is inferred: such a message or change has the
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 from coordinator_core.confidence import CERTAIN, LIKELY
@@ -85,7 +86,7 @@ def conversation_of(tables: ClusterTables, group_id: str, from_ms: int | None, t
     there = [
         row["member_id"]
         for row in members
-        if epoch_ms(row["valid_from"]) <= last_ms and (row["valid_to"] is None or epoch_ms(row["valid_to"]) >= first_ms)
+        if _ms_or(row["valid_from"], last_ms) <= last_ms and _ms_or(row["valid_to"], first_ms) >= first_ms
     ]
     names = _names(members, dict.fromkeys((*there, *seen)))
     shown = dict(list(names.items())[:MEMBERS_MAX])
@@ -106,13 +107,20 @@ def conversation_of(tables: ClusterTables, group_id: str, from_ms: int | None, t
         said = list(_classic(group, row, state) if is_classic else _modern(group, row, state))
         events += said
         state = next((event.after for event in reversed(said) if isinstance(event, Change) and not event.whose), state)
-    if last["group_type"] != GroupType.CLASSIC:
-        events += _reconciled(group, rows_of(run, GROUP_EVENTS), last["group_type"], first_ms, end_ms)
+    types = {row["group_type"] for row in rebalances} - {GroupType.CLASSIC}
+    for group_type in sorted(types):
+        of_type = [row for row in rows_of(run, GROUP_EVENTS) if row["group_type"] == group_type]
+        events += _reconciled(group, of_type, group_type, first_ms, end_ms)
     events.sort(key=lambda event: event.at_ms)
     lacks = f", {counted(len(names) - len(shown), 'more member')} not drawn" if len(names) > len(shown) else ""
     spans = " to ".join(time_text(at_ms) or "" for at_ms in (events[0].at_ms, events[-1].at_ms))
     title = f"Group {short(group_id)}: {counted(len(rebalances), 'rebalance')}, {spans}; dashed: inferred{lacks}"
     return Conversation(title, list(shown.values()), [COORDINATOR], events)
+
+
+def _ms_or(at: datetime | None, otherwise_ms: int) -> int:
+    """A time; the other one where it is open, or its records have none."""
+    return otherwise_ms if at is None else epoch_ms(at)
 
 
 def _names(members: Sequence[Mapping[str, Any]], wanted: Mapping[str, None]) -> dict[str, str]:
@@ -148,7 +156,7 @@ def _departures(group: _Group, row: Mapping[str, Any], leave: str, text: str) ->
 def _classic(group: _Group, row: Mapping[str, Any], state: str) -> Iterator[Event]:
     generation = group.generations.get((row["incarnation"], row["to_generation"]))
     at_ms = epoch_ms(row["started_at"])
-    done_ms = at_ms if generation is None else epoch_ms(generation["valid_from"])
+    done_ms = at_ms if generation is None else _ms_or(generation["valid_from"], at_ms)
     why = ", ".join(f"{cause} {confidence or ''}".strip() for cause, confidence in _causes(row))
     yield from _departures(group, row, "LeaveGroup", "")
     if not row["member_count"]:
