@@ -97,10 +97,11 @@ def as_ranges(rows: DataFrame) -> DataFrame:
 
 def last_before(before: Mapping[LogPlace, tuple[int, int]]) -> Column:
     """Last offset of earlier records of a row's log partition; -1: there are none."""
-    last = F.lit(-1)
-    for (cluster, partition), (_, offset) in before.items():
+    found: Any = F
+    for (cluster, partition), (_, offset) in before.items():  # side by side: Connect bounds how deep one is in another
         is_it = F.col("cluster_id").eqNullSafe(F.lit(cluster)) & (F.col(LOG_PARTITION) == F.lit(partition))
-        last = F.when(is_it, F.lit(offset)).otherwise(last)
+        found = found.when(is_it, F.lit(offset))
+    last: Column = found.otherwise(F.lit(-1)) if before else F.lit(-1)
     return last.cast("bigint")
 
 

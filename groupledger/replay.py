@@ -420,11 +420,13 @@ class Keyed:
 
     def _gaps(self) -> Iterator[DataFrame]:
         """Offsets that are in neither the states nor the records."""
+        rows = []
         for (cluster_id, partition), first, last in self.logs.gaps():
             row = {"cluster_id": cluster_id, "topic": self.topic, "partition": partition, "offset": first}
             row |= {"from_offset": first, "to_offset": last, "stage": "RECORD", "code": GAP, "message": _NOT_GIVEN}
-            values = [tuple(row.get(name) for name in QUARANTINE.column_names)]
-            yield self.records.frame.sparkSession.createDataFrame(values, spark_schema(QUARANTINE.columns))
+            rows.append(tuple(row.get(name) for name in QUARANTINE.column_names))
+        if rows:
+            yield self.records.frame.sparkSession.createDataFrame(rows, spark_schema(QUARANTINE.columns))
 
     def _bad_rows(self) -> Iterator[DataFrame]:
         frame = self.records.frame

@@ -7,6 +7,7 @@ from operator import itemgetter
 from typing import Any, Final, cast
 
 import pyarrow as pa
+from pyspark.errors import AnalysisException
 from pyspark.sql import Row, SparkSession, udtf
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 
@@ -52,7 +53,11 @@ def register(spark: SparkSession) -> None:
     if find_spec("kafka") is not None:  # the library with which it asks brokers
         from jobs.sources.kafka_log import KafkaLogDataSource  # noqa: PLC0415  (Spark has what it needs from 4.0 on)
 
-        spark.dataSource.register(KafkaLogDataSource)
+        try:
+            spark.dataSource.register(KafkaLogDataSource)
+        except AnalysisException as error:  # in some Sparks all sessions share one, in which it is registered
+            if "DATA_SOURCE_ALREADY_EXISTS" not in str(error):
+                raise
     spark.udtf.register("replay_group", cast(udtf.UserDefinedTableFunction, F.udtf(ReplayGroup)))
 
 

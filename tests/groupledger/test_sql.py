@@ -38,7 +38,8 @@ def session(spark: SparkSession, recorded: Recorded) -> SparkSession:
 
 
 def test_the_source_is_registered(session: SparkSession) -> None:
-    """Who registers the functions can read segment files, too."""
+    """Who registers the functions, once or again, can read segment files, too."""
+    groupledger.register(session)
     batches = session.read.format("kafka_log").option("segments", str(logs_of(RECORDING))).load()
     assert {"topic", "partition", "base_offset", "batch"} <= set(batches.columns)
 
