@@ -86,7 +86,7 @@ def test_a_replay_gives_gold(spark: SparkSession, recorded: Recorded, recording:
     of_groups = groupledger.audit_groups(
         groups, topics=topics, configs=configs, partition_counts=counts, batches=batches
     )
-    of_shares = groupledger.audit_share_partitions(shares, groups=groups, configs=configs)
+    of_shares = groupledger.audit_share_partitions(shares, groups=groups, topics=topics, configs=configs)
     assert_gold(ledger, of_groups, of_shares)
 
 
