@@ -376,7 +376,7 @@ def _named(ledger: DuckDb, who: str, rows: Sequence[Mapping[str, Any]]) -> Itera
         if who == "flapping_members" and not wanted and at is not None:
             there = (it for it in those if it[1] is not None and it[1] <= at and (it[2] is None or it[2] >= at))
             found = [text for *_, text in there]
-        yield some_of(dict.fromkeys(found))
+        yield some_of(sorted(set(found)))
 
 
 def overlapping(span: Span) -> list[Any]:
