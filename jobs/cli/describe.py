@@ -8,7 +8,7 @@ import typer
 from jobs.cli import options
 from jobs.cli.arguments import check_client, optional_moment, reading_settings
 from jobs.cli.outcome import job
-from jobs.cli.readable import open_tables, say_how_far
+from jobs.cli.readable import how_far, open_tables
 from jobs.cli_enums import Format, Tool, View
 from jobs.console.output import say
 from jobs.errors import SettingsError
@@ -78,17 +78,17 @@ def describe(
 
         coordinators = partial(coordinators_of_cluster, settings)
     at_ms, tables = optional_moment(at, timezone), open_tables("describe", settings)
-    code, after = say_how_far(tables, at_ms, group)
-    remarks = run_describe(
-        tables,
-        view=views[0] if views else View.OFFSETS,
-        at_ms=at_ms,
-        group_ids=group or None,
-        tool=kind,
-        verbose=verbose,
-        output_format=output_format,
-        sample_age_max_ms=settings.inference.lag_sample_age_max_ms,
-        coordinators=coordinators,
-    )
-    say(*remarks, *after)
+    with how_far(tables, at_ms, group) as code:
+        remarks = run_describe(
+            tables,
+            view=views[0] if views else View.OFFSETS,
+            at_ms=at_ms,
+            group_ids=group or None,
+            tool=kind,
+            verbose=verbose,
+            output_format=output_format,
+            sample_age_max_ms=settings.inference.lag_sample_age_max_ms,
+            coordinators=coordinators,
+        )
+        say(*remarks)
     return code

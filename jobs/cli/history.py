@@ -7,7 +7,7 @@ import typer
 from jobs.cli import known_names, options
 from jobs.cli.arguments import optional_moment, reading_settings, span_of
 from jobs.cli.outcome import job
-from jobs.cli.readable import open_tables, say_how_far
+from jobs.cli.readable import how_far, open_tables
 from jobs.cli_enums import Format
 from jobs.console.output import say
 
@@ -36,10 +36,10 @@ def history(
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     tables = open_tables("history", settings)
     require_in_log(tables, GROUPS_LOG, from_ms, to_ms, [group])
-    code, after = say_how_far(tables, to_ms, [group])
-    say(*run_history(tables, group_id=group, from_ms=from_ms, to_ms=to_ms, output_format=output_format), *after)
-    if diagram is not None:
-        write_diagram(conversation_of(tables, group, from_ms, to_ms), diagram)
+    with how_far(tables, to_ms, [group]) as code:
+        say(*run_history(tables, group_id=group, from_ms=from_ms, to_ms=to_ms, output_format=output_format))
+        if diagram is not None:
+            write_diagram(conversation_of(tables, group, from_ms, to_ms), diagram)
     return code
 
 
@@ -76,14 +76,14 @@ def groups(
     settings = reading_settings(warehouse, cluster_id)
     from_ms, tables = optional_moment(from_time, timezone), open_tables("groups", settings)
     require_in_any_log(tables, from_ms, None)
-    code, after = say_how_far(tables)
-    remarks = run_groups(
-        tables,
-        from_ms=from_ms,
-        match=match,
-        topic=topic,
-        needs_attention=needs_attention,
-        output_format=output_format,
-    )
-    say(*after, *remarks)
+    with how_far(tables) as code:
+        remarks = run_groups(
+            tables,
+            from_ms=from_ms,
+            match=match,
+            topic=topic,
+            needs_attention=needs_attention,
+            output_format=output_format,
+        )
+        say(*remarks)
     return code

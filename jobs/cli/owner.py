@@ -7,7 +7,7 @@ import typer
 from jobs.cli import known_names, options
 from jobs.cli.arguments import optional_moment, reading_settings
 from jobs.cli.outcome import job
-from jobs.cli.readable import open_tables, say_how_far
+from jobs.cli.readable import how_far, open_tables
 from jobs.cli_enums import Format
 from jobs.console.output import say
 
@@ -31,7 +31,7 @@ def owner(
 
     settings = reading_settings(warehouse, cluster_id)
     at_ms, tables = optional_moment(at, timezone), open_tables("owner", settings)
-    code, after = say_how_far(tables, at_ms)
-    remarks = run_owner(tables, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format)
-    say(*remarks, *after)
+    with how_far(tables, at_ms) as code:
+        remarks = run_owner(tables, topic=topic, partition=partition, at_ms=at_ms, output_format=output_format)
+        say(*remarks)
     return code

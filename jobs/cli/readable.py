@@ -1,5 +1,7 @@
 """Open the tables for a query: check that they exist and have the current format, and report gaps."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from jobs.console.command_name import command
@@ -52,15 +54,13 @@ def open_tables(job: str, settings: Settings) -> "ClusterTables":
     return tables
 
 
-def say_how_far(
-    tables: "ClusterTables", at_ms: int | None = None, group_ids: list[str] | None = None
-) -> tuple[int, tuple[str, ...]]:
-    """Say, before an answer, up to when it is known to be right, if the time is later.
+@contextmanager
+def how_far(tables: "ClusterTables", at_ms: int | None = None, group_ids: list[str] | None = None) -> Iterator[int]:
+    """Say, before an answer, up to when it is known to be right, if the time is later; and after it, also where there
+    is none, which parts of the log are in no source or not replayed yet.
 
-    Returns the exit code, INCOMPLETE for a time after the end of the log, and what to say after the answer: which parts
-    of the log are in no source or not replayed yet.
-
-    Raises ArgumentError for a time before the log begins.
+    The value is the exit code: INCOMPLETE for a time after the end of the log. Raises ArgumentError for a time before
+    the log begins.
     """
     from jobs.queries.as_of.as_of import GROUPS_LOG
     from jobs.queries.as_of.behind import not_replayed_lines
@@ -68,5 +68,7 @@ def say_how_far(
 
     all_ends = require_begun(tables, at_ms)
     say(*remarks_behind(all_ends, at_ms, group_ids or None))
-    after = *unread_remarks(all_ends, group_ids or None), *not_replayed_lines(tables, GROUPS_LOG)
-    return INCOMPLETE if is_behind(all_ends, at_ms) else DONE, after
+    try:
+        yield INCOMPLETE if is_behind(all_ends, at_ms) else DONE
+    finally:
+        say(*unread_remarks(all_ends, group_ids or None), *not_replayed_lines(tables, GROUPS_LOG))

@@ -7,10 +7,9 @@ import typer
 from jobs.cli import options
 from jobs.cli.arguments import reading_settings, span_of
 from jobs.cli.outcome import job, print_facts
-from jobs.cli.readable import open_tables, say_how_far
+from jobs.cli.readable import how_far, open_tables
 from jobs.cli.session import Run
 from jobs.cli_enums import SummaryFormat
-from jobs.console.output import say
 
 
 @job
@@ -53,15 +52,14 @@ def report(
     run, steps = Run.start(), Steps()
     tables = open_tables("report", settings)
     require_in_any_log(tables, from_ms, to_ms)
-    code, after = say_how_far(tables, to_ms)
-    say(*after)
-    write_report(
-        tables.warehouse,
-        settings,
-        output=output,
-        made_at=run.started_at,
-        steps=steps,
-        scope=Scope(settings.cluster_id, tuple(sorted(set(group))) if group else None, from_ms, to_ms),
-        previous=previous,
-    )
+    with how_far(tables, to_ms) as code:
+        write_report(
+            tables.warehouse,
+            settings,
+            output=output,
+            made_at=run.started_at,
+            steps=steps,
+            scope=Scope(settings.cluster_id, tuple(sorted(set(group))) if group else None, from_ms, to_ms),
+            previous=previous,
+        )
     return print_facts("report", run, steps, code, output_format)

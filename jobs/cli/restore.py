@@ -7,7 +7,7 @@ import typer
 from jobs.cli import known_names, options
 from jobs.cli.arguments import moment_of, reading_settings
 from jobs.cli.outcome import job
-from jobs.cli.readable import open_tables, say_how_far
+from jobs.cli.readable import how_far, open_tables
 from jobs.cli_enums import Format
 from jobs.console.output import say
 
@@ -42,10 +42,9 @@ def restore(
 
     settings, at_ms = reading_settings(warehouse, cluster_id), moment_of(at, timezone)
     tables = open_tables("restore", settings)
-    code, after = say_how_far(tables, at_ms, group)
-    say(*after)
-    remarks = run_restore(
-        tables, group_ids=group, at_ms=at_ms, output=output, output_format=output_format, log_offset=log_offset
-    )
-    say(*remarks)
+    with how_far(tables, at_ms, group) as code:
+        remarks = run_restore(
+            tables, group_ids=group, at_ms=at_ms, output=output, output_format=output_format, log_offset=log_offset
+        )
+        say(*remarks)
     return code

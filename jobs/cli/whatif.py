@@ -7,7 +7,7 @@ import typer
 from jobs.cli import known_names, options
 from jobs.cli.arguments import reading_settings, span_of
 from jobs.cli.outcome import job
-from jobs.cli.readable import open_tables, say_how_far
+from jobs.cli.readable import how_far, open_tables
 from jobs.cli_enums import Format
 from jobs.console.output import say
 
@@ -53,11 +53,10 @@ def whatif(
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     question = asked(changed, recorded or (), settings, kafka_version)
     tables = open_tables("whatif", settings)
-    code, after = say_how_far(tables, to_ms, [group])
-    say(*after)
-    try:
-        rows = run_whatif(tables, group_id=group, question=question, from_ms=from_ms, to_ms=to_ms)
-        print_rows(rows, output_format)
-    finally:  # why there is nothing to play may be among them
-        say(*log_remarks(tables, [group]))
+    with how_far(tables, to_ms, [group]) as code:
+        try:
+            rows = run_whatif(tables, group_id=group, question=question, from_ms=from_ms, to_ms=to_ms)
+            print_rows(rows, output_format)
+        finally:  # why there is nothing to play may be among them
+            say(*log_remarks(tables, [group]))
     return code
