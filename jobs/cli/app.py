@@ -6,8 +6,11 @@ something was quarantined or is missing.
 
 import os
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import copy_context
 from functools import partial
+from io import StringIO
 from typing import Annotated, Any, Final
 
 import typer
@@ -159,9 +162,14 @@ for name, function in COMMANDS.items():
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line. Returns the exit code."""
+    for name in ("stdout", "stderr"):  # a shell may have closed them
+        if getattr(sys, name) is None:
+            setattr(sys, name, StringIO())
     if os.environ.get(COMPLETE):
         from jobs.cli.completion import make_ready
 
         make_ready()
     given = None if arguments is None else list(arguments)
-    return exit_code_of(partial(app, args=given, prog_name=ENTRY, complete_var=COMPLETE, standalone_mode=True))
+    run = partial(app, args=given, prog_name=ENTRY, complete_var=COMPLETE, standalone_mode=True)
+    # what one command sets for its output is not for the next one of this process
+    return copy_context().run(exit_code_of, run)

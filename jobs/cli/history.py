@@ -26,12 +26,13 @@ def history(
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:
     """Events of a group, a line each: members, rebalances with causes, commit anomalies, what share groups gave up."""
-    from jobs.console.sequence_diagram import write_diagram
+    from jobs.console.sequence_diagram import require_diagram, write_diagram
     from jobs.queries.answers.group_diagram import conversation_of
     from jobs.queries.answers.group_history import run_history
     from jobs.queries.as_of.as_of import GROUPS_LOG
     from jobs.queries.as_of.in_log import require_in_log
 
+    require_diagram(diagram)
     settings = reading_settings(warehouse, cluster_id)
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     tables = open_tables("history", settings)

@@ -44,7 +44,7 @@ def simulate(
 ) -> int:
     """Simulate a cluster on a virtual clock: coordinator logs that Kafka's tools read, and their true history."""
     from jobs.console.conversation import write_conversation
-    from jobs.console.sequence_diagram import write_diagram
+    from jobs.console.sequence_diagram import require_diagram, write_diagram
     from jobs.laboratory.simulate import explain as explain_group
     from jobs.laboratory.simulate import print_written
     from jobs.laboratory.simulate import simulate as run_simulate
@@ -57,6 +57,7 @@ def simulate(
     ):
         if given and value is None:
             raise ArgumentError(f"{option} goes with {needed}")
+    require_diagram(diagram)
     span = from_time, to_time, timezone
     if output is not None:
         written = run_simulate(

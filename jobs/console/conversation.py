@@ -10,10 +10,12 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
-from jobs.console.output import Value, printable, time_text, write_answers
+from jobs.console.output import Value, folded_text, printable, time_text, write_answers
 
 TIMES: Final = "\N{MULTIPLICATION SIGN}"
 COLUMNS: Final = ("at", "sender", "receiver", "what", "text", "count", "why", "waited_ms", "confidence")
+INDENT: Final = " " * 14
+"""Of what goes on in the next line: as wide as the time."""
 QUIET_MAX: Final = 2
 """As many quiet messages of one kind in a row are shown one by one; more become one line."""
 
@@ -109,7 +111,7 @@ def lines(conversation: Conversation) -> Iterator[str]:
 def write_conversation(conversation: Conversation, output_format: str) -> None:
     """Tell it on stdout: as lines for people, or an event a row, none of them put together."""
     if output_format == "table":
-        sys.stdout.writelines(f"{printable(line)}\n" for line in lines(conversation))
+        sys.stdout.writelines(f"{folded_text(printable(line), sys.stdout, INDENT)}\n" for line in lines(conversation))
         return
     write_answers(COLUMNS, [_row(event) for event in conversation.events], output_format, sys.stdout)
 

@@ -43,7 +43,14 @@ svg{font:12px system-ui,sans-serif;background:#fff;color:#1f2328}text{fill:#1f23
 .s5{fill:#212830}}"""
 
 
+SVG_ENDING: Final = ".svg"
 MERMAID_ENDING: Final = ".mmd"
+
+
+def require_diagram(path: str | None) -> None:
+    """Raise ArgumentError for the name of a file that does not say how it is drawn."""
+    if path is not None and not path.endswith((SVG_ENDING, MERMAID_ENDING)):
+        raise ArgumentError(f"--diagram {path!r}: name a file that ends in {SVG_ENDING} or {MERMAID_ENDING}")
 
 
 def write_diagram(conversation: Conversation, path: str) -> None:
@@ -200,4 +207,4 @@ def mermaid(conversation: Conversation) -> str:
 
 def _mermaid(text: str) -> str:
     """Text without what Mermaid reads as its own: `#` begins an entity, `;` ends a statement."""
-    return "".join({"#": "#35;", ";": "#59;"}.get(character, character) for character in printable(text))
+    return "".join({"#": "#35;", ";": "#59;", "%": "#37;"}.get(character, character) for character in printable(text))

@@ -96,7 +96,13 @@ def spark_uri(path: str) -> str:
 
 
 def write_whole(file: Path, data: bytes) -> None:
-    """Write a local file atomically: concurrent readers see its former content."""
+    """Write a local file atomically: concurrent readers see its former content. A link stays, and a device or a pipe is
+    written to.
+    """
+    file = file.resolve()
+    if file.exists() and not (file.is_file() or file.is_dir()):
+        file.write_bytes(data)
+        return
     file.parent.mkdir(parents=True, exist_ok=True)
     number, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
     try:

@@ -30,8 +30,8 @@ from coordinator_core.text import duration_of
 from jobs.console.command_name import command
 from jobs.console.conversation import Conversation
 from jobs.console.names import or_nearest
-from jobs.console.output import csv_line, time_text
-from jobs.errors import KafkaVersionError, ScenarioFileError, SimulateError
+from jobs.console.output import csv_line, say, time_text
+from jobs.errors import ArgumentError, KafkaVersionError, ScenarioFileError, SimulateError
 from jobs.laboratory.exchange_story import story_of
 from jobs.queries.as_of.in_log import require_forwards
 from jobs.queries.as_of.moments import Clock, read_moment
@@ -125,7 +125,7 @@ def simulate(
     not known.
     """
     scenario = read_scenario(scenario_file, kafka_version)
-    watch = _watch_of(scenario, exchange, span) if exchange else None
+    watch = _watch_of(scenario, exchange, span, may_be_all=True) if exchange else None
     root = Path(output).expanduser()
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise SimulateError(f"{output} is not an empty folder: a simulation never mixes with other files")
@@ -166,8 +166,8 @@ def explain(
 ) -> Conversation:
     """Run a scenario, and tell what the clients of a group, its coordinator and other brokers said to each other.
 
-    Raises SimulateError as `simulate`, for a group that the scenario does not have, and where nothing was said in the
-    time asked for.
+    Raises SimulateError as `simulate`; ArgumentError for a group that the scenario does not have, and where nothing was
+    said in the time asked for.
     """
     scenario = read_scenario(scenario_file, kafka_version)
     lines = MemorySink()
@@ -175,20 +175,22 @@ def explain(
     story = story_of(group_id, *(lines.lines.get(file, ()) for file in (REQUESTS, STATES, "topics")))
     if not story.events:
         lasts = " to ".join(time_text(at_ms) or "" for at_ms in (scenario.start_ms, scenario.end_ms))
-        raise SimulateError(f"group {group_id!r} says nothing in that time: the scenario is from {lasts}")
+        raise ArgumentError(f"group {group_id!r} says nothing in that time: the scenario is from {lasts}")
     return story
 
 
 ALL_GROUPS: Final = "*"
 
 
-def _watch_of(scenario: Scenario, group_ids: Sequence[str], span: Span) -> Watch:
-    """The part of an exchange: these groups between two times. Raises SimulateError for a group that the scenario does
-    not have, ArgumentError for a time that is none."""
+def _watch_of(scenario: Scenario, group_ids: Sequence[str], span: Span, *, may_be_all: bool = False) -> Watch:
+    """The part of an exchange: these groups between two times. Raises ArgumentError for a group that the scenario does
+    not have, and for a time that is none."""
     known = [group_id for spec in scenario.groups for group_id in spec.group_ids()]
     for group_id in group_ids:
-        if group_id not in (*known, ALL_GROUPS):
-            raise SimulateError(f"the scenario has no group {or_nearest(group_id, known)}")
+        if group_id == ALL_GROUPS and may_be_all:
+            continue
+        if group_id not in known:
+            raise ArgumentError(f"the scenario has no group {or_nearest(group_id, known)}")
     from_text, to_text, timezone = span
     clock = Clock.of(datetime.fromtimestamp(scenario.end_ms / 1000, UTC), timezone)
 
@@ -196,7 +198,12 @@ def _watch_of(scenario: Scenario, group_ids: Sequence[str], span: Span) -> Watch
         if text is None:
             return default_ms
         after_ms = duration_of(text)
-        return scenario.start_ms + after_ms if after_ms is not None else read_moment(text, clock).timestamp_ms
+        if after_ms is not None:
+            return scenario.start_ms + after_ms
+        found = read_moment(text, clock)
+        if found.reading is not None:
+            say(found.reading)
+        return found.timestamp_ms
 
     from_ms, to_ms = moment(from_text, 0), moment(to_text, NEVER_MS)
     require_forwards(from_ms, to_ms)

@@ -161,7 +161,10 @@ def _carried(place: str) -> Any:
 
 def _bytes_at(place: str) -> bytes:
     if "://" not in place:
-        with Path(place).expanduser().open("rb") as file:
+        local = Path(place).expanduser()
+        if not local.is_file():  # a pipe would never end
+            return b""
+        with local.open("rb") as file:
             data = file.read(REPORT_BYTES_MAX + 1)
     else:
         filesystem, path = filesystem_of(place)

@@ -1,6 +1,7 @@
 """Errors that are one line: of a full disk the one that came first, with the table and the folder."""
 
 import errno
+import os
 import pickle
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -106,6 +107,23 @@ def test_locks_on_a_full_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, i
             only_one(warehouse, "replay", "c", since=since),
         ):
             raise AssertionError("without a lock")
+
+
+def test_a_report_goes_to_where_a_link_points_and_into_a_pipe(tmp_path: Path) -> None:
+    """What is no plain file stays what it is: a device would be lost for everybody on the machine."""
+    target, link, pipe = (tmp_path / name for name in ("target", "link", "pipe"))
+    link.symlink_to(target)
+    write_whole(link, b"linked")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"linked"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        write_whole(pipe, b"piped")
+        assert os.read(reader, 100) == b"piped"
+        assert pipe.is_fifo()
+    finally:
+        os.close(reader)
 
 
 def test_a_file_is_written_whole_or_nothing_is_left(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

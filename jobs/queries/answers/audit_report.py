@@ -61,6 +61,9 @@ NOT_IN_ANY_LOG: Final = {
     Listing.REDELIVERIES: "Not in any log of Kafka's: deliveries in flight when a share partition got a new leader; "
     "delivery counts are lower bounds",
     Listing.SHARE_OFFSETS: "Not in any log of Kafka's: who moved or deleted the offsets",
+    Listing.LAG: "Not in any log of Kafka's coordinators: the ends of topics; lag is known where a live capture "
+    "sampled them",
+    Listing.RESETS: "Not in this list: offsets that went back, by a tool as well; see audit --list rewinds",
     Listing.FLAPPING: "Not in any log of Kafka's: who asked to rebalance; if nobody flapped, who has all members",
     Listing.REBALANCES: "Not in any log of Kafka's: rebalances of classic groups that ended without a new generation",
 }

@@ -63,9 +63,18 @@ def _of_rows(block: str, heading: str) -> Iterator[Meaning]:
     for first, *others in rows:
         words = CODE.findall(first) or re.split(r"[,:] ", _plain(first))
         text = ". ".join(map(_plain, others))
-        yield Meaning(tuple(words), f"{head[0]} of: {heading}", text)
+        yield from _each_its_own(tuple(words), f"{head[0]} of: {heading}", text)
         if named := CAPITALS.findall(text):
             yield Meaning(tuple(named), f"{head[0]} of: {heading}", f"{_plain(first)}: {text}", is_own=False)
+
+
+def _each_its_own(words: tuple[str, ...], kind: str, text: str) -> Iterator[Meaning]:
+    """Of several words in a row each has its part of the text, if there are as many; else the row says which it has."""
+    parts = text.split("; ")
+    if len(words) == len(parts):
+        yield from (Meaning((word,), kind, part) for word, part in zip(words, parts, strict=True))
+    else:
+        yield Meaning(words, kind, f"{', '.join(words)}: {text}" if len(words) > 1 else text)
 
 
 def _of_lists() -> Iterator[Meaning]:

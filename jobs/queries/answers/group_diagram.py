@@ -78,7 +78,9 @@ def conversation_of(tables: ClusterTables, group_id: str, from_ms: int | None, t
     rebalances = [row for row in timed if begin_ms <= epoch_ms(row["started_at"]) < end_ms]
     rebalances.sort(key=lambda row: (row["started_at"], row["incarnation"], row["to_generation"]))
     if not rebalances:
-        raise ArgumentError(f"group {short(group_id)} has no rebalance in that time: give others with --from, --to")
+        is_whole = from_ms is None and to_ms is None
+        remedy = "there is nothing to draw" if is_whole else "give others with --from, --to, or leave them out"
+        raise ArgumentError(f"group {short(group_id)} has no rebalance{'' if is_whole else ' in that time'}: {remedy}")
     members = rows_of(run, GROUP_MEMBERS)
     seen = [it for row in rebalances for it in (*(row["members_left"] or ()), *(row["members_joined"] or ()))]
     last = rebalances[-1]

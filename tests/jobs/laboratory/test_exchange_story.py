@@ -10,7 +10,7 @@ import pytest
 from jobs.cli.app import main
 from jobs.console.conversation import TIMES, Change, Conversation, Message, lines
 from jobs.console.sequence_diagram import mermaid, svg
-from jobs.errors import SimulateError
+from jobs.errors import ArgumentError
 from jobs.exit_codes import DONE
 from jobs.laboratory.simulate import explain, simulate
 
@@ -52,9 +52,9 @@ def test_quiet_requests_are_one_line() -> None:
 
 def test_wrong_groups_and_times_are_errors() -> None:
     """The nearest group, and the time of the scenario."""
-    with pytest.raises(SimulateError, match="no group 'mixed-pac' \\(did you mean 'mixed-pace'\\?\\)"):
+    with pytest.raises(ArgumentError, match="no group 'mixed-pac' \\(did you mean 'mixed-pace'\\?\\)"):
         explain(SLOW, "mixed-pac")
-    with pytest.raises(SimulateError, match="says nothing in that time: the scenario is from 2026-01-13T08:00"):
+    with pytest.raises(ArgumentError, match="says nothing in that time: the scenario is from 2026-01-13T08:00"):
         explain(SLOW, "mixed-pace", span=("7m", None, None))
 
 

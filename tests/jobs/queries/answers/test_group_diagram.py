@@ -92,3 +92,5 @@ def test_a_time_without_a_rebalance_is_an_error(ledger: Ledger) -> None:
     """It says so, and what to do."""
     with pytest.raises(ArgumentError, match="no rebalance in that time: give others with --from, --to"):
         conversation_of(ledger.tables, "c01-range", 0, 1)
+    with pytest.raises(ArgumentError, match="has no rebalance: there is nothing to draw"):
+        conversation_of(ledger.tables, "c08-simple", None, None)
