@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from coordinator_core.bytes.client_protocols import TopicPartitions, read_assignment, read_subscription
-from coordinator_core.live.share_partition.states import RecordState
+from coordinator_core.live.share_partition.states import AcknowledgeType, RecordState
 from coordinator_core.replay.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -339,10 +339,7 @@ def _share_fetch(line: Line, names: Names) -> str:
 
 
 def _acknowledged(batch: Line) -> str:
-    return "/".join(dict.fromkeys(ACKNOWLEDGE_TYPES[kind] for kind in batch["acknowledgeTypes"]))
-
-
-ACKNOWLEDGE_TYPES: Final = ("GAP", "ACCEPT", "RELEASE", "REJECT", "RENEW")
+    return "/".join(dict.fromkeys(AcknowledgeType(kind).name for kind in batch["acknowledgeTypes"]))
 
 
 def _acquired(line: Line, names: Names) -> str:

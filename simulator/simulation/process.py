@@ -168,7 +168,8 @@ class Process:
             return
         before = None if isinstance(event, Started) else self.client.state
         actions = self.client.handle(event, self.loop.now_ms)
-        self.exchange.client_changed(self.group_id, self.client_id, before, self.client.state, why_of(event))
+        if self.client.state != before:
+            self.exchange.client_changed(self.group_id, self.client_id, before, self.client.state, why_of(event))
         for action in actions:
             PERFORM[type(action)](self, action)
 

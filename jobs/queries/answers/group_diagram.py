@@ -21,6 +21,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import PinnedTables, WholeRun
 from jobs.delta.times import epoch_ms
 from jobs.errors import ArgumentError
+from jobs.queries.answers.group_history import causes_of
 from schemas.group_types import GroupType
 from schemas.tables.declare import Table
 from schemas.tables.gold import REBALANCES
@@ -110,8 +111,9 @@ def conversation_of(tables: ClusterTables, group_id: str, from_ms: int | None, t
         events += said
         state = next((event.after for event in reversed(said) if isinstance(event, Change) and not event.whose), state)
     types = {row["group_type"] for row in rebalances} - {GroupType.CLASSIC}
+    steps = rows_of(run, GROUP_EVENTS) if types else []
     for group_type in sorted(types):
-        of_type = [row for row in rows_of(run, GROUP_EVENTS) if row["group_type"] == group_type]
+        of_type = [row for row in steps if row["group_type"] == group_type]
         events += _reconciled(group, of_type, group_type, first_ms, end_ms)
     events.sort(key=lambda event: event.at_ms)
     lacks = f", {counted(len(names) - len(shown), 'more member')} not drawn" if len(names) > len(shown) else ""
@@ -133,16 +135,11 @@ def _names(members: Sequence[Mapping[str, Any]], wanted: Mapping[str, None]) -> 
     return {member_id: name if count[name] == 1 else f"{name} ..{member_id[-4:]}" for member_id, name in called.items()}
 
 
-def _causes(row: Mapping[str, Any]) -> list[tuple[str, str | None]]:
-    causes = row["causes"] or [row["cause"] or "UNKNOWN"]
-    return list(zip(causes, row["cause_confidences"] or [row["confidence"]] * len(causes), strict=True))
-
-
 def _departures(group: _Group, row: Mapping[str, Any], leave: str, text: str) -> Iterator[Event]:
     """How members went, at the latest when the rebalance began."""
     at_ms = epoch_ms(row["started_at"])
     cause, confidence = next(
-        (it for it in _causes(row) if it[0] in LEFT or it[0].startswith("MEMBER_")), _causes(row)[0]
+        (it for it in causes_of(row) if it[0] in LEFT or it[0].startswith("MEMBER_")), causes_of(row)[0]
     )
     for member_id in row["members_left"] or ():
         name = group.names.get(member_id)
@@ -159,7 +156,7 @@ def _classic(group: _Group, row: Mapping[str, Any], state: str) -> Iterator[Even
     generation = group.generations.get((row["incarnation"], row["to_generation"]))
     at_ms = epoch_ms(row["started_at"])
     done_ms = at_ms if generation is None else _ms_or(generation["valid_from"], at_ms)
-    why = ", ".join(f"{cause} {confidence or ''}".strip() for cause, confidence in _causes(row))
+    why = ", ".join(f"{cause} {confidence or ''}".strip() for cause, confidence in causes_of(row))
     yield from _departures(group, row, "LeaveGroup", "")
     if not row["member_count"]:
         yield Change(done_ms, "", "group", state or STABLE, EMPTY, why)
@@ -195,7 +192,7 @@ def _classic(group: _Group, row: Mapping[str, Any], state: str) -> Iterator[Even
 
 def _modern(group: _Group, row: Mapping[str, Any], state: str) -> Iterator[Event]:
     at_ms, api = epoch_ms(row["started_at"]), HEARTBEATS[GroupType(row["group_type"])]
-    why = ", ".join(f"{cause} {confidence or ''}".strip() for cause, confidence in _causes(row))
+    why = ", ".join(f"{cause} {confidence or ''}".strip() for cause, confidence in causes_of(row))
     yield from _departures(group, row, api, "leaves")
     for member_id in row["members_joined"] or ():
         if member_id in group.names:

@@ -273,9 +273,14 @@ def _change_text(row: Mapping[str, Any], names: Names) -> str:
     return ", ".join(parts) or f"at generation {row['generation']}"
 
 
-def _rebalance(row: Mapping[str, Any], names: Names) -> Event:
+def causes_of(row: Mapping[str, Any]) -> list[tuple[str, str | None]]:
+    """The causes of a row of gold.rebalances, each with its confidence."""
     causes = row["causes"] or [row["cause"] or "UNKNOWN"]
-    sures = row["cause_confidences"] or [row["confidence"]] * len(causes)
+    return list(zip(causes, row["cause_confidences"] or [row["confidence"]] * len(causes), strict=True))
+
+
+def _rebalance(row: Mapping[str, Any], names: Names) -> Event:
+    causes, sures = zip(*causes_of(row), strict=True)
     is_one = len(set(sures)) == 1
     said = " + ".join(causes if is_one else map("{} ({})".format, causes, sures))
     follow_up = ", follow-up of the one before" if FOLLOW_UPS.issuperset(row["cause_methods"] or [None]) else ""
