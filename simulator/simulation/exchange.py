@@ -72,6 +72,11 @@ class Exchange:
         self._states: dict[str, dict[tuple[str, str], str]] = {}
         """Group -> (kind, name) -> state."""
 
+    @property
+    def is_watching(self) -> bool:
+        """Is anything recorded?"""
+        return self._watch is not None
+
     def _has(self, group_id: str | None) -> bool:
         return self._watch is not None and self._watch.has(group_id, self._now_ms())
 

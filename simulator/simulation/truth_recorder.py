@@ -132,10 +132,10 @@ class TruthRecorder:
     def served(self, machine: ObservedMachine, request: Request, outcome: Outcome, now_ms: int) -> None:
         """Record what the request wrote, and why."""
         group_id = group_id_of(request.message)
-        sender = "" if request.client is None else f" of {request.client.client_id}"
-        self._exchange.coordinator_moved(
-            machine.coordinator, group_id, f"{api_of(request.message, request.operation)}{sender}"
-        )
+        if self._exchange.is_watching:
+            sender = "" if request.client is None else f" of {request.client.client_id}"
+            why = f"{api_of(request.message, request.operation)}{sender}"
+            self._exchange.coordinator_moved(machine.coordinator, group_id, why)
         if request.operation in OF_MANY_GROUPS:
             self._note_records(machine, outcome.records, OF_MANY_GROUPS[request.operation])
         if group_id is None:
