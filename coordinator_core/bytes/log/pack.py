@@ -18,7 +18,7 @@ from typing import Any, Final
 import google_crc32c
 import numpy as np
 
-from coordinator_core.bytes.log.batch import CRC_START_V2
+from coordinator_core.bytes.log.batch import CRC_START_V2, IS_CONTROL, IS_LOG_APPEND_TIME, IS_TRANSACTIONAL
 from coordinator_core.bytes.log.chunk import I32, I64, U8, BoolArray, Columns
 from coordinator_core.bytes.log.kernels import HEADER_BYTES_V2, LOG_OVERHEAD_BYTES, compiled, read_only
 
@@ -73,8 +73,8 @@ def pack_records(records: PackableRecords, *, is_end: bool = True) -> tuple[U8, 
     """
     parts = [_frozen(getattr(records, name)) for name in records.__slots__[OF_RECORD_COUNT:]]
     buffers, starts, lengths = parts[0::3], parts[1::3], parts[2::3]
-    attributes = LOG_APPEND_TIME * records.is_log_append_time + TRANSACTIONAL * records.is_transactional
-    attributes = _frozen(attributes + CONTROL * records.is_control)
+    attributes = np.int64(IS_LOG_APPEND_TIME) * records.is_log_append_time + IS_TRANSACTIONAL * records.is_transactional
+    attributes = _frozen(attributes + IS_CONTROL * records.is_control)
     columns = (_frozen(records.offset), _frozen(records.timestamp_ms), attributes, *lengths)
     bounds, sizes = _cuts(*columns, *map(_frozen, _known_bounds(records, attributes)))
     if not is_end:
@@ -90,8 +90,6 @@ def pack_records(records: PackableRecords, *, is_end: bool = True) -> tuple[U8, 
 
 
 CRC_POSITION: Final = 17
-LOG_APPEND_TIME, TRANSACTIONAL, CONTROL = np.int64(0x08), np.int64(0x10), np.int64(0x20)
-"""Bits of a batch's attributes."""
 OF_RECORD_COUNT: Final = PackableRecords.__slots__.index("key_data")
 """Columns of records that are no byte ranges come first."""
 
@@ -171,7 +169,7 @@ def _cuts(
         body = 0
         if not is_cut:
             is_new_time = timestamp[row] != timestamp[row - 1]
-            is_append_time = attributes[row] & LOG_APPEND_TIME != 0
+            is_append_time = attributes[row] & IS_LOG_APPEND_TIME != 0
             is_cut = begins[row] or (
                 not goes_on[row]
                 and (
