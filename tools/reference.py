@@ -88,6 +88,17 @@ def state_page() -> str:
     return "\n\n".join(parts) + "\n"
 
 
+def exchange_tables() -> Iterator[str]:
+    """The tables of a simulated exchange."""
+    yield "## Tables of the exchange"
+    yield (
+        "With `--exchange` or `--explain`, `--output DIR` has them in `DIR/warehouse`: "
+        '`sql --warehouse DIR/warehouse "select * from simulation.requests"`. Each has the key column `cluster_id`, '
+        "too: the name of the scenario."
+    )
+    yield from tables_of("simulation")
+
+
 def tables_of(layer: str) -> Iterator[str]:
     for table in TABLES.values():
         if table.layer == layer:
@@ -161,7 +172,9 @@ def story_picture(scenario: str, group_id: str, from_time: str | None, to_time: 
 PAGES: Final[dict[str, Callable[[], str]]] = {
     "tables.md": tables_page,
     "internals/state-tables.md": state_page,
-    "internals/scenarios.md": lambda: scenarios_page(GENERATED, cell),
+    "internals/scenarios.md": lambda: (
+        "\n\n".join((scenarios_page(GENERATED, cell).rstrip("\n"), *exchange_tables())) + "\n"
+    ),
     "internals/mechanisms.md": lambda: mechanisms_page(GENERATED),
 }
 PICTURES: Final[dict[str, Callable[[], str]]] = {

@@ -46,7 +46,7 @@ def simulate(
     from jobs.console.conversation import write_conversation
     from jobs.console.sequence_diagram import require_diagram, write_diagram
     from jobs.laboratory.simulate import explain as explain_group
-    from jobs.laboratory.simulate import print_written
+    from jobs.laboratory.simulate import explain_written, print_written
     from jobs.laboratory.simulate import simulate as run_simulate
 
     if output is None and explain is None:
@@ -59,6 +59,7 @@ def simulate(
             raise ArgumentError(f"{option} goes with {needed}")
     require_diagram(diagram)
     span = from_time, to_time, timezone
+    written = None
     if output is not None:
         written = run_simulate(
             scenario,
@@ -66,12 +67,17 @@ def simulate(
             seed=seed,
             kafka_version=kafka_version,
             exchange=exchange or (),
+            explained=explain,
             span=span,
         )
         if explain is None:
             print_written(written, output_format)
     if explain is not None:
-        story = explain_group(scenario, explain, seed=seed, kafka_version=kafka_version, span=span)
+        story = (
+            explain_group(scenario, explain, seed=seed, kafka_version=kafka_version, span=span)
+            if written is None
+            else explain_written(written, explain)
+        )
         write_conversation(story, output_format)
         if diagram is not None:
             write_diagram(story, diagram)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Final
 
+from coordinator_core.text import duration_text
 from jobs.console.output import Value, folded_text, printable, time_text, write_answers
 
 TIMES: Final = "\N{MULTIPLICATION SIGN}"
@@ -146,7 +147,7 @@ def words_of(message: Message) -> str:
     if message.count > 1 and message.until_ms is not None:
         return f"{message.api} {TIMES} {message.count:,} to {clock(message.until_ms)}{outcome}"
     head = message.text if message.is_answer else " ".join((message.api, message.text)).rstrip() + outcome
-    waited = f" (after {exact_text(message.waited_ms)})" if message.waited_ms else ""
+    waited = f" (after {duration_text(message.waited_ms)})" if message.waited_ms else ""
     doubt = f" [{message.confidence}]" if message.confidence else ""
     return f"{head}{waited}{doubt}"
 
@@ -158,12 +159,3 @@ def _pair(message: Message) -> str:
 def clock(at_ms: int) -> str:
     """The time of day in UTC, with milliseconds."""
     return f"{datetime.fromtimestamp(at_ms // 1000, UTC):%H:%M:%S}.{at_ms % 1000:03d}"
-
-
-def exact_text(duration_ms: int) -> str:
-    """As people say it: `7 ms`, `3.004 s`, `45 s`, `5 min`."""
-    if duration_ms < 1000:
-        return f"{duration_ms} ms"
-    if duration_ms % 60_000 == 0:
-        return f"{duration_ms // 60_000} min"
-    return f"{duration_ms / 1000:.3f}".rstrip("0").rstrip(".") + " s"

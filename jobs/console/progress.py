@@ -4,6 +4,7 @@ import sys
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from math import ceil
 from time import perf_counter
 from typing import Any, Final, Protocol, Self
 
@@ -12,6 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeEl
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from coordinator_core.text import duration_text
 from jobs.console.output import printable
 from jobs.console.running import RunningStage, running_stage
 
@@ -143,7 +145,7 @@ class Pace:
         if not done or seconds < TELLING_SECONDS:
             return printed
         left = (now.total_bytes - done) * seconds / done
-        return f"{printed}, {size_text(done / seconds)}/s, {duration_text(left)} left"
+        return f"{printed}, {size_text(done / seconds)}/s, {duration_text(1000 * ceil(left))} left"
 
 
 def summary_table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]]) -> RichTable:
@@ -160,17 +162,6 @@ def _cell(value: object) -> str:
     if value is None:
         return ""
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-
-
-def duration_text(seconds: float) -> str:
-    """A duration for people: 12 s, 3 min 20 s, 2 h 5 min."""
-    whole = round(seconds)
-    if whole < 60:
-        return f"{whole} s"
-    minutes, rest = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    return f"{minutes // 60} h {minutes % 60} min"
 
 
 def size_text(size_bytes: float) -> str:

@@ -13,9 +13,10 @@ from coordinator_core.replay.member_epochs import (
     LEAVE_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
 )
-from coordinator_core.text import counted
-from jobs.console.conversation import Change, Conversation, Event, Message, exact_text
+from coordinator_core.text import counted, duration_text
+from jobs.console.conversation import Change, Conversation, Event, Message
 from jobs.console.output import time_text
+from simulator.simulation.exchange import CLIENT, GROUP, SHARE_PARTITION
 
 Line = Mapping[str, Any]
 Names = Mapping[str, str]
@@ -48,7 +49,6 @@ EPOCHS: Final = {
 }
 IN_BETWEEN: Final = frozenset({"NONE", "PENDING", "AWAITING_JOIN", "AWAITING_SYNC", "MEMBER"})
 """Between these states of a member nothing happens that its requests and their answers do not say."""
-CLIENT: Final = "client"
 TIMERS: Final = {
     "join": "the join phase ends",
     "sync": "the time for SyncGroup is over",
@@ -109,8 +109,8 @@ def _member_names(asked: Iterable[Line]) -> dict[str, str]:
 
 def _change(line: Line, names: Names) -> Change:
     name = names.get(line["name"], line["name"])
-    what = line["kind"] if line["kind"] == "group" else f"{line['kind']} {name}"
-    whose = "" if line["kind"] == "group" else name
+    what = line["kind"] if line["kind"] == GROUP else f"{line['kind']} {name}"
+    whose = "" if line["kind"] == GROUP else name.rpartition(" on ")[2] if line["kind"] == SHARE_PARTITION else name
     return Change(line["ts_ms"], whose, what, line["from"], line["to"], _why(line["why"], names))
 
 
@@ -167,12 +167,7 @@ def _has_news(line: Line) -> bool:
     if line["api"] == "ShareFetch":
         return bool(response.get("responses")) or request["shareSessionEpoch"] <= 0
     if line["api"] == "WriteShareGroupState":
-        states = {
-            it["deliveryState"]
-            for topic in request["topics"]
-            for at in topic["partitions"]
-            for it in at["stateBatches"]
-        }
+        states = {batch["deliveryState"] for _, at in _partitions_in(request["topics"]) for batch in at["stateBatches"]}
         return not GIVEN_UP.isdisjoint(states)
     epoch = request.get("memberEpoch", 1)
     return epoch <= 0 or epoch != response.get("memberEpoch", epoch) or not NEWS.isdisjoint(response)
@@ -183,6 +178,13 @@ def _of_error(line: Line) -> str:
     if line["error"] == "MEMBER_ID_REQUIRED":
         return f"join again as {response['memberId']}"
     return str(response.get("errorMessage", ""))
+
+
+def _partitions_in(topics: Iterable[Line]) -> Iterator[tuple[str, Line]]:
+    """Each partition of a message, with the name of its topic, or with its id where the message has that."""
+    for topic in topics:
+        name = next(topic[key] for key in ("name", "topic", "topicId") if key in topic)
+        yield from ((name, at) for at in topic["partitions"])
 
 
 # --- the words of each API: of the request, of the answer without an error ---
@@ -207,7 +209,7 @@ def _join(line: Line, names: Names) -> str:
     if request.get("groupInstanceId"):
         who += f", static as {request['groupInstanceId']}"
     assignors = ", ".join(protocol["name"] for protocol in request["protocols"])
-    session, rebalance = (exact_text(request[name]) for name in ("sessionTimeoutMs", "rebalanceTimeoutMs"))
+    session, rebalance = (duration_text(request[name]) for name in ("sessionTimeoutMs", "rebalanceTimeoutMs"))
     reason = request.get("reason") or ""
     why = f", since {reason}" if reason and not reason.endswith(request["memberId"] or "?") else ""
     return f"{who}: session {session}, rebalance {rebalance}, {assignors}{_owned(request)}{why}"
@@ -317,9 +319,8 @@ def _fetch_offsets(line: Line, names: Names) -> str:
 
 def _offsets(line: Line, names: Names) -> str:
     found = [
-        f"{topic['name']} {at['partitionIndex']}: {at['committedOffset']}"
-        for topic in line["response"]["groups"][0]["topics"]
-        for at in topic["partitions"]
+        f"{topic} {at['partitionIndex']}: {at['committedOffset']}"
+        for topic, at in _partitions_in(line["response"]["groups"][0]["topics"])
         if at["committedOffset"] >= 0
     ]
     return ", ".join(found) or "nothing committed"
@@ -330,9 +331,8 @@ def _share_fetch(line: Line, names: Names) -> str:
     epochs = {0: "opens a session", -1: "closes the session"}
     said = epochs.get(request["shareSessionEpoch"], f"session epoch {request['shareSessionEpoch']}")
     batches = [
-        f"{topic['topic']}-{at['partitionIndex']} {_range(batch)} {_acknowledged(batch)}"
-        for topic in request["topics"]
-        for at in topic["partitions"]
+        f"{topic}-{at['partitionIndex']} {_range(batch)} {_acknowledged(batch)}"
+        for topic, at in _partitions_in(request["topics"])
         for batch in at["acknowledgementBatches"]
     ]
     return ", ".join([said, *batches])
@@ -343,16 +343,15 @@ def _acknowledged(batch: Line) -> str:
 
 
 def _acquired(line: Line, names: Names) -> str:
+    answered = [(f"{topic}-{at['partitionIndex']}", at) for topic, at in _partitions_in(line["response"]["responses"])]
     found = [
-        f"{topic['topic']}-{at['partitionIndex']} {_range(records)} (delivery {records['deliveryCount']})"
-        for topic in line["response"]["responses"]
-        for at in topic["partitions"]
+        f"{place} {_range(records)} (delivery {records['deliveryCount']})"
+        for place, at in answered
         for records in at["acquiredRecords"]
     ]
     refused = [
-        f"{topic['topic']}-{at['partitionIndex']} {at['acknowledgeError'].removesuffix('Exception')}"
-        for topic in line["response"]["responses"]
-        for at in topic["partitions"]
+        f"{place} {at['acknowledgeError'].removesuffix('Exception')}"
+        for place, at in answered
         if at.get("acknowledgeError")
     ]
     said = [f"it acquires {', '.join(found)}"] if found else []
@@ -366,9 +365,8 @@ def _range(offsets: Line) -> str:
 
 def _of_share_state(line: Line, names: Names) -> str:
     return "; ".join(
-        f"of {names.get(topic['topicId'], topic['topicId'])}-{at['partition']}{_written(at)}"
-        for topic in line["request"]["topics"]
-        for at in topic["partitions"]
+        f"of {names.get(topic, topic)}-{at['partition']}{_written(at)}"
+        for topic, at in _partitions_in(line["request"]["topics"])
     )
 
 

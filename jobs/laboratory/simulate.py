@@ -8,10 +8,11 @@ is in the docstring of `simulator.simulation`. The same scenario and seed always
 import json
 import shlex
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
@@ -45,6 +46,9 @@ from simulator.simulation.truth import MemorySink
 
 LOG_START_OFFSET_CHECKPOINT: Final = "log-start-offset-checkpoint"
 """In the folder of the logs: the log start offset of each log."""
+
+WAREHOUSE: Final = "warehouse"
+"""Folder with the tables of an exchange."""
 
 SCENARIO_BYTES_MAX: Final = 16 * 1024 * 1024
 """Maximum size of a scenario file."""
@@ -116,16 +120,20 @@ def simulate(
     seed: int | None = None,
     kafka_version: str | None = None,
     exchange: Sequence[str] = (),
+    explained: str | None = None,
     span: Span = WHOLE,
 ) -> Written:
     """Run a scenario and write the results. `output`: a local folder, new or empty. `kafka_version`: replaces the
-    scenario's own. `exchange`: the groups whose exchange with the brokers is part of the truth, within `span`.
+    scenario's own. `exchange`: the groups whose exchange with the brokers is part of the truth, within `span`, and in
+    tables in the folder `warehouse` there; `explained`: one more, for `explain_written`.
 
     Raises SimulateError where the file cannot be read or is not a scenario, the folder is not empty, or the release is
     not known.
     """
     scenario = read_scenario(scenario_file, kafka_version)
-    watch = _watch_of(scenario, exchange, span, may_be_all=True) if exchange else None
+    one = None if explained is None else _watch_of(scenario, [explained], span)
+    groups = [*exchange, *(() if one is None else one.group_ids or ())]
+    watch = _watch_of(scenario, groups, span, may_be_all=True) if groups else None
     root = Path(output).expanduser()
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
         raise SimulateError(f"{output} is not an empty folder: a simulation never mixes with other files")
@@ -142,6 +150,11 @@ def simulate(
             record_count, size_bytes = record_count + records, size_bytes + size
             if log.log_start_offset:
                 start_offsets[log.topic, log.partition] = log.log_start_offset
+        if watch is not None:
+            # a fifth of a second that other simulations need not wait for
+            from jobs.laboratory.exchange_tables import write_exchange  # noqa: PLC0415
+
+            write_exchange(root / WAREHOUSE, partial(lines_of, root / "truth"), scenario.name)
         checkpoint = offset_checkpoint(LOG_START_OFFSET_CHECKPOINT, start_offsets)
         (root / "logs" / checkpoint.name).write_bytes(checkpoint.data)
     except OSError as error:
@@ -172,9 +185,32 @@ def explain(
     scenario = read_scenario(scenario_file, kafka_version)
     lines = MemorySink()
     Simulation(scenario, lines, seed=seed, watch=_watch_of(scenario, [group_id], span)).run()
-    story = story_of(group_id, *(lines.lines.get(file, ()) for file in (REQUESTS, STATES, "topics")))
+    lasts_ms = scenario.start_ms, scenario.end_ms
+    return _story_in(group_id, lasts_ms, *(lines.lines.get(file, ()) for file in STORY))
+
+
+def explain_written(written: Written, group_id: str) -> Conversation:
+    """The same from the truth of a simulation that was written with this group's exchange."""
+    truth, lasts_ms = Path(written.output).expanduser() / "truth", (written.summary.from_ms, written.summary.to_ms)
+    return _story_in(group_id, lasts_ms, *(lines_of(truth, file) for file in STORY))
+
+
+STORY: Final = (REQUESTS, STATES, "topics")
+"""The files of the truth that tell it."""
+
+
+def lines_of(truth: Path, file: str) -> Iterator[Mapping[str, Any]]:
+    """The lines of a file of the truth; none where there is none."""
+    path = truth / f"{file}.jsonl"
+    if path.exists():
+        with path.open(encoding="utf-8") as lines:
+            yield from map(json.loads, lines)
+
+
+def _story_in(group_id: str, lasts_ms: tuple[int, int], *lines: Iterable[Mapping[str, Any]]) -> Conversation:
+    story = story_of(group_id, *lines)
     if not story.events:
-        lasts = " to ".join(time_text(at_ms) or "" for at_ms in (scenario.start_ms, scenario.end_ms))
+        lasts = " to ".join(time_text(at_ms) or "" for at_ms in lasts_ms)
         raise ArgumentError(f"group {group_id!r} says nothing in that time: the scenario is from {lasts}")
     return story
 
@@ -277,6 +313,8 @@ def print_written(written: Written, output_format: str) -> None:
         *((f"truth: {file}", count) for file, count in summary.truth_lines.items()),
         ("output", written.output),
     ]
+    if REQUESTS in summary.truth_lines:
+        rows.insert(-1, ("exchange as tables", str(Path(written.output) / WAREHOUSE)))
     if output_format == "csv":
         sys.stdout.writelines(map(csv_line, [("name", "value"), *rows]))
         return

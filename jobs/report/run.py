@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pyarrow as pa
 from pyarrow import fs
 
-from coordinator_core.text import counted
+from coordinator_core.text import counted, duration_text
 from jobs.console.command_name import command
 from jobs.console.output import printable, time_text
 from jobs.console.progress import Steps, size_text
@@ -376,22 +376,6 @@ def _group_tiles(line: GroupLine) -> tuple[Tile, ...]:
         tiles.append(Tile("commits that went back", f"{line.rewinds:,}", is_bad=line.rewinds > 0))
     tiles.append(Tile("holes in its log", f"{line.holes:,}", is_bad=line.holes > 0))
     return tuple(tiles)
-
-
-def duration_text(duration_ms: int) -> str:
-    """The two largest units, for people."""
-    if duration_ms < 1_000:
-        return f"{duration_ms} ms"
-    if duration_ms < 60_000:
-        return f"{duration_ms / 1000:.3g} s"
-    seconds = round(duration_ms / 1000)
-    units = ((86_400, "d"), (3_600, "h"), (60, "min"), (1, "s"))
-    parts: list[str] = []
-    for size, unit in units:
-        count, seconds = divmod(seconds, size)
-        if count or parts:
-            parts.append(f"{count:,} {unit}")
-    return " ".join(parts[:2])
 
 
 def _command(scope: Scope, options: Sequence[str]) -> tuple[str, str]:

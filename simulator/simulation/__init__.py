@@ -77,9 +77,9 @@ is one.
   ShareFetch has the names of topics in place of their ids), error (NONE; REQUEST_TIMED_OUT: the broker failed; null:
   not answered by the end), waited_ms on the broker. Heartbeats that were left out are a line with their `count`, the
   last one at `last_ms`.
-* `states.jsonl`: with it, every change of a state: group, kind and name (`group`, `member` in the coordinator,
-  `client`), from, to, and `why`: the request, the timer, or the event of the client that led to it. NONE: it does not
-  exist.
+* `states.jsonl`: with it, every change of a state: group, kind and name (`group` and `member` in the coordinator,
+  `client`, `share partition` on the broker that leads it, `share state` of it in the share coordinator: its epochs),
+  from, to, and `why`: the request, the timer, or the event that led to it. NONE: it does not exist.
 * `transactions.jsonl`: producer_id, producer_epoch, outcome COMMITTED or ABORTED, log: the marker.
 * Share groups, each line with group, topic, partition, first_offset and last_offset (inclusive):
   `deliveries.jsonl`: records that were acquired for a member: client_id, delivery_count.

@@ -1,8 +1,9 @@
 """What clients, brokers and coordinators say to each other, and the states that this leads them through.
 
 `truth/requests.jsonl` has a line for every request to a broker, when it is answered; `truth/states.jsonl` one for every
-change of a state: of groups, of their members according to the coordinator, and of the clients. The docstring of the
-package has the format. Only the part that a `Watch` names is recorded: a busy day has millions of requests.
+change of a state: of groups, of their members according to the coordinator, of the clients, and of share partitions, on
+their leaders and at the share coordinator. The docstring of the package has the format. Only the part that a `Watch`
+names is recorded: a busy day has millions of requests.
 """
 
 from base64 import b64encode
@@ -18,6 +19,7 @@ from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.live.find_coordinator.broker import FindCoordinatorRequest, Found
 from coordinator_core.live.offsets.messages import OffsetFetchRequest, OffsetFetchResponse
 from coordinator_core.live.share_partition.state import AcknowledgementBatch
+from coordinator_core.replay.share_state.state import SharePartition
 from schemas.error_codes import ErrorCode
 from schemas.wire import camel_case
 from simulator.simulation.clients.share_messages import SHARE_ACKNOWLEDGE, ShareFetchRequest, ShareFetchResponse
@@ -44,6 +46,11 @@ COORDINATOR: Final = ("key", "nodeId", "errorCode")
 NEVER_MS: Final = 2**63 - 1
 NONE_YET: Final = "NONE"
 """The state of what does not exist."""
+GROUP, MEMBER = "group", "member"
+CLIENT: Final = "client"
+SHARE_PARTITION: Final = "share partition"
+SHARE_STATE: Final = "share state"
+"""Kinds of what has a state: the first two at the group coordinator, the last one at the share coordinator."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +78,8 @@ class Exchange:
         """Number of a request -> its line, as far as it is known."""
         self._states: dict[str, dict[tuple[str, str], str]] = {}
         """Group -> (kind, name) -> state."""
+        self._coordinators: dict[str, GroupCoordinator] = {}
+        """Group -> the coordinator that had it last."""
 
     @property
     def is_watching(self) -> bool:
@@ -159,7 +168,7 @@ class Exchange:
         answer = {
             "response": response,
             "error": None if error is None else error.name,
-            "waited_ms": now_ms - facts["asked_ms"] if count == 1 and error is not None else None,
+            "waited_ms": now_ms - facts["asked_ms"] if last_ms is None and error is not None else None,
             "count": count,
             "last_ms": last_ms,
         }
@@ -167,58 +176,69 @@ class Exchange:
 
     # --- states ---
 
-    def client_changed(self, group_id: str, client_id: str, before: str | None, after: str | None, why: str) -> None:
-        """A client came to another state; None: there is no client."""
+    def moved(self, group_id: str, kind: str, name: str, state: str | None, why: str) -> None:
+        """Note a state if it is another one than before; None: what had it is gone.
+
+        Also outside of the times to record: a later change begins from the state before it.
+        """
+        watch = self._watch
+        if watch is None or not (watch.group_ids is None or group_id in watch.group_ids):
+            return
+        states = self._states.setdefault(group_id, {})
+        before = states.pop((kind, name), NONE_YET)
+        if state is not None:
+            states[kind, name] = state
+        after = state or NONE_YET
         if before != after and self._has(group_id):
-            self._note(group_id, "client", client_id, before or NONE_YET, after or NONE_YET, why)
+            facts = {"group": group_id, "kind": kind, "name": name, "from": before, "to": after, "why": why}
+            self._truth.record(STATES, self._now_ms(), facts)
 
     def coordinator_moved(
         self, coordinator: GroupCoordinator, group_id: str | None, why: str, fired: Iterable[Fired] = ()
     ) -> None:
         """A coordinator served a request, or ran timers or tasks: note what has changed. `group_id` None: perhaps any
-        group."""
+        group, also one that is gone."""
         if self._watch is None:
             return
         timers = [(str(one.arguments[0]) if one.arguments else None, f"timer {one.key}") for one in fired]
         for of_group, reason in timers or [(group_id, why)]:
-            for one in coordinator.group_ids() if of_group is None else (of_group,):
+            known = (known for known, its in self._coordinators.items() if its is coordinator)
+            every = dict.fromkeys((*coordinator.group_ids(), *known)) if of_group is None else (of_group,)
+            for one in every:
                 self._compare(coordinator, one, reason)
 
     def _compare(self, coordinator: GroupCoordinator, group_id: str, why: str) -> None:
-        """Also outside of the times to record: a later change begins from the state before it."""
-        watch = self._watch
-        if watch is None or not (watch.group_ids is None or group_id in watch.group_ids):
-            return
         before, after = self._states.get(group_id, {}), states_of(coordinator.group(group_id))
-        self._states[group_id] = after
-        for kind, name in [*after, *(key for key in before if key not in after)]:
-            was, now = (found.get((kind, name), NONE_YET) for found in (before, after))
-            if was != now and self._has(group_id):
-                self._note(group_id, kind, name, was, now, why)
+        if after:
+            self._coordinators[group_id] = coordinator
+        gone = [place for place in before if place[0] in {GROUP, MEMBER} and place not in after]
+        for kind, name in (*after, *gone):
+            self.moved(group_id, kind, name, after.get((kind, name)), why)
 
-    def _note(self, group_id: str, kind: str, name: str, before: str, after: str, why: str) -> None:
-        facts = {"group": group_id, "kind": kind, "name": name, "from": before, "to": after, "why": why}
-        self._truth.record(STATES, self._now_ms(), facts)
+    def persisted(self, group_id: str, name: str, state: SharePartition | None, why: str) -> None:
+        """The share coordinator served a request about a share partition, whose persisted state is this now."""
+        epochs = None if state is None else f"state epoch {state.state_epoch}, leader epoch {state.leader_epoch}"
+        self.moved(group_id, SHARE_STATE, name, epochs, why)
 
 
 def states_of(group: Any) -> dict[tuple[str, str], str]:
-    """The states of a group and of its members, as its coordinator has them: (`group` or `member`, id) -> state.
+    """The states of a group and of its members, as its coordinator has them: (kind, id) -> state.
 
     Members of classic groups have no state in Kafka: theirs says what they wait for.
     """
     if group is None:
         return {}
-    states = {("group", group.group_id): group.state.value}
+    states = {(GROUP, group.group_id): group.state.value}
     if isinstance(group, LiveClassicGroup):
-        states |= {("member", member_id): "PENDING" for member_id in sorted(group.pending_join_members)}
+        states |= {(MEMBER, member_id): "PENDING" for member_id in sorted(group.pending_join_members)}
         for member in group.members.values():
             waits = "JOIN" if member.awaiting_join is not None else "SYNC" if member.awaiting_sync is not None else ""
-            states["member", member.member_id] = f"AWAITING_{waits}" if waits else "MEMBER"
+            states[MEMBER, member.member_id] = f"AWAITING_{waits}" if waits else "MEMBER"
         return states
     for member_id, member in sorted(group.members.items()):
         state = getattr(member, "state", None)
         name = state.name if isinstance(state, IntEnum) else "MEMBER"
-        states["member", member_id] = f"{name} at epoch {member.member_epoch}"
+        states[MEMBER, member_id] = f"{name} at epoch {member.member_epoch}"
     return states
 
 

@@ -135,7 +135,7 @@ class MetadataLog:
             yield "share.delivery.count.limit", str(limit or spec.share_delivery_count_limit)
             yield "share.partition.max.record.locks", str(group.max_record_locks)
             yield "share.renew.acknowledge.enable", str(group.renew_acknowledge).lower()
-            yield "share.auto.offset.reset", group.offset_reset
+            yield "share.auto.offset.reset", group.auto_offset_reset
             yield "share.isolation.level", group.isolation_level
             if group.dead_letter_topic is not None:
                 yield "errors.deadletterqueue.topic.name", group.dead_letter_topic

@@ -25,9 +25,9 @@ from simulator.simulation.clients.machine import (
     TimerFired,
     Took,
 )
-from simulator.simulation.clients.member import Member
+from simulator.simulation.clients.member import FAILED, Member
 from simulator.simulation.clock import EventLoop
-from simulator.simulation.exchange import Exchange
+from simulator.simulation.exchange import CLIENT, Exchange
 from simulator.simulation.heartbeats import Heartbeats
 from simulator.simulation.lookups import Brokers, Lookups
 from simulator.simulation.truth import Truth
@@ -149,7 +149,7 @@ class Process:
         self.heartbeats.stop(self)
         if self.client is not None:
             self.network.disconnected(self, self.client.member_id)
-            self.exchange.client_changed(self.group_id, self.client_id, self.client.state, None, "its end")
+            self.exchange.moved(self.group_id, CLIENT, self.client_id, None, "its end")
         self.client = None
         self._is_closing = self._is_paused = False
         self._buffered.clear()
@@ -169,7 +169,8 @@ class Process:
         before = None if isinstance(event, Started) else self.client.state
         actions = self.client.handle(event, self.loop.now_ms)
         if self.client.state != before:
-            self.exchange.client_changed(self.group_id, self.client_id, before, self.client.state, why_of(event))
+            why = self.client.failure if self.client.state is FAILED else why_of(event)
+            self.exchange.moved(self.group_id, CLIENT, self.client_id, self.client.state, why)
         for action in actions:
             PERFORM[type(action)](self, action)
 

@@ -174,9 +174,10 @@ class GroupSpec:
     """Transactional: every n-th transaction is aborted; 0: none."""
     rate: float = 1000.0
     """Records per second that one member can process."""
-    on_poison: Annotated[str, values.one_of("skip", "stuck", "reject", "release", "time_out")] = "skip"
-    """Classic and consumer: skip, or stuck (the partition makes no progress any more). Share: reject, release or
-    time_out (the member lets the lock expire)."""
+    on_poison: Annotated[str, values.one_of("skip", "stuck", "reject", "release", "time_out", "forget")] = "skip"
+    """Classic and consumer: skip, or stuck (the partition makes no progress any more). Share: reject, release,
+    time_out (the member works on it until its lock has expired) or forget (it polls on without having acknowledged it:
+    its application stops with an IllegalStateException)."""
     acknowledge: Annotated[str, values.one_of("implicit", "explicit")] = "implicit"
     """Share: implicit or explicit."""
     max_poll_records: Annotated[int, values.count(1, 1_000_000)] = 500
@@ -207,12 +208,18 @@ class GroupSpec:
     isolation_level: Annotated[str, values.one_of("read_uncommitted", "read_committed")] = "read_uncommitted"
     """share.isolation.level: read_uncommitted, or read_committed: only records up to the last stable offset, and none
     of aborted transactions."""
-    offset_reset: Annotated[str, values.offset_reset] = "earliest"
-    """Where a group without a committed offset begins (auto.offset.reset, share.auto.offset.reset): earliest, latest,
-    or in share groups by_duration with an ISO 8601 duration, as "by_duration:PT5M"."""
+    offset_reset: Annotated[str | None, values.offset_reset] = None
+    """Where a group begins that has no offset, or one that the log has no more (auto.offset.reset,
+    share.auto.offset.reset): earliest, latest, or in share groups by_duration with an ISO 8601 duration, as
+    "by_duration:PT5M". By default latest; in streams groups earliest, as Kafka Streams sets it."""
 
     def group_ids(self) -> tuple[str, ...]:
         return (self.name,) if self.count == 1 else tuple(f"{self.name}-{index}" for index in range(self.count))
+
+    @property
+    def auto_offset_reset(self) -> str:
+        """`offset_reset`, or the default of the clients."""
+        return self.offset_reset or ("earliest" if self.protocol == "streams" else "latest")
 
 
 FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {

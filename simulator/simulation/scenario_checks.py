@@ -6,6 +6,7 @@ from dataclasses import fields
 from typing import Final
 
 from coordinator_core.bytes.kafka_versions import Since
+from simulator.simulation.clients.share import FORGET, TIME_OUT
 from simulator.simulation.clients.streams import changelog_topic, repartition_topic
 from simulator.simulation.scenario import (
     ALL_PARTITIONS_MAX,
@@ -31,7 +32,7 @@ POISON_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "classic": ("skip", "stuck"),
     "consumer": ("skip", "stuck"),
     "streams": ("skip", "stuck"),
-    "share": ("skip", "reject", "release", "time_out"),
+    "share": ("skip", "reject", "release", TIME_OUT, FORGET),
 }
 
 
@@ -172,7 +173,7 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
         )
     if group.instance_ids and not group.static:
         raise place.key("instance_ids").error("does nothing unless members are static: set static to true")
-    if group.protocol != "share" and reset_duration_ms(group.offset_reset) is not None:
+    if group.protocol != "share" and reset_duration_ms(group.auto_offset_reset) is not None:
         raise place.key("offset_reset").error(f"must be earliest or latest in a {group.protocol} group")
     if group.protocol == "share" and group.commits == "transactional":
         raise place.key("commits").error("share groups commit no offsets: leave it out")

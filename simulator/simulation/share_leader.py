@@ -51,6 +51,7 @@ from simulator.simulation.cluster import INTERNAL_MS, Cluster, Respond
 from simulator.simulation.data_broker import Acquired, DataBroker, DelayedShareFetch, Served, ShareSession
 from simulator.simulation.dead_letters import DeadLetterLogs, DeadLetterSender
 from simulator.simulation.delayed_share_fetch import ShareFetches, rotated
+from simulator.simulation.exchange import SHARE_PARTITION, api_of
 from simulator.simulation.internal_topic import REPLICATION_MS
 from simulator.simulation.process import Process
 from simulator.simulation.random_streams import stream
@@ -125,7 +126,7 @@ class ShareLeaders:
             for broker in self._brokers.values():
                 if not any(group == group_id for group, _ in broker.sessions):
                     for place in [place for place in broker.served if place[0] == group_id]:
-                        fence(broker.served.pop(place).partition)
+                        self._drop(broker, place, "the group is empty")
             on_done(response)
 
         self._step(self._broker(leader), group_id, make_flow(), None, done)
@@ -334,7 +335,7 @@ class ShareLeaders:
     def _start(self, broker: DataBroker, served: Served) -> None:
         def reset_offset() -> int:
             now_ms = self._loop.now_ms
-            reset = self._groups[served.group_id].offset_reset
+            reset = self._groups[served.group_id].auto_offset_reset
             if reset == "latest":
                 return self._topics.end_offset(served.at, now_ms)
             start_offset = self._topics.start_offset(served.at, now_ms)
@@ -351,12 +352,14 @@ class ShareLeaders:
             if error_class is not None:
                 broker.served.pop((served.group_id, served.at), None)
             served.seen_start_offset = served.partition.start_offset
+            self._note_state(broker, served, "its state is read" if error_class is None else error_class)
             self._check(broker, served)
 
         try:
             broker.persister.read_into(served.partition, served.key, reset_offset, on_done)
         except NotInitialized:
             return
+        self._note_state(broker, served, "first fetch")
 
     def _leader_epoch(self, at: TopicPartition, broker_id: int) -> int:
         leader, epoch = self._leader_epochs.get(at, (broker_id, 0))
@@ -555,6 +558,11 @@ class ShareLeaders:
 
         def on_answer(index: int, answer: Answer) -> None:
             results[index] = result_of(parts[index][1], answer)
+            if exchange.is_watching:
+                key = parts[index][1].message.key
+                name = f"{self._topics.name_of(key.topic_id)}-{key.partition}"
+                why = f"{api_of(request.request, request.operation)} of broker-{broker.broker_id}"
+                exchange.persisted(group_id, name, self._cluster.share_partitions().get(key), why)
             if len(results) == len(parts) and not is_lost:
                 by_topic: dict[str, list[Any]] = {}
                 for place in range(len(parts)):
@@ -594,6 +602,8 @@ class ShareLeaders:
         broker = self._brokers.pop(broker_id, None)
         if broker is not None:
             broker.is_gone = True
+            for served in broker.served.values():
+                self._note_state(broker, served, "the broker fails")
             broker.letters.stop()
             for on_lost in broker.on_lost.values():
                 on_lost()
@@ -603,14 +613,25 @@ class ShareLeaders:
         for broker in self._brokers.values():
             for place, served in tuple(broker.served.items()):
                 if self._cluster.data_leader(served.at) != broker.broker_id:
-                    fence(served.partition)
-                    del broker.served[place]
+                    self._drop(broker, place, "another broker leads")
 
     def topic_deleted(self, topic: str) -> None:
         """Leaders drop the share partitions of a deleted topic (SharePartitionListener.onDeleted)."""
         for broker in self._brokers.values():
             for place in [place for place in broker.served if place[1].topic == topic]:
-                fence(broker.served.pop(place).partition)
+                self._drop(broker, place, "its topic is deleted")
+
+    def _drop(self, broker: DataBroker, place: tuple[str, TopicPartition], why: str) -> None:
+        """A broker no longer serves a share partition."""
+        served = broker.served.pop(place)
+        fence(served.partition)
+        self._note_state(broker, served, why)
+
+    def _note_state(self, broker: DataBroker, served: Served, why: str) -> None:
+        name = f"{served.at.topic}-{served.at.partition} on broker-{broker.broker_id}"
+        self._cluster.exchange.moved(
+            served.group_id, SHARE_PARTITION, name, None if broker.is_gone else served.partition.partition_state, why
+        )
 
     # --- truth ---
 

@@ -327,7 +327,7 @@ class Simulation:
             auto_commit_interval_ms=None if spec.commits == "none" else spec.commit_interval_ms,
             records_per_second=spec.rate,
             stops_at_poison=spec.on_poison == "stuck",
-            offset_reset=spec.offset_reset,
+            offset_reset=spec.auto_offset_reset,
             transactional_id=client_id if spec.commits == "transactional" else None,
             abort_every=spec.abort_every,
         )

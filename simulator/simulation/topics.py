@@ -166,6 +166,10 @@ class Topics:
         """The id of a topic; for a deleted topic, its last id."""
         return self._ids[topic]
 
+    def name_of(self, topic_id: str) -> str:
+        """The topic with this id; the id, if the topic was made again."""
+        return next((name for name, its_id in self._ids.items() if its_id == topic_id), topic_id)
+
     def names(self) -> Mapping[str, str]:
         """Topic id -> name: a live view, with the deleted topics."""
         return self._names

@@ -39,6 +39,7 @@ name = "{level}-{acknowledge}"
 protocol = "share"
 topics = ["t"]
 isolation_level = "read_{level}"
+offset_reset = "earliest"
 acknowledge = "{acknowledge}"
 {"release_every = 20" if acknowledge == "explicit" else ""}
 """

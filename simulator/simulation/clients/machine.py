@@ -178,19 +178,29 @@ Action = Send | SetTimer | CancelTimer | Heartbeat | Took | Gave | Closed
 Actions = list[Action]
 
 
+LATEST: Final = "latest"
+"""The default of auto.offset.reset."""
+
+
+def reset_position(topics: Topics, offset_reset: str, at: TopicPartition, now_ms: int) -> int:
+    """Where a consumer begins without an offset in the log."""
+    return topics.end_offset(at, now_ms) if offset_reset == LATEST else topics.start_offset(at, now_ms)
+
+
 @dataclass(slots=True)
 class Progress:
     """How far a consumer is in each partition that it owns.
 
-    Each partition gets an equal share of the consumer's rate, and is read as far as there is data. If data was deleted
-    (retention), the consumer continues at the log start offset. A poison record ends a partition's progress if the
-    consumer cannot pass it. If the topic was deleted, there is no progress; if it was created again, the position is
-    out of range (OFFSET_OUT_OF_RANGE), and the consumer begins at the start of the new log.
+    Each partition gets an equal share of the consumer's rate, and is read as far as there is data. A poison record ends
+    a partition's progress if the consumer cannot pass it. If the topic was deleted, there is no progress. A position
+    whose data was deleted (retention), or that is in the log of a topic which was created again, is out of range
+    (OFFSET_OUT_OF_RANGE): the consumer continues where auto.offset.reset says.
     """
 
     topics: Topics
     records_per_second: float
     stops_at_poison: bool
+    offset_reset: str
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     """The next offset to read."""
     since_ms: int = 0
@@ -204,8 +214,10 @@ class Progress:
         for at, offset in self.offsets.items():
             if not self.topics.exists(at):
                 continue
-            position = 0 if self.topics.made_since(at.topic, since_ms) else offset
-            first = max(position, self.topics.start_offset(at, now_ms))
+            is_in_range = offset >= self.topics.start_offset(at, now_ms) and not self.topics.made_since(
+                at.topic, since_ms
+            )
+            first = offset if is_in_range else reset_position(self.topics, self.offset_reset, at, now_ms)
             following = max(first, min(first + share, self.topics.end_offset(at, now_ms)))
             if self.stops_at_poison and following > first:
                 poison = self.topics.next_poison_offset(at, first, following)

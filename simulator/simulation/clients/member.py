@@ -55,12 +55,13 @@ class MemberState(StrEnum):
     STABLE = "STABLE"
     RECONCILING = "RECONCILING"
     STALE = "STALE"
+    FAILED = "FAILED"
     CLOSING = "CLOSING"
     LEAVING = "LEAVING"
     CLOSED = "CLOSED"
 
 
-UNJOINED, LEAVING_OLD, JOINING, SYNCING, STABLE, RECONCILING, STALE, CLOSING, LEAVING, CLOSED = MemberState
+UNJOINED, LEAVING_OLD, JOINING, SYNCING, STABLE, RECONCILING, STALE, FAILED, CLOSING, LEAVING, CLOSED = MemberState
 
 
 def error_of(answer: Answered) -> ErrorCode:
@@ -79,6 +80,8 @@ class Member(ABC):
     """Empty while the member has none."""
     subscribed: tuple[str, ...] = field(init=False)
     """The current subscription of the application."""
+    failure: str = field(default="", init=False)
+    """FAILED: the exception that ended the application's loop."""
 
     ANSWERS: ClassVar[Mapping[str, Callable[..., Actions]]]
     """Tag of a request -> the method for its answer."""
@@ -248,7 +251,7 @@ class HeartbeatMember(Member):
         return [Heartbeat(self.interval_ms), heartbeat]
 
     def _on_heartbeat(self, answer: Answered, now_ms: int) -> Actions:
-        if self.state not in {STABLE, RECONCILING}:
+        if self.state not in {STABLE, RECONCILING, FAILED}:
             return []
         code = error_of(answer)
         if code is ErrorCode.NONE:

@@ -14,7 +14,16 @@ from coordinator_core.live.offsets.messages import (
     OffsetFetchTopic,
 )
 from schemas.error_codes import ErrorCode
-from simulator.simulation.clients.machine import Actions, Answered, MemberConfig, Progress, Send, Service
+from simulator.simulation.clients.machine import (
+    LATEST,
+    Actions,
+    Answered,
+    MemberConfig,
+    Progress,
+    Send,
+    Service,
+    reset_position,
+)
 from simulator.simulation.clients.producer import Commit, TransactionalProducer
 from simulator.simulation.topics import Topics
 
@@ -40,7 +49,7 @@ class ConsumerConfig(MemberConfig):
     auto_commit_interval_ms: int | None = 5000
     records_per_second: float = 1000.0
     stops_at_poison: bool = False
-    offset_reset: str = "earliest"
+    offset_reset: str = LATEST
     transactional_id: str | None = None
     """A transactional producer with this id makes the commits; None: the consumer makes them."""
     abort_every: int = 0
@@ -94,11 +103,9 @@ def committed_offsets(answer: Answered) -> dict[TopicPartition, int]:
 def first_position(topics: Topics, config: ConsumerConfig, at: TopicPartition, committed: int, now_ms: int) -> int:
     """The first position of a consumer: the committed offset if it still exists, otherwise as auto.offset.reset
     says."""
-    if committed >= 0:
-        return max(committed, topics.start_offset(at, now_ms))
-    if config.offset_reset == "latest":
-        return topics.end_offset(at, now_ms)
-    return topics.start_offset(at, now_ms)
+    if committed >= topics.start_offset(at, now_ms):
+        return committed
+    return reset_position(topics, config.offset_reset, at, now_ms)
 
 
 class OffsetCommitter:

@@ -40,7 +40,7 @@ class Reader:
     def __init__(self, config: ConsumerConfig, topics: Topics) -> None:
         self._config = config
         self._topics = topics
-        self._progress = Progress(topics, config.records_per_second, config.stops_at_poison)
+        self._progress = Progress(topics, config.records_per_second, config.stops_at_poison, config.offset_reset)
         self.committer = OffsetCommitter(config, topics, self._progress)
         self.is_busy = False
         self.is_pending_revocation = False

@@ -5,13 +5,14 @@
   assignment, and carries the acknowledgements for the records of the poll before.
 * STALE: it left because the application did not poll within `max_poll_interval_ms`; it joins again at the next poll.
   The records that it had fetched stay acquired until then, or until the locks expire.
+* FAILED: its application stopped with an exception and did not close it: it heartbeats until `max_poll_interval_ms`.
 * LEAVING: it releases the records that it has (session epoch -1), then leaves.
 * CLOSED: it has left.
 
 Implicit acknowledgement: the next poll accepts all records of the one before. Explicit: the application accepts,
 releases or rejects each record, and polls only when it has acknowledged all (KafkaShareConsumer.poll refuses else).
 It may work on a poison record until the lock expires: it commits the acknowledgements of the others before, in a
-ShareAcknowledge, and accepts that record at the poll after it, too late.
+ShareAcknowledge, and accepts that record at the poll after it, too late. Or it forgets the record, and stops.
 
 RENEW: if a record takes longer than one poll, its lock is renewed, in a ShareAcknowledge: a request that renews locks
 fetches nothing.
@@ -46,7 +47,16 @@ from simulator.simulation.clients.machine import (
     Service,
     SetTimer,
 )
-from simulator.simulation.clients.member import JOINING, LEAVING, STABLE, STALE, HeartbeatMember, Member, error_of
+from simulator.simulation.clients.member import (
+    FAILED,
+    JOINING,
+    LEAVING,
+    STABLE,
+    STALE,
+    HeartbeatMember,
+    Member,
+    error_of,
+)
 from simulator.simulation.clients.share_messages import (
     CLOSE_EPOCH,
     OPEN_EPOCH,
@@ -61,13 +71,17 @@ HEARTBEAT_VERSION: Final = 1
 
 POISON_TYPES: Final = {"reject": AcknowledgeType.REJECT, "release": AcknowledgeType.RELEASE}
 """`on_poison` -> the acknowledgement of a poison record; of the others none is looked up."""
+TIME_OUT, FORGET = "time_out", "forget"
+"""`on_poison`: the application works on the record until its lock has expired, or polls on without having acknowledged
+it."""
+NOT_ACKNOWLEDGED: Final = "IllegalStateException: All records must be acknowledged in explicit acknowledgement mode."
 OPEN: Final = ()
 """The type of records that the application has not acknowledged yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShareConfig(MemberConfig):
-    """A share consumer's settings. `on_poison`: skip (accept it all the same), reject, release or time_out."""
+    """A share consumer's settings. `on_poison`: skip (accept it all the same), reject, release, time_out or forget."""
 
     max_poll_records: int = 500
     is_explicit: bool = False
@@ -132,6 +146,8 @@ class ShareConsumer(HeartbeatMember):
     def _fenced(self, now_ms: int) -> Actions:
         """The member loses the records that it had acquired."""
         self.sessions.clear()
+        if self.state is FAILED:
+            return [Heartbeat(0)]
         return self._start(now_ms)
 
     def _joined(self, response: ShareGroupHeartbeatResponse, now_ms: int) -> Actions:
@@ -161,6 +177,8 @@ class ShareConsumer(HeartbeatMember):
         if self.is_busy or now_ms < self.works_until_ms:
             return actions
         holds = any(self._holds(session) for session in self.sessions.values())
+        if holds and self.config.on_poison == FORGET:
+            return self._fail()
         if holds:
             self.works_until_ms = now_ms + self.lock_timeout_ms
         by_broker: dict[int, list[TopicPartition]] = {broker_id: [] for broker_id in sorted(self.sessions)}
@@ -174,9 +192,18 @@ class ShareConsumer(HeartbeatMember):
                 actions += self._fetch(broker_id, session, tuple(partitions), session.epoch, fetches=not holds)
         return actions
 
+    def _fail(self) -> Actions:
+        """The poll ends the application's loop with an exception.
+
+        What it acknowledged would have gone with the next request, so the locks of all its records expire together.
+        Heartbeats go on until the poll interval is over. Source: KafkaShareConsumer.poll (KAFKA-20458).
+        """
+        self.state, self.failure = FAILED, NOT_ACKNOWLEDGED
+        return [SetTimer(POLL_EXPIRED, self.config.max_poll_interval_ms)]
+
     def _holds(self, session: Session) -> bool:
-        """Whether the application has just got a poison record on which it works until the lock expires."""
-        if session.is_kept or self.config.on_poison != "time_out":
+        """Whether the application has just got a poison record that it does not acknowledge in time."""
+        if session.is_kept or self.config.on_poison not in {TIME_OUT, FORGET}:
             return False
         said = (self._acknowledge(at, acquired, session) for at, acquired in session.owned.items())
         return any(batch.acknowledge_types == OPEN for batches in said for batch in batches)
@@ -251,7 +278,9 @@ class ShareConsumer(HeartbeatMember):
         if not self.config.is_explicit:
             return AcknowledgeType.ACCEPT
         is_poison = self.topics.next_poison_offset(at, offset, offset + 1) is not None
-        if is_poison and self.config.on_poison == "time_out":
+        if is_poison and self.config.on_poison == FORGET:
+            return None
+        if is_poison and self.config.on_poison == TIME_OUT:
             return AcknowledgeType.ACCEPT if is_kept and not is_last else None
         if is_poison and self.config.on_poison != "skip":
             return POISON_TYPES[self.config.on_poison]
@@ -321,7 +350,7 @@ class ShareConsumer(HeartbeatMember):
 
         The sessions with the brokers are not closed: the records fetched stay acquired.
         """
-        if not self.is_busy or self.state is not STABLE:
+        if self.state is not FAILED and not (self.is_busy and self.state is STABLE):
             return []
         self.state, self.assigned = STALE, ()
         return [Heartbeat(0), CancelTimer(POLL), self._heartbeat("leave-poll-expired", LEAVE_GROUP_MEMBER_EPOCH)]

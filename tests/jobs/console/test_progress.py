@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from jobs.console import progress
-from jobs.console.progress import Pace, Steps, duration_text, size_text, summary_table
+from jobs.console.progress import Pace, Steps, size_text, summary_table
 from jobs.console.running import RunningStage, running_stage
 from jobs.spark.executors import InProcess, SparkExecutor
 from jobs.spark.tasks import run_tasks
@@ -79,7 +79,7 @@ def test_the_pace_and_the_time_left() -> None:
     assert pace.printed(begun, 100.0) == pace.printed(begun, 110.0) == "0 B of 90.0 MB"
     assert pace.printed(on, 200.0) == pace.printed(on, 201.0) == "30.0 MB of 90.0 MB"
     assert pace.printed(on, 210.0) == "30.0 MB of 90.0 MB, 3.0 MB/s, 20 s left"
-    assert pace.printed(on, 500.0) == "30.0 MB of 90.0 MB, 100.0 kB/s, 10 min 0 s left"
+    assert pace.printed(on, 500.0) == "30.0 MB of 90.0 MB, 100.0 kB/s, 10 min left"
 
 
 class Piece(NamedTuple):
@@ -108,14 +108,6 @@ def test_tasks_count_the_bytes_they_did(spark: SparkSession, monkeypatch: pytest
     monkeypatch.setattr("jobs.console.running._stages", kept := Kept())
     run_tasks(SparkExecutor(spark), half, pieces, "halving")
     assert [(now.what, now.done_bytes, now.total_bytes) for now in kept] == [("halving", 60, 60)]
-
-
-@pytest.mark.parametrize(
-    ("seconds", "text"), [(0.4, "0 s"), (59.4, "59 s"), (200, "3 min 20 s"), (7500, "2 h 5 min"), (90000, "25 h 0 min")]
-)
-def test_times_for_people(seconds: float, text: str) -> None:
-    """As one would say them."""
-    assert duration_text(seconds) == text
 
 
 def test_an_error_ends_the_line_and_goes_on() -> None:

@@ -10,9 +10,13 @@ import pytest
 from jobs.cli.app import main
 from jobs.console.conversation import TIMES, Change, Conversation, Message, lines
 from jobs.console.sequence_diagram import mermaid, svg
+from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError
-from jobs.exit_codes import DONE
+from jobs.exit_codes import DONE, WRONG_ARGUMENTS
 from jobs.laboratory.simulate import explain, simulate
+from jobs.queries.sql.sql_duckdb import DuckDb
+from schemas.tables import simulation
+from simulator.simulation.simulation import Simulation, Summary
 
 SLOW = "scenarios/slow-member.toml"
 SVG = "{http://www.w3.org/2000/svg}"
@@ -81,6 +85,54 @@ def test_the_command_tells_and_draws(tmp_path: Path, capsys: pytest.CaptureFixtu
         assert main(["simulate", "--scenario", SLOW, "--explain", "paused-leader", "--diagram", str(path)]) == DONE
         assert capsys.readouterr().out.startswith("Group paused-leader: 2 clients, ")
         assert path.read_text(encoding="utf-8").startswith(begin)
+
+
+def test_a_story_that_is_written_is_simulated_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With --output the story is read from the truth in that folder: in the same words."""
+    runs: list[Simulation] = []
+    run = Simulation.run
+
+    def counted(simulation: Simulation) -> Summary:
+        runs.append(simulation)
+        return run(simulation)
+
+    monkeypatch.setattr(Simulation, "run", counted)
+    words = ["simulate", "--scenario", SLOW, "--explain", "paused-leader", "--from", "10s", "--to", "60s"]
+    assert main(words) == DONE
+    alone = capsys.readouterr().out
+    assert main([*words, "--output", str(tmp_path / "both"), "--exchange", "mixed-pace"]) == DONE
+    assert capsys.readouterr().out == alone
+    assert len(runs) == 2
+    assert main([*words[:3], "--explain", "*", "--output", str(tmp_path / "none")]) == WRONG_ARGUMENTS
+    assert not (tmp_path / "none").exists()
+
+
+def test_an_exchange_is_tables_too(tmp_path: Path) -> None:
+    """Each line is a row that `sql` finds, with Kafka's fields in JSON; times are those of the lines."""
+    simulate("scenarios/story-share.toml", str(tmp_path / "all"), exchange=["*"])
+    warehouse = Warehouse(str(tmp_path / "all" / "warehouse"))
+    for table, file in ((simulation.REQUESTS, "requests"), (simulation.STATES, "states")):
+        lines = (tmp_path / "all" / "truth" / f"{file}.jsonl").read_text().splitlines()
+        assert warehouse.read(table).num_rows == len(lines) > 20
+    sql = DuckDb(warehouse)
+    (refused,) = sql.rows_of(
+        "select why, cluster_id from simulation.states where to_state = $1 and group_id = 'forgetful'", "FAILED"
+    )
+    assert refused["why"].startswith("IllegalStateException")
+    assert refused["cluster_id"] == "story-share"
+    waits = sql.rows_of(
+        "select waited_ms, epoch_ms(answered_at) - epoch_ms(asked_at) as between_ms, "
+        "json_extract_string(request, '$.shareSessionEpoch') as epoch from simulation.requests "
+        "where api = 'ShareFetch' order by number"
+    )
+    assert waits
+    assert all(row["waited_ms"] == row["between_ms"] for row in waits)
+    assert {"0", "1", "2"} <= {row["epoch"] for row in waits}
+    skipped = sql.rows_of("select count, answered_at, last_at from simulation.requests where last_at is not null")
+    assert skipped
+    assert {row["answered_at"] for row in skipped} == {None}
 
 
 HOSTILE = Conversation(

@@ -16,11 +16,12 @@ from typing import Any, Final
 import pytest
 from playwright.sync_api import Browser, Page
 
+from coordinator_core.text import duration_text
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError
 from jobs.queries.answers.group_verdicts import group_verdicts
-from jobs.report.run import BYTES_MAX, duration_text, make_report, run_report
+from jobs.report.run import BYTES_MAX, make_report, run_report
 from jobs.report.sql_text import Scope
 from jobs.spark.executors import Executor
 from schemas.tables import TABLES

@@ -143,3 +143,58 @@ def _keys(message: Any) -> Iterator[str]:
     elif isinstance(message, list):
         for item in message:
             yield from _keys(item)
+
+
+def test_share_partitions_have_states() -> None:
+    """On the broker that leads one, and at the share coordinator, whose state has the epochs that fence others."""
+    group = '[[group]]\nname = "g"\nprotocol = "share"\ntopics = ["t"]\nmembers = 2\n'
+    fault = '[[fault]]\nkind = "broker_failover"\nat = "60s"\nbroker = 1\nduration = "30s"\n'
+    run = run_text(group + fault, minutes=2, watch=ALL)
+    led: dict[str, list[str]] = {}
+    for line in run.lines("states", kind="share partition"):
+        states = led.setdefault(line["name"], ["NONE"])
+        assert line["from"] == states[-1]
+        states.append(line["to"])
+    assert {tuple(states[:3]) for states in led.values()} == {("NONE", "INITIALIZING", "ACTIVE")}
+    of_failed = {name: states for name, states in led.items() if name.endswith(" on broker-1")}
+    assert of_failed
+    assert all(states[3] == "NONE" for states in of_failed.values())
+    assert any(line["why"] == "another broker leads" for line in run.lines("states", to="FENCED"))
+    persisted = [(line["from"], line["to"]) for line in run.lines("states", kind="share state", name="t-0")]
+    assert persisted[0] == ("NONE", "state epoch 2, leader epoch 0")
+    reads = [line for line in run.lines("states", kind="share state") if line["from"] != "NONE"]
+    assert {line["why"].partition(" ")[0] for line in reads} == {"ReadShareGroupState"}
+
+
+def test_a_group_that_a_timer_deletes_is_gone() -> None:
+    """Its last offset expires; the line says by which timer."""
+    head = {
+        "[[topic]]": '[cluster.settings]\n"offsets.retention.minutes" = 1\n'
+        '"offsets.retention.check.interval.ms" = 20000\n\n[[topic]]'
+    }
+    text = GROUP + '[[fault]]\nkind = "stop"\nat = "30s"\ngroup = "g"\n'
+    last = run_text(text, minutes=3, head=head, watch=ALL).lines("states", kind="group", name="g")[-1]
+    assert (last["from"], last["to"], last["why"]) == ("Empty", "NONE", "timer expire-group-metadata")
+
+
+def test_a_forgotten_acknowledgement_stops_the_application() -> None:
+    """KafkaShareConsumer.poll refuses in explicit mode: the locks of all records of the last poll expire together, and
+    the client leaves after its poll interval."""
+    group = (
+        '[[group]]\nname = "g"\nprotocol = "share"\ntopics = ["t"]\nacknowledge = "explicit"\non_poison = "forget"\n'
+    )
+    group += 'record_lock_duration = "10s"\nmax_poll_interval = "40s"\noffset_reset = "earliest"\n'
+    run = run_text(
+        group + '[[fault]]\nkind = "poison"\nat = "0s"\ntopic = "t"\npartition = 0\noffset = 200\n',
+        minutes=2,
+        watch=ALL,
+    )
+    *_, failed, stale = [line for line in run.lines("states", kind="client") if line["to"] in {"FAILED", "STALE"}]
+    assert failed["why"].startswith("IllegalStateException: All records must be acknowledged")
+    assert stale["ts_ms"] - failed["ts_ms"] == 40_000
+    assert not [line for line in exchanged(run, api="ShareFetch") if line["asked_ms"] > failed["ts_ms"]]
+    expired = run.lines("lock_timeouts")
+    assert {line["partition"] for line in expired} == {0, 1, 2, 3}
+    assert len({line["ts_ms"] for line in expired}) == 1
+    (left,) = [line for line in exchanged(run, api="ShareGroupHeartbeat") if line["request"]["memberEpoch"] == -1]
+    assert left["asked_ms"] >= stale["ts_ms"]

@@ -35,6 +35,9 @@ SERVED: Final = {
     "OffsetCommit": ("commit_offset", OffsetCommitRequest),
 }
 """API -> the operation of the group coordinator, and the class of its request."""
+NEWS: Final = frozenset({"subscribedTopicNames", "topicPartitions"})
+"""Fields of heartbeats that are sent at once; those without news come after the other requests of a time
+(`heartbeats`)."""
 OF_CLIENTS: Final = frozenset({"pause", "crash", "stop", "subscribe", "slow_poll", "rolling_deploy"})
 
 
@@ -71,7 +74,8 @@ def _times(line: dict[str, Any]) -> range:
 def _send(simulation: Simulation, process: Process, line: dict[str, Any]) -> None:
     operation, kind = SERVED[line["api"]]
     send = Send(Service.GROUP, line["group"], operation, _message(kind, line["request"]), "", line["version"] or -1)
-    rank = process.rank if line["api"].endswith("Heartbeat") else 0
+    is_in_time = line["api"].endswith("Heartbeat") and line["request"].get("memberEpoch", 1) > 0
+    rank = process.rank if is_in_time and NEWS.isdisjoint(line["request"]) else 0
     simulation.loop.after(process.latency_ms, simulation.cluster.deliver, process, line["broker"], send, rank=rank)
 
 

@@ -285,3 +285,31 @@ def test_a_producer_that_comes_back_fences_the_one_before() -> None:
     epochs = [(line["producer_epoch"], line["outcome"]) for line in run.lines("transactions")]
     assert [epoch for epoch, _ in epochs] == sorted({epoch for epoch, _ in epochs})
     assert "ABORTED" in {outcome for _, outcome in epochs}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "reset", "is_at_end"),
+    [
+        ("classic", "", True),
+        ("consumer", "", True),
+        ("share", "", True),
+        ("streams", "", False),
+        ("classic", 'offset_reset = "earliest"\n', False),
+    ],
+)
+def test_where_a_group_without_offsets_begins(protocol: str, reset: str, is_at_end: bool) -> None:
+    """As auto.offset.reset of the clients: at the end of the log by default, in streams groups at its start."""
+    text = f'[[group]]\nname = "g"\nprotocol = "{protocol}"\ntopics = ["t"]\nstart_after = "60s"\n{reset}'
+    run = run_text(text, minutes=2)
+    lines = run.lines("deliveries" if protocol == "share" else "owners", topic="t", partition=0)
+    first = min(line["first_offset"] for line in lines)
+    assert first >= 590 if is_at_end else first == 0
+
+
+@pytest.mark.parametrize(("reset", "lost"), [("earliest", range(500, 580)), ("latest", range(590, 700))])
+def test_a_position_whose_data_was_deleted(reset: str, lost: range) -> None:
+    """OFFSET_OUT_OF_RANGE: a slow consumer continues where auto.offset.reset says, not always at the log's start."""
+    text = GROUP.replace("members = 2", f'rate = 4.0\noffset_reset = "{reset}"')
+    fault = '[[fault]]\nkind = "delete_records"\nat = "60s"\ntopic = "t"\npartition = 0\noffset = 500\n'
+    (line,) = run_text(text + fault, minutes=2).lines("owners", partition=0)
+    assert line["next_offset"] in lost
