@@ -100,7 +100,7 @@ def known_counts(tables: ClusterTables, settings: Mapping[str, int] | None = Non
     """
     # the metadata topic has one partition in every cluster (KRaft)
     known: dict[str, KnownCount] = {METADATA_TOPIC: KnownCount(1, CLUSTER_METADATA, None)}
-    rows = WholeRun.newest(tables).read(PARTITION_COUNTS).to_pylist()
+    rows = WholeRun.newest(tables, with_unaudited=True).read(PARTITION_COUNTS).to_pylist()
     for row in rows:
         if row["topic"] is None or row["valid_to"] is not None:
             continue

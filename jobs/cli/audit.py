@@ -36,6 +36,7 @@ def audit(
     if payload:
         check_client(settings)
     from jobs.delta.cluster_tables import ClusterTables
+    from jobs.delta.locks import AUDIT, NIGHTLY, is_at_work
     from jobs.delta.warehouse import Warehouse
     from jobs.gold.audit import is_audited
     from jobs.operations.damage import damaged_files
@@ -43,7 +44,9 @@ def audit(
 
     tables = ClusterTables(Warehouse(settings.warehouse), settings.cluster_id)
     is_damaged = bool(damaged_files(tables.warehouse, settings.cluster_id, ("audit",)))
-    if rebuild or is_damaged or not is_audited(tables, settings.inference):
+    # a list is of the last whole audit while a job makes the next: nobody waits for a night, and no night for a reader
+    is_being_made = any(is_at_work(tables.warehouse, it, settings.cluster_id) for it in (NIGHTLY, AUDIT))
+    if rebuild or (not is_being_made and (is_damaged or not is_audited(tables, settings.inference))):
         run = start_run("audit", settings, meanwhile=".gold.audit")
         from jobs.operations.nightly import run_audit
 

@@ -63,7 +63,7 @@ def how_far(tables: "ClusterTables", at_ms: int | None = None, group_ids: list[s
     the log begins.
     """
     from jobs.queries.as_of.as_of import GROUPS_LOG
-    from jobs.queries.as_of.behind import not_replayed_lines
+    from jobs.queries.as_of.behind import not_audited_lines, not_replayed_lines
     from jobs.queries.as_of.in_log import is_behind, remarks_behind, require_begun, unread_remarks
 
     all_ends = require_begun(tables, at_ms)
@@ -71,4 +71,8 @@ def how_far(tables: "ClusterTables", at_ms: int | None = None, group_ids: list[s
     try:
         yield INCOMPLETE if is_behind(all_ends, at_ms) else DONE
     finally:
-        say(*unread_remarks(all_ends, group_ids or None), *not_replayed_lines(tables, GROUPS_LOG))
+        say(
+            *unread_remarks(all_ends, group_ids or None),
+            *not_replayed_lines(tables, GROUPS_LOG),
+            *not_audited_lines(tables, of_silver=True),
+        )

@@ -1,17 +1,17 @@
-"""Pinned versions for readers of all clusters, while a replay or an audit is running or after one failed.
+"""Pinned versions for readers of all clusters, while a night, a replay or an audit is running or after one failed.
 
 `jobs.delta.replay_runs` and `jobs.delta.audit_runs` do this for one cluster. In a table of several clusters, rows of a
 cluster with an incomplete run are read at the version of its last whole run, all others at the newest version.
 """
 
-from collections.abc import Mapping
-from typing import Final
-
-import pyarrow.compute as pc
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from typing import Any, Final
 
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.delta.replay_runs import PinnedTables, WholeRun
+from jobs.delta.replay_runs import PinnedTables, WholeRun, number_of, visible
 from jobs.delta.warehouse import Warehouse
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
@@ -45,21 +45,23 @@ def runs_state(warehouse: Warehouse) -> tuple[int, ...]:
 
 
 def _not_whole(warehouse: Warehouse, number: str, of_cluster: str | None) -> list[str]:
-    """Clusters with a run that began and has not ended."""
-    newest: list[dict[str, int]] = []
+    """Clusters with a run that began and has not ended, or that readers may not see yet."""
     where = {} if of_cluster is None else {"cluster_id": of_cluster}
-    for table in (RUN_STARTS, RUNS):
-        rows = warehouse.read(table, ["cluster_id", number], where)
-        numbers = pc.fill_null(rows[number], -1)
-        newest.append(dict(_maxima(rows["cluster_id"].to_pylist(), numbers.to_pylist())))
-    begun, ended = newest
+    begun = _maxima(warehouse.read(RUN_STARTS, ["cluster_id", number], where).to_pylist(), number)
+    columns = ["cluster_id", "replay_version", "audit_version", "audited_version", "is_audited_next"]
+    by_cluster = defaultdict(list)
+    for row in warehouse.read(RUNS, columns, where).to_pylist():
+        by_cluster[row["cluster_id"]].append(row)
+    seen = (visible(rows) if number == "replay_version" else rows for rows in by_cluster.values())
+    ended = _maxima(chain.from_iterable(seen), number)
     return sorted(cluster_id for cluster_id, version in begun.items() if version > ended.get(cluster_id, -1))
 
 
-def _maxima(names: list[str], numbers: list[int]) -> dict[str, int]:
+def _maxima(rows: Iterable[Mapping[str, Any]], number: str) -> dict[str, int]:
     found: dict[str, int] = {}
-    for name, number in zip(names, numbers, strict=True):
-        found[name] = max(number, found.get(name, number))
+    for row in rows:
+        cluster_id, version = row["cluster_id"], number_of(row[number])
+        found[cluster_id] = max(version, found.get(cluster_id, version))
     return found
 
 

@@ -2,14 +2,15 @@
 
 A run writes its start (state.run_starts), then its tables one after another, each in its own Delta transaction. Its
 row in state.runs comes last, with the version of each table. Readers use these versions, so they do not see what a
-running or failed run has written.
+running or failed run has written. Nor do they see a replay that a night is about to audit: silver and gold of a night
+appear together.
 
 The next run repeats a failed one from the same version of bronze and the same state. Since the result is the same,
 tables that already have it are skipped.
 """
 
 import dataclasses
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Self, TypeVar
@@ -124,10 +125,14 @@ class WholeRun(PinnedTables):
         """Version of the Admin snapshots that the run read (sum over both tables)."""
 
     @classmethod
-    def newest(cls, tables: ClusterTables, *, is_writer: bool = False) -> Self:
-        """From the current state.runs. `is_writer`: the caller is about to begin a run, and nobody else can."""
-        columns = ["table_versions", "admin_version", *OTHERS_COLUMNS]
-        whole = cls(tables, newest_row(tables, "replay_version", columns))
+    def newest(cls, tables: ClusterTables, *, is_writer: bool = False, with_unaudited: bool = False) -> Self:
+        """From the current state.runs. `is_writer`: the caller is about to begin a run, and nobody else can.
+        `with_unaudited`: also a run that its night has not audited yet, which only jobs may see."""
+        columns = ["table_versions", "admin_version", "audited_version", "is_audited_next", *OTHERS_COLUMNS]
+        rows = tables.read(RUNS, ["audit_version", "replay_version", "started_at", *columns]).to_pylist()
+        replays = [row for row in rows if row["audit_version"] is None]
+        is_all = is_writer or with_unaudited
+        whole = cls(tables, _newest(replays if is_all else visible(rows), "replay_version"))
         whole.watch(RUN_STARTS, lambda: broken_off(tables, whole) is not None, is_writer=is_writer)
         return whole
 
@@ -146,8 +151,20 @@ def ended(tables: ClusterTables, number: str, columns: Sequence[str]) -> list[di
 
 def newest_row(tables: ClusterTables, number: str, columns: Sequence[str]) -> Mapping[str, Any] | None:
     """The row of the newest run of a cluster; `number`: the column with the numbers of the runs."""
-    rows = ended(tables, number, ["started_at", *columns])
+    return _newest(ended(tables, number, ["started_at", *columns]), number)
+
+
+def _newest(rows: Iterable[Mapping[str, Any]], number: str) -> Mapping[str, Any] | None:
     return max(rows, key=lambda row: (number_of(row[number]), row["started_at"]), default=None)
+
+
+def visible(rows: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The replays that readers may see, among the rows of state.runs of one cluster: not those that a night has not
+    audited yet. All, as long as there is no other."""
+    audited = max((number_of(row["audited_version"]) for row in rows), default=-1)
+    replays = [row for row in rows if row["audit_version"] is None]
+    seen = [row for row in replays if not row["is_audited_next"] or number_of(row["replay_version"]) <= audited]
+    return seen or replays
 
 
 def earlier_runs(tables: ClusterTables, whole: WholeRun) -> Iterator[WholeRun]:

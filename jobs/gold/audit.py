@@ -28,7 +28,7 @@ from coordinator_core.replay.lookup import SharePartitionKey
 from jobs.delta.audit_runs import audit_application
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.commits import APPEND, OVERWRITE, Committed
-from jobs.delta.locks import only_one
+from jobs.delta.locks import AUDIT, only_one
 from jobs.delta.other_writers import later_writes
 from jobs.delta.part_files import write_parts
 from jobs.delta.silver_format import other_version
@@ -111,16 +111,18 @@ def audit(
     started_at: datetime,
     cut: CutRule,
     rebuild: bool = False,
+    waits: bool = False,
 ) -> AuditSummary:
     """Make the gold tables of a cluster from its silver tables; the row in state.runs is written last.
 
     Audits what is new in silver since the last audit. Audits all of silver with `rebuild`, where settings or formats
-    changed, and after an audit that failed. `cut`: which log partitions several tasks may audit.
+    changed, and after an audit that failed. `cut`: which log partitions several tasks may audit. `waits`: for another
+    audit of the cluster to end.
 
     Raises WarehouseError where silver is of another version (replay rebuilds it), and when another audit of the cluster
     is running.
     """
-    with only_one(warehouse, "audit", cluster_id, since=started_at):
+    with only_one(warehouse, AUDIT, cluster_id, since=started_at, waits=waits):
         basis = Basis.load(ClusterTables(warehouse, cluster_id), inference)
         if basis.is_audited and not rebuild:
             return AuditSummary({}, skipped=True)

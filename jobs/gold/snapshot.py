@@ -98,7 +98,7 @@ class Basis:
     def load(cls, tables: ClusterTables, inference: InferenceSettings) -> "Basis":
         """The current state. Raises WarehouseError where silver is of another version."""
         require_current_silver(tables)
-        run = WholeRun.newest(tables)
+        run = WholeRun.newest(tables, with_unaudited=True)
         lacks: list[Lack] = []
         files = SilverFiles({PARTITION_COUNTS.full_name: run.files(PARTITION_COUNTS)})
         none_known: CountsById = {}

@@ -114,12 +114,13 @@ def erase(
     with nobody_else(warehouse, clusters, since=at), job_of(metrics, "erase") as job:
         for cluster_id in clusters:
             tables = ClusterTables(warehouse, cluster_id)
-            if broken_off(tables, WholeRun.newest(tables)) is not None:
+            if broken_off(tables, whole := WholeRun.newest(tables, with_unaudited=True)) is not None:
                 raise WarehouseError(
                     f"the last replay of cluster {cluster_id!r} was interrupted, and continues from unchanged tables: "
                     f"run {command('replay' + tables.place_words)} first"
                 )
-            if WholeAudit.newest(tables).has_broken_off:
+            is_audited = whole.replay_version == WholeRun.newest(tables).replay_version
+            if not is_audited or WholeAudit.newest(tables).has_broken_off:
                 raise WarehouseError(
                     f"the last audit of cluster {cluster_id!r} was interrupted: run "
                     f"{command('audit' + tables.place_words)} first"

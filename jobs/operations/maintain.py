@@ -238,10 +238,12 @@ def pinned_versions(warehouse: Warehouse, clusters: Iterable[str]) -> Mapping[st
     pinned: dict[str, set[int]] = {}
     for cluster_id in clusters:
         tables = ClusterTables(warehouse, cluster_id)
-        whole = WholeRun.newest(tables)
+        silver = WholeRun.newest(tables)
         gold = WholeAudit.newest(tables)
-        versions = {name: (gold if table in GOLD_TABLES else whole).version_of(table) for name, table in TABLES.items()}
-        start = broken_off(tables, whole)
+        versions = {
+            name: (gold if table in GOLD_TABLES else silver).version_of(table) for name, table in TABLES.items()
+        }
+        start = broken_off(tables, WholeRun.newest(tables, with_unaudited=True))
         if start is not None:
             versions |= {
                 RECORD_BATCHES.full_name: start.bronze_version,
@@ -260,7 +262,7 @@ def _replayed(warehouse: Warehouse, clusters: Iterable[str]) -> dict[tuple[str, 
     replayed: dict[tuple[str, LogPartition], Sequence[OffsetRange]] = {}
     for cluster_id in clusters:
         tables = ClusterTables(warehouse, cluster_id)
-        whole = WholeRun.newest(tables)
+        whole = WholeRun.newest(tables, with_unaudited=True)
         if broken_off(tables, whole) is None:
             for log, watermark in read_watermarks(whole).items():
                 replayed[cluster_id, log] = watermark.replayed

@@ -2,7 +2,7 @@
 
 import dataclasses
 from collections.abc import Mapping, Set
-from contextlib import nullcontext
+from contextlib import ExitStack
 from functools import partial
 from typing import Final
 
@@ -15,6 +15,7 @@ from jobs.console.command_name import command
 from jobs.console.names import cut, short
 from jobs.console.progress import Steps, size_text, summary_table
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.locks import NIGHTLY, only_one
 from jobs.delta.other_writers import lines as lines_of_others
 from jobs.delta.times import to_datetime
 from jobs.delta.warehouse import Warehouse
@@ -42,16 +43,20 @@ def run_nightly(run: RunContext) -> int:
 
     Returns the exit code.
     """
-    with nullcontext() if run.metrics is None else run.metrics.together():
+    cluster_id = run.settings.cluster_id
+    with ExitStack() as stack:
+        stack.enter_context(only_one(run.warehouse, NIGHTLY, cluster_id, since=run.started_at))
+        if run.metrics is not None:
+            stack.enter_context(run.metrics.together())
         return rebuilding(run, partial(_night, run), ("capture", "replay", "audit"))
 
 
 def _night(run: RunContext, rebuilt: Set[str]) -> int:
     _capture(run)
     require_whole(run)
-    code = _replay(run, rebuild="replay" in rebuilt)
+    code = _replay(run, rebuild="replay" in rebuilt, is_audited_next=True)
     if code != FAILED:
-        audited = _audit(run, rebuild="audit" in rebuilt)
+        audited = _audit(run, rebuild="audit" in rebuilt, waits=True)
         code = max(code, audited)
         print_findings(run, code)
         if run.settings.report_file:
@@ -106,7 +111,7 @@ def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
     return rebuilding(run, lambda rebuilt: _audit(run, rebuild=rebuild or bool(rebuilt)), ("audit",))
 
 
-def _audit(run: RunContext, *, rebuild: bool) -> int:
+def _audit(run: RunContext, *, rebuild: bool, waits: bool = False) -> int:
     with job_of(run.metrics, "audit") as job, run.steps.step("audit"):
         summary = audit(
             run.executor,
@@ -117,6 +122,7 @@ def _audit(run: RunContext, *, rebuild: bool) -> int:
             started_at=run.started_at,
             cut=CutRule(run.settings.cut_records_min, run.settings.batch_decompressed_bytes_max),
             rebuild=rebuild,
+            waits=waits,
         )
         job.row_counts = summary.row_counts
         lacks = audit_lacks(run.tables)
@@ -148,7 +154,7 @@ def run_replay(run: RunContext, *, rebuild: bool = False) -> int:
     return rebuilding(run, job, ("replay",), may_forget=rebuild)
 
 
-def _replay(run: RunContext, *, rebuild: bool) -> int:
+def _replay(run: RunContext, *, rebuild: bool, is_audited_next: bool = False) -> int:
     with job_of(run.metrics, "replay") as job:
         with run.steps.step("replay"):
             summary = replay(
@@ -161,6 +167,7 @@ def _replay(run: RunContext, *, rebuild: bool) -> int:
                 cut_records_min=run.settings.cut_records_min,
                 rebuild=rebuild,
                 hosts=host_pseudonyms(run.settings),
+                is_audited_next=is_audited_next,
             )
         job.ledger = total(summary.counts)
         job.record_count = 0 if summary.skipped else job.ledger.record_count

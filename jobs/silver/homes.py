@@ -111,7 +111,7 @@ class PartitionCounts:
 
 def partition_counts(tables: ClusterTables) -> dict[str, PartitionCounts]:
     """The partition counts of each coordinator topic of a cluster."""
-    logged = WholeRun.newest(tables).read(PARTITION_COUNTS).to_pylist()
+    logged = WholeRun.newest(tables, with_unaudited=True).read(PARTITION_COUNTS).to_pylist()
     return counts_of(tables, logged)
 
 

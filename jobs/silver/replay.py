@@ -125,18 +125,21 @@ def replay(
     cut_records_min: int,
     rebuild: bool = False,
     hosts: HostPseudonyms | None = None,
+    is_audited_next: bool = False,
 ) -> ReplaySummary:
     """Replay what bronze has of a cluster and silver does not, and commit the silver tables.
 
     A run with nothing new to read writes nothing. With `rebuild`, and where silver or the state has another version's
     format, it replays everything from the beginning. A run that failed is repeated first. The row in state.runs is
     written last. `cut_records_min`: log partitions with at least this many new records may be replayed by several tasks
-    (`jobs.silver.hot_logs`). `hosts`: how silver shows clients' hosts, as they are by default.
+    (`jobs.silver.hot_logs`). `hosts`: how silver shows clients' hosts, as they are by default. `is_audited_next`:
+    readers see the result together with that of the next audit.
 
     Raises WarehouseError when another replay of the cluster is running.
     """
     with only_one(warehouse, "replay", cluster_id, since=started_at):
-        job = _Job(executor, ClusterTables(warehouse, cluster_id), batch_decompressed_bytes_max, cut_records_min, hosts)
+        tables = ClusterTables(warehouse, cluster_id)
+        job = _Job(executor, tables, batch_decompressed_bytes_max, cut_records_min, hosts, is_audited_next)
         return _replay(job, run_id, started_at, rebuild=rebuild)
 
 
@@ -149,6 +152,7 @@ class _Job:
     batch_decompressed_bytes_max: int
     cut_records_min: int
     hosts: HostPseudonyms | None
+    is_audited_next: bool
 
     @property
     def app_id(self) -> str:
@@ -406,7 +410,7 @@ def _commit_run(
     counts: Mapping[str, LedgerCounts],
     table_versions: dict[str, int],
 ) -> None:
-    """Write the row in state.runs: from now on, readers see this run."""
+    """Write the row in state.runs: from now on, readers see this run, or will once it is audited."""
     batch_counts = _summed(task.batch_counts for task in results.done)
     bronze_versions = {table.full_name: job.tables.warehouse.version(table) for table in SOURCE_TABLES}
     foreign_versions: Mapping[str, int] = {}
@@ -415,9 +419,13 @@ def _commit_run(
         foreign_versions = later_writes(
             job.tables.warehouse, whole.foreign_versions, left, table_versions | bronze_versions
         )
-    others = {"bronze_versions": list(bronze_versions.items()), "foreign_versions": list(foreign_versions.items())}
-    is_renamed = results.is_renamed or plan.is_afresh
-    rows = _runs_table(counts, batch_counts, job.tables.cluster_id, start, table_versions, is_renamed, others)
+    others = {
+        "is_renamed": results.is_renamed or plan.is_afresh,
+        "is_audited_next": job.is_audited_next,
+        "bronze_versions": list(bronze_versions.items()),
+        "foreign_versions": list(foreign_versions.items()),
+    }
+    rows = _runs_table(counts, batch_counts, job.tables.cluster_id, start, table_versions, others)
     job.tables.warehouse.write(RUNS, rows, app_id=job.app_id, version=start.replay_version)
 
 
@@ -493,7 +501,6 @@ def _runs_table(
     cluster_id: str,
     start: Start,
     table_versions: Mapping[str, int],
-    is_renamed: bool,
     others: Mapping[str, Any],
 ) -> pa.Table:
     rows = [
@@ -509,7 +516,6 @@ def _runs_table(
             "admin_version": start.topics_version + start.configs_version,
             "replay_version": start.replay_version,
             "table_versions": list(table_versions.items()),
-            "is_renamed": is_renamed,
             **others,
         }
         for topic in sorted(counts)

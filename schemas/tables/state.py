@@ -91,6 +91,11 @@ RUNS = state_table(
             "was replayed.",
         ),
         Column(
+            "is_audited_next",
+            BOOLEAN,
+            "The night of this replay audits it next: readers see the run before until that audit has ended. Null: no.",
+        ),
+        Column(
             "not_used_count",
             BIGINT,
             "Records of a known type that the ledger does not use: most of __cluster_metadata. Null: counted as "

@@ -25,7 +25,7 @@ def not_replayed(tables: ClusterTables, topic: str) -> dict[int, tuple[OffsetRan
     for row in tables.read(COVERAGE, columns, topic=topic).to_pylist():
         if row["kind"] == CoverageKind.CAPTURED.name:
             captured.setdefault(row["partition"], []).append((row["from_offset"], row["to_offset"]))
-    watermarks = read_watermarks(WholeRun.newest(tables), of_any_format=True)
+    watermarks = read_watermarks(WholeRun.newest(tables, with_unaudited=True), of_any_format=True)
     rewrites = Rewrites.load(tables, last_capture(tables))
     found: dict[int, tuple[OffsetRange, ...]] = {}
     for partition, ranges in sorted(captured.items()):
@@ -48,12 +48,14 @@ def not_replayed_lines(tables: ClusterTables, topic: str) -> Iterator[str]:
         yield (f"captured and not replayed yet: {some_of(places)}. Run {command('replay' + tables.place_words)}")
 
 
-def not_audited_lines(tables: ClusterTables) -> Iterator[str]:
-    """A sentence if gold belongs to an earlier replay than silver, with the remedy."""
-    replayed = WholeRun.newest(tables).replay_version
-    audited = WholeAudit.newest(tables).replay_version
-    if audited < replayed:
+def not_audited_lines(tables: ClusterTables, *, of_silver: bool = False) -> Iterator[str]:
+    """A sentence if gold, or what readers see of silver, belongs to an earlier replay than the newest; with the
+    remedy."""
+    which, seen = "gold", WholeAudit.newest(tables).replay_version
+    if of_silver:
+        which, seen = "this", WholeRun.newest(tables).replay_version
+    if seen < WholeRun.newest(tables, with_unaudited=True).replay_version:
         yield (
-            "replayed and not audited yet: gold is of an earlier replay than silver. Run "
+            f"replayed and not audited yet: {which} is of an earlier replay than silver. Run "
             f"{command('audit' + tables.place_words)}"
         )
