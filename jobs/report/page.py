@@ -54,6 +54,8 @@ class Section:
     group_type: str
     tiles: tuple[Tile, ...]
     pictures: tuple[Picture, ...]
+    diagram: str = ""
+    """Its worst rebalance as SVG; empty: it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,6 +143,11 @@ def permalink(group_id: str) -> str:
     return "#group=" + quote(group_id.encode("utf-8", "replace"), safe="")
 
 
+def as_image(svg: str) -> str:
+    """An SVG document as the address of an image: its styles are its own, and it runs no scripts."""
+    return f"data:image/svg+xml;base64,{base64.b64encode(svg.encode()).decode('ascii')}"
+
+
 @cache
 def environment() -> Environment:
     found = Environment(
@@ -152,6 +159,7 @@ def environment() -> Environment:
     )
     found.filters["short"] = short
     found.filters["permalink"] = permalink
+    found.filters["as_image"] = as_image
     return found
 
 

@@ -15,6 +15,7 @@ from coordinator_core.text import counted, duration_text
 from jobs.console.command_name import command
 from jobs.console.output import printable, time_text
 from jobs.console.progress import Steps, size_text
+from jobs.console.sequence_diagram import svg
 from jobs.delta.arrow_columns import epoch_ms_column
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import filesystem_of, write_whole
@@ -22,6 +23,7 @@ from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError, NoSuchGroupError
 from jobs.queries.answers.audit_report import Hole, completeness
+from jobs.queries.answers.group_diagram import worst_of
 from jobs.queries.answers.group_verdicts import OK, GroupVerdict, group_verdicts, newest_record_ms
 from jobs.queries.as_of.as_of import SHARES_LOG
 from jobs.queries.as_of.in_log import require_groups
@@ -38,6 +40,8 @@ from jobs.settings import CLUSTER_PLACE, Settings, first_night, place_options
 from schemas.tables.gold import REBALANCES
 
 BYTES_MAX: Final = 8_000_000
+DIAGRAM_CHARACTERS_MAX: Final = 100_000
+"""Of a diagram in the page: one of twelve members has a quarter of it."""
 ATTENTION_MAX: Final = 12
 """Maximum number of groups on the first screen, and for each change."""
 CHANGES: Final = (
@@ -187,6 +191,8 @@ class _Facts(NamedTuple):
     lines: list[GroupLine]
     statements: list[tuple[str, str, tuple[str, ...]]]
     groups: list[GroupFacts]
+    diagrams: dict[str, str]
+    """Group -> the conversation of its worst rebalance, as SVG."""
     share_groups: list[ShareGroupFacts]
     timeline: Picture
     verdicts: dict[str, GroupVerdict]
@@ -222,6 +228,7 @@ def _read(warehouse: Warehouse, scope: Scope, limits: Limits, made_at: str, prev
         lines,
         _statements(reader, coverage, has_share_groups=bool(share_groups)),
         read_groups(reader, groups[: limits.group_count], limits),
+        dict(_diagrams(reader.tables, scope, groups[: limits.group_count])),
         read_share_groups(reader, share_groups[: limits.share_group_count], limits),
         timeline(reader, _window(coverage, scope), holes),
         {it.group_id: it for it in of_now if scope.group_ids is None or it.group_id in scope.group_ids},
@@ -229,6 +236,13 @@ def _read(warehouse: Warehouse, scope: Scope, limits: Limits, made_at: str, prev
         before,
         None if before is None else changes(before, snapshot),
     )
+
+
+def _diagrams(tables: ClusterTables, scope: Scope, lines: Sequence[GroupLine]) -> Iterator[tuple[str, str]]:
+    for line in lines:
+        said = worst_of(tables, line.group_id, scope.from_ms, scope.to_ms)
+        if said is not None and len(drawn := svg(said)) <= DIAGRAM_CHARACTERS_MAX:
+            yield line.group_id, drawn
 
 
 def _make(known: _Facts, made_at: datetime, options: Sequence[str], limits: Limits) -> tuple[str, Written]:
@@ -245,6 +259,7 @@ def _make(known: _Facts, made_at: datetime, options: Sequence[str], limits: Limi
             it.line.group_type or "",
             _group_tiles(it.line),
             tuple(pictures[it.line.group_id]),
+            known.diagrams.get(it.line.group_id, ""),
         )
         for index, it in enumerate(drawn, 1)
     ]

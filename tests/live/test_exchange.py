@@ -141,16 +141,16 @@ def _simulated_step(line: Mapping[str, Any]) -> Step:
 
 
 def _real_step(request: Mapping[str, Any]) -> Step:
-    code = _error_of(request["response"])
+    code = error_of(request["response"])
     name = next((known.name for known in ErrorCode if known == code), str(code))
     return request["requestHeader"]["requestApiKeyName"], name
 
 
-def _error_of(response: Any) -> int:
+def error_of(response: Any) -> int:
     """The error of the whole, or the first one of a part."""
     if isinstance(response, dict):
         own = response.get("errorCode") or 0
-        return own or next((code for part in response.values() if (code := _error_of(part))), 0)
+        return own or next((code for part in response.values() if (code := error_of(part))), 0)
     if isinstance(response, list):
-        return next((code for part in response if (code := _error_of(part))), 0)
+        return next((code for part in response if (code := error_of(part))), 0)
     return 0

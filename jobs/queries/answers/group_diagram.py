@@ -65,6 +65,24 @@ class _Group:
         return "; ".join(parts) or "nothing"
 
 
+def worst_of(tables: ClusterTables, group_id: str, from_ms: int | None, to_ms: int | None) -> Conversation | None:
+    """The rebalance between two times that left partitions without an owner for longest, of equals the last; None if
+    there was none."""
+    worst = max(
+        (
+            (
+                row["unowned_partition_ms"] or 0,
+                epoch_ms(row["started_at"]),
+                epoch_ms(row["completed_at"] or row["started_at"]),
+            )
+            for row in WholeAudit.newest(tables).read(REBALANCES, group_id=group_id).to_pylist()
+            if row["started_at"] and (from_ms or 0) <= epoch_ms(row["started_at"]) < (to_ms or 2**63)
+        ),
+        default=None,
+    )
+    return None if worst is None else conversation_of(tables, group_id, worst[1], worst[2] + 1)
+
+
 def conversation_of(tables: ClusterTables, group_id: str, from_ms: int | None, to_ms: int | None) -> Conversation:
     """What was said between two times (epoch ms, `to_ms` exclusive). Raises ArgumentError if no rebalance began in
     between."""

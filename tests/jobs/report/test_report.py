@@ -4,7 +4,7 @@ import re
 import shutil
 import subprocess
 import tarfile
-from base64 import b64encode
+from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -12,19 +12,24 @@ from functools import cache
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any, Final
+from xml.etree import ElementTree
 
 import pytest
 from playwright.sync_api import Browser, Page
 
 from coordinator_core.text import duration_text
+from jobs.console.sequence_diagram import svg
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import JobError
+from jobs.queries.answers.group_diagram import conversation_of
 from jobs.queries.answers.group_verdicts import group_verdicts
 from jobs.report.run import BYTES_MAX, make_report, run_report
 from jobs.report.sql_text import Scope
 from jobs.spark.executors import Executor
 from schemas.tables import TABLES
+from schemas.tables.gold import REBALANCES
 from tests.conftest import PROJECT_ROOT
 from tests.jobs.conftest import Recorded
 from tests.jobs.hostile import FIELDS, hostile, plain, write_named
@@ -132,6 +137,20 @@ def test_its_numbers_are_golds(warehouse: Warehouse, report: Path) -> None:
     silver = warehouse.read(TABLES["silver.group_generations"], ["group_id"])["group_id"].to_pylist()
     assert int(reported["groups"]) >= len(set(silver))
     assert redelivered and given_up and unowned_ms
+
+
+def test_the_worst_rebalance_of_a_group_is_drawn(warehouse: Warehouse, report: Path) -> None:
+    """The page has the diagram that `history --diagram` draws of that time, as an image; all weigh little."""
+    images = [b64decode(it) for it in re.findall(r'src="data:image/svg\+xml;base64,([^"]+)"', report.read_text())]
+    assert len(images) >= 5
+    assert sum(map(len, images)) < BYTES_MAX // 20
+    rows = [row for row in warehouse.read(REBALANCES).to_pylist() if row["started_at"] and row["completed_at"]]
+    worst = max(rows, key=lambda row: (row["unowned_partition_ms"] or 0, row["started_at"]))
+    span = epoch_ms(worst["started_at"]), epoch_ms(worst["completed_at"]) + 1
+    drawn = svg(conversation_of(ClusterTables(warehouse, CLUSTER), worst["group_id"], *span))
+    assert drawn.encode() in images
+    for image in images:
+        assert ElementTree.fromstring(image).tag.endswith("svg")
 
 
 def test_some_groups_alone(warehouse: Warehouse, tmp_path: Path) -> None:
