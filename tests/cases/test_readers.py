@@ -32,8 +32,7 @@ COUNTS: Final = ", ".join(
     for name in ("silver.offset_commits", "silver.group_events", "gold.rebalances", "gold.partition_owners")
 )
 QUESTIONS: Final = (
-    # the window of a day that is the default ends with what was captured
-    "groups --from 2026-05-01T00:00:00Z --format json",
+    "groups --format json",
     "describe --format json",
     "describe --members --format json",
     "audit --list rebalances --format json",
@@ -115,6 +114,16 @@ def test_a_replay_alone_is_shown(tmp_path: Path) -> None:
     after = answers_of(ledger)
     described = QUESTIONS[1]
     assert after[described] != before[described]
+
+
+def test_a_capture_changes_no_answer(tmp_path: Path) -> None:
+    """The last day, of which verdicts are, ends with what was judged: a continuous capture is ahead all day."""
+    first, second = nights_of(tmp_path, 2)
+    ledger = Ledger(tmp_path / "warehouse")
+    ledger.night(first)
+    before = answers_of(ledger)
+    ledger.capture(second, number=2)
+    assert answers_of(ledger) == before
 
 
 def test_ids_are_not_erased_from_half_a_night(between: tuple[Ledger, dict[str, list[str]], Path]) -> None:

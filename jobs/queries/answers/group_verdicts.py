@@ -26,9 +26,11 @@ from jobs.delta.times import epoch_ms, to_datetime
 from jobs.queries.answers.lists import IS_SHARED_NOW, NOT_JUDGED_RULES, SURELY_THROWN_OUT, has_cause
 from jobs.queries.answers.shared_instances import shared_instances
 from jobs.queries.as_of.as_of import SilverAt
+from jobs.queries.as_of.behind import is_behind
 from jobs.queries.as_of.group_model import TopicPartition
 from jobs.queries.sql.sql_duckdb import DuckDb
 from jobs.queries.views.counted_events import sums
+from schemas.tables.silver import GROUP_EVENTS, OFFSET_COMMITS, SHARE_PARTITION_STATES
 
 OK: Final = "OK"
 WARN: Final = "WARN"
@@ -48,6 +50,8 @@ FAILED: Final = "NOT_JUDGED"
 SHARED_INSTANCE: Final = "INSTANCE_ID_SHARED"
 SHARED_GROUP: Final = "GROUP_ID_SHARED"
 THROWN_OUT: Final = "MEMBERS_EXPIRED"
+TIMES_SEEN: Final = ((GROUP_EVENTS, "at"), (OFFSET_COMMITS, "recorded_at"), (SHARE_PARTITION_STATES, "valid_from"))
+"""Columns of silver with the times of its records."""
 
 
 class Rule(NamedTuple):
@@ -220,7 +224,13 @@ def group_verdicts(
 
 
 def newest_record_ms(tables: ClusterTables) -> int:
-    """The latest time up to which any log partition of the coordinators was read (epoch ms); 0 for none."""
+    """The latest time up to which any log partition of the coordinators was read (epoch ms); 0 for none. While captures
+    are ahead of what readers see: the time of the newest record that these see, by the statistics of silver's files."""
+    silver = WholeRun.newest(tables)
+    if is_behind(tables) and silver.is_known:
+        files = ((name, silver.files(table)) for table, name in TIMES_SEEN)
+        times = (file.maximum[name] for name, of_table in files for file in of_table if name in file.maximum)
+        return max(map(epoch_ms, times), default=0)
     ends = log_ends(tables, COORDINATOR_TOPICS).values()
     return max((end.newest_ms for end in ends if end.newest_ms is not None), default=0)
 

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from coordinator_core.bytes.coverage import CoverageKind, subtract, union
 from coordinator_core.bytes.log_partitions import LogPartition, OffsetRange
 from jobs.bronze.copies import Rewrites, last_capture
+from jobs.bronze.log_ends import COORDINATOR_TOPICS
 from jobs.console.command_name import command
 from jobs.console.names import some_of
 from jobs.delta.audit_runs import WholeAudit
@@ -38,6 +39,11 @@ def not_replayed(tables: ClusterTables, topic: str) -> dict[int, tuple[OffsetRan
         if new:
             found[partition] = tuple(new)
     return found
+
+
+def is_behind(tables: ClusterTables) -> bool:
+    """Was anything of the coordinators captured that gold does not show yet?"""
+    return any(not_replayed(tables, it) for it in COORDINATOR_TOPICS) or any(not_audited_lines(tables))
 
 
 def not_replayed_lines(tables: ClusterTables, topic: str) -> Iterator[str]:
