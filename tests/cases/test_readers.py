@@ -1,4 +1,4 @@
-"""Readers beside a night: each answer is of one night, silver and gold together, and no reader stops a night."""
+"""Readers during a night: each answer is of one night, silver and gold together, and no reader stops a night."""
 
 import json
 import multiprocessing
@@ -92,7 +92,7 @@ def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, di
 
 
 def test_a_night_appears_as_one(between: tuple[Ledger, dict[str, list[str]], Path]) -> None:
-    """Until its audit has ended, silver is shown as gold is: of the night before, and readers are told so."""
+    """Until its audit has ended, silver is shown as gold is: of the night before, and a line says so."""
     ledger, before, log = between
     with only_one(ledger.warehouse, NIGHTLY, CLUSTER_ID, since=FIRST_NIGHT):
         assert answers_of(ledger) == before
