@@ -112,7 +112,7 @@ def made_schema(table: Table) -> pa.Schema:
 
 _NOT_MADE: Final = {
     TOPICS: ("valid_to",),
-    KEY_STATES: ("log_topic", "log_first_offset", "log_last_offset", "state_format"),
+    KEY_STATES: ("log_topic", "log_first_offset", "log_last_offset", "log_ranges", "state_format"),
 }
 
 

@@ -22,21 +22,24 @@ from coordinator_core.replay.columnar.share_state_columnar import ColumnarState 
 from groupledger.sparks import Batches, stream_of
 from jobs.delta.arrow_schemas import arrow_schema
 from schemas.tables.common import CLUSTER_ID, LOG_PARTITION, SHARE_PARTITION_OR_GROUP, as_key, key
-from schemas.tables.declare import BIGINT, BINARY, STRING, ArrayOf, Column, Table
+from schemas.tables.declare import BIGINT, BINARY, STRING, ArrayOf, Column, StructOf, Table
 
 LogPlace = tuple[str | None, int]
 """Cluster, where the records name it, and log partition."""
 
-KEY_STATE_FORMAT: Final = f"{STATE_FORMAT}.1"
+KEY_STATE_FORMAT: Final = f"{STATE_FORMAT}.2"
 """Format of `KeyState`: that of nightly's state, and a number of its own."""
 STATE_OFFSET: Final = -1
 """`log_offset` of a row whose value is the state of its key: it sorts before all records."""
 
+RANGE: Final = ("from_offset", "from_ms", "log_offset", "timestamp_ms")
+"""A range of records."""
 LOG_TOPIC: Final = key("log_topic", STRING, "Internal topic.")
 KEY_STATES: Final = Table(
     layer="api",
     name="key_states",
-    comment="One row a group or share partition: what a replay leaves for the next one.",
+    comment="One row a group or share partition, and one without a group a log partition: what a replay leaves for the "
+    "next one.",
     columns=(
         CLUSTER_ID,
         LOG_TOPIC,
@@ -52,6 +55,12 @@ KEY_STATES: Final = Table(
         Column("open_producers", ArrayOf(BIGINT), "Producers with open transactions."),
         Column("log_first_offset", BIGINT, "First offset of the log partition that was ever read."),
         Column("log_last_offset", BIGINT, "Last offset of the log partition that was read."),
+        Column(
+            "log_ranges",
+            ArrayOf(StructOf(tuple((name, BIGINT) for name in RANGE))),
+            "Of a log partition: records that were read without a gap, and whose times do not go back, by offset and "
+            "time (epoch milliseconds, -1: none) of the first one and the last one.",
+        ),
         Column("state", BINARY, "The state of the replay.", is_personal=True),
         Column("state_format", STRING, "Format of the state: no other version reads it."),
     ),

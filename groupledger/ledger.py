@@ -15,12 +15,12 @@ from operator import and_
 from typing import Final
 
 from pyspark.sql import Column as SparkColumn
-from pyspark.sql import DataFrame, SparkSession, Window
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 
 from coordinator_core.inference.facts.settings import InferenceSettings
 from groupledger.audit import GROUP_TABLES, SHARE_TABLES, audit_groups, audit_share_partitions
-from groupledger.key_state import KEY_STATES, LOG_TOPIC, LogPlace
+from groupledger.key_state import KEY_STATES, LogPlace
 from groupledger.records import ColumnNames, RecordsError, require_time
 from groupledger.replay import (
     DEFAULT_CLUSTER,
@@ -28,37 +28,22 @@ from groupledger.replay import (
     best_names,
     made_part,
     names_of,
-    quarantined,
     replay_groups,
     replay_share_partitions,
     with_names,
 )
 from groupledger.sparks import as_streams, of_streams
+from groupledger.states import ranges_in
 from jobs.delta.spark_schemas import described, spark_schema
 from jobs.silver.tasks import NAMED_TABLES, TABLES_OF_TOPIC
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.bronze import QUARANTINE
-from schemas.tables.common import CLUSTER_ID, LOG_PARTITION, as_key, key
 from schemas.tables.declare import BIGINT, BINARY, BOOLEAN, STRING, Column, Table
 from schemas.tables.gold import HANGING_TRANSACTIONS, LOG_ANOMALIES, SHARE_GROUP_SUMMARY
 from schemas.tables.silver import OFFSET_COMMITS, TOPICS
 
-_LOG_RANGES: Final = Table(
-    layer="api",
-    name="log_ranges",
-    comment="One row a range of records that were read without a gap and whose times do not go back.",
-    columns=(
-        CLUSTER_ID,
-        LOG_TOPIC,
-        as_key(LOG_PARTITION),
-        key("from_offset", BIGINT, "Offset of its first record."),
-        Column("from_ms", BIGINT, "Time of this record, in epoch milliseconds; -1: none."),
-        Column("log_offset", BIGINT, "Offset of its last record."),
-        Column("timestamp_ms", BIGINT, "Time of this record."),
-    ),
-)
 _IS_FINAL: Final = Column("is_final", BOOLEAN, "False: new records of its key may replace the row.")
 _BATCH: Final = Column("batch", BIGINT, "Number of the batch that wrote the row.")
 _SILVER: Final = frozenset(chain.from_iterable(TABLES_OF_TOPIC.values()))
@@ -68,10 +53,8 @@ KEYS_OF: Final = {
 }
 """The key of a state, by internal topic."""
 _OF_GROUP: Final = ["cluster_id", "group_id"]
-_KEYS: Final = {
-    QUARANTINE: ["cluster_id", "topic", "partition", "offset", "base_offset", "code", "group_id", "message"],
-    _LOG_RANGES: list(_LOG_RANGES.key),
-}
+_ERROR: Final = ["cluster_id", "topic", "partition", "offset", "base_offset", "code", "group_id", "message"]
+"""What tells rows of bronze.quarantine apart."""
 _PLACES: Final = ("log_offset", "applied_log_offset", "from_log_offset", "to_log_offset")
 _MADE: Final = Table(
     layer="api",
@@ -83,11 +66,7 @@ _MADE: Final = Table(
         Column("stream", BINARY, "Rows as an Arrow stream."),
     ),
 )
-_OF_RECORD: Final = ["cluster_id", "log_partition", "log_offset"]
 MERGES_AT_ONCE: Final = 4
-LATE: Final = "LATE"
-"""Code of an error."""
-_LATE: Final = "a record that came when later ones of its key had been replayed was skipped: add records in their order"
 
 
 @dataclass(frozen=True)
@@ -156,10 +135,9 @@ class Ledger:
             made = self._staged(reduce(DataFrame.union, chain.from_iterable(map(self._made, replays))), "overwrite")
             there = {row["of_table"] for row in made.select("of_table").distinct().collect()}
             merges: list[Callable[[], None]] = []
-            for table in (_LOG_RANGES, QUARANTINE):
-                if table.full_name in there:
-                    rows = of_streams(made, table, spark_schema(table.columns)).dropDuplicates(_KEYS[table])
-                    merges.append(partial(self._merge, rows, table, keys=_KEYS[table]))
+            if QUARANTINE.full_name in there:
+                rows = of_streams(made, QUARANTINE, spark_schema(QUARANTINE.columns)).dropDuplicates(_ERROR)
+                merges.append(partial(self._merge, rows, QUARANTINE, keys=_ERROR))
             if TOPICS.full_name in there:
                 learned = made_part(made, TOPICS).withColumn("valid_to", F.lit(None).cast("timestamp"))
                 names = best_names(learned.unionByName(self._table(spark, TOPICS)))
@@ -167,15 +145,16 @@ class Ledger:
             following, changed = [], {}
             for keyed in replays:
                 of_topic = made.where(F.col("log_topic") == F.lit(keyed.topic))
-                following.append(keyed.state_after(made_part(of_topic, KEY_STATES)))
+                following.append(_kept(keyed.state_after(made_part(of_topic, KEY_STATES)), kept))
                 changed[keyed.topic] = _kept(_changed(states, following[-1], keyed.topic), kept)
                 if not changed[keyed.topic].isEmpty():
                     for table in TABLES_OF_TOPIC[keyed.topic]:
                         rows = described(made_part(of_topic, table), table)
                         merges.append(partial(self._replace, rows, table, changed[keyed.topic], keyed.topic, batch))
             _at_once(merges)
-            self._judge(spark, changed, kept)
-            self._merge(reduce(DataFrame.unionByName, following).withColumn("batch", F.lit(batch)), KEY_STATES)
+            states = reduce(DataFrame.unionByName, following)
+            self._judge(spark, changed, states, kept)
+            self._merge(states.withColumn("batch", F.lit(batch)), KEY_STATES)
 
     def read(self, name: str, *, at: datetime | None = None) -> DataFrame:
         """A table such as `silver.group_members`, or `bronze.quarantine`. `at`: as it was then, of Delta."""
@@ -233,17 +212,7 @@ class Ledger:
 
     def _made(self, keyed: Keyed) -> Iterator[DataFrame]:
         """What the records of a topic make: rows of all tables, as `STREAMS`, and the topic."""
-        spark = keyed.records.frame.sparkSession
-        errors = keyed.other_errors()
-        rows = keyed.data().withColumn("cluster_id", keyed.cluster()).select(*_OF_RECORD, "timestamp_ms")
-        if keyed.logs.overlap:
-            read = self._table(spark, _LOG_RANGES).where(F.col("log_topic") == F.lit(keyed.topic))
-            late = _not_read(_behind_later_ones(keyed, self._table(spark, KEY_STATES)), read)
-            rows = _not_read(rows, read).join(late, _OF_RECORD, "left_anti")
-            where = {"topic": F.lit(keyed.topic), "cluster_id": F.col("cluster_id"), "group_id": F.col("group_id")}
-            errors = errors.unionByName(quarantined(late, where, LATE, _LATE))
-        ranges = described(_ranges(rows, keyed.topic), _LOG_RANGES)
-        for frame in (keyed.in_one_pass(), as_streams(errors, QUARANTINE), as_streams(ranges, _LOG_RANGES)):
+        for frame in (keyed.in_one_pass(), as_streams(keyed.other_errors(), QUARANTINE)):
             yield frame.select(F.lit(keyed.topic).alias("log_topic"), "of_table", "stream")
 
     def _staged(self, streams: DataFrame, mode: str) -> DataFrame:
@@ -252,7 +221,7 @@ class Ledger:
         streams.write.format(self._using).mode(mode).saveAsTable(name)
         return streams.sparkSession.table(name)
 
-    def _judge(self, spark: SparkSession, changed: Mapping[str, DataFrame], kept: ExitStack) -> None:
+    def _judge(self, spark: SparkSession, changed: Mapping[str, DataFrame], states: DataFrame, kept: ExitStack) -> None:
         """Gold of the groups with new rows, and of those with open transactions, which hang by the end of the log."""
         pending = self._table(spark, OFFSET_COMMITS).where("not is_final and outcome = 'PENDING'")
         parts = [rows.select(*_OF_GROUP) for rows in (*changed.values(), pending)]
@@ -262,7 +231,7 @@ class Ledger:
         silver = {
             topic: _Silver(
                 {table.full_name: self._read(spark, table).join(groups, _OF_GROUP, "left_semi") for table in tables},
-                _ReadLogs(self._table(spark, _LOG_RANGES).where(F.col("log_topic") == F.lit(topic))),
+                _ReadLogs(ranges_in(states, topic)),
             )
             for topic, tables in TABLES_OF_TOPIC.items()
         }
@@ -333,7 +302,8 @@ def _changed(states: DataFrame, following: DataFrame, topic: str) -> DataFrame:
     is_of_topic = F.col("log_topic") == F.lit(topic)
     before = states.where(is_of_topic).select(*keys, F.col("last_offset").alias("last_before"))
     after = following.where(is_of_topic).join(before, keys, "left")
-    return after.where("last_before is null or last_offset > last_before").select(*keys, "settled_offset")
+    is_new = "group_id is not null and (last_before is null or last_offset > last_before)"
+    return after.where(is_new).select(*keys, "settled_offset")
 
 
 def _those_of(groups: DataFrame) -> Callable[[DataFrame], DataFrame]:
@@ -351,48 +321,3 @@ def _kept(frame: DataFrame, kept: ExitStack) -> DataFrame:
     """A DataFrame that Spark keeps until the end."""
     kept.callback(frame.unpersist)
     return frame.persist()
-
-
-def _behind_later_ones(keyed: Keyed, states: DataFrame) -> DataFrame:
-    """Records of keys whose states have later ones."""
-    rows, _ = keyed.by_key()
-    rows = rows.withColumn("cluster_id", keyed.cluster())
-    keys = list(KEYS_OF[keyed.topic])
-    of_topic = states.where(F.col("log_topic") == F.lit(keyed.topic)).select(*keys, "last_offset")
-    return rows.join(of_topic, keys, "inner").where("log_offset <= last_offset")
-
-
-def _not_read(rows: DataFrame, ranges: DataFrame) -> DataFrame:
-    """Records that are in no range of those that were read."""
-    read = ranges.select(
-        "cluster_id", "log_partition", F.col("from_offset").alias("log_offset"), F.col("log_offset").alias("read_to")
-    )
-    both = rows.unionByName(read, allowMissingColumns=True)
-    in_order = Window.partitionBy("cluster_id", "log_partition").orderBy("log_offset", F.col("read_to").isNull())
-    both = both.withColumn("known_to", F.max("read_to").over(in_order))
-    is_new = F.col("log_offset") > F.coalesce(F.col("known_to"), F.lit(-1))
-    return both.where(F.col("read_to").isNull() & is_new).drop("read_to", "known_to")
-
-
-def _ranges(rows: DataFrame, topic: str) -> DataFrame:
-    """Rows of `_LOG_RANGES`, of records."""
-    in_order = Window.partitionBy("cluster_id", "log_partition").orderBy("log_offset")
-    time = F.coalesce(F.col("timestamp_ms"), F.lit(-1))
-    offset_before, time_before = F.lag("log_offset").over(in_order), F.lag(time).over(in_order)
-    goes_on = (F.col("log_offset") - offset_before <= 1) & (time >= time_before) & ((time < 0) == (time_before < 0))
-    begins = F.when(F.coalesce(goes_on, F.lit(False)), F.lit(0)).otherwise(F.lit(1))
-    numbered = rows.select("cluster_id", "log_partition", "log_offset", time.alias("ms"), begins.alias("begins"))
-    numbered = numbered.withColumn("number", F.sum("begins").over(in_order))
-    place = F.struct("log_offset", "ms")
-    found = numbered.groupBy("cluster_id", "log_partition", "number").agg(
-        F.min(place).alias("a"), F.max(place).alias("z")
-    )
-    return found.select(
-        "cluster_id",
-        F.lit(topic).alias("log_topic"),
-        "log_partition",
-        F.col("a.log_offset").alias("from_offset"),
-        F.col("a.ms").alias("from_ms"),
-        F.col("z.log_offset").alias("log_offset"),
-        F.col("z.ms").alias("timestamp_ms"),
-    )

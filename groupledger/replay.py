@@ -43,7 +43,7 @@ from groupledger.records import (
     require_frame,
 )
 from groupledger.sparks import STREAMS, for_each_key, in_one_pass, of_streams, sorted_by_key, text
-from groupledger.states import OF_LOG, Logs
+from groupledger.states import OF_LOG, Logs, joined, not_read, ranges_in, ranges_of
 from jobs.delta.arrow_schemas import NO_TIMESTAMP_MS, TIMESTAMP_MS_MAX
 from jobs.delta.spark_schemas import described, spark_schema
 from jobs.settings import INTERNAL_TOPICS
@@ -68,7 +68,7 @@ from schemas.tables.silver import (
 
 DEFAULT_CLUSTER: Final = "kafka"
 
-OTHER_TOPIC, BAD_ROW, CONFLICTING_COPIES, GAP = "OTHER_TOPIC", "BAD_ROW", "CONFLICTING_COPIES", "GAP"
+OTHER_TOPIC, BAD_ROW, CONFLICTING_COPIES, GAP, LATE = "OTHER_TOPIC", "BAD_ROW", "CONFLICTING_COPIES", "GAP", "LATE"
 """Codes of errors, in addition to those of bronze.quarantine."""
 
 KEY_TYPES: Final = {
@@ -119,7 +119,7 @@ class GroupReplay:
 
     @property
     def state(self) -> DataFrame:
-        """What the replay of later records needs: one row for each group, to be kept in any table."""
+        """What the replay of later records needs: one row for each group and log partition, to be kept in any table."""
         return self.keyed.state_after(self.keyed.made(KEY_STATES))
 
     @property
@@ -151,7 +151,8 @@ class ShareReplay:
 
     @property
     def state(self) -> DataFrame:
-        """What the replay of later records needs: one row for each share partition, to be kept in any table."""
+        """What the replay of later records needs: one row for each share partition and log partition, to be kept in any
+        table."""
         return self.keyed.state_after(self.keyed.made(KEY_STATES))
 
     @property
@@ -185,10 +186,11 @@ def replay_groups(
     or bronze.record_batches, which include transactions and operations. `columns`: the caller's names or expressions
     for these columns. `cluster_id`: of all rows, unless the records have such a column. `topics`: topic ids and names
     (`topic_id`, `topic`), such as `.topics` of a replay. `state`: `.state` of the replay of earlier records, from a
-    table. Records that it has are skipped, and of each group with new records all rows that were not final
-    (`settled_offset`) are given again. Without it a log partition whose first record is not its record 0 has a past
-    that nobody knows: a warning says so, and so do the rows that depend on it. `on_error`: `row`, or `raise`: the first
-    table asked for raises RecordsError if `errors` has a row. `as_pandas`: use applyInPandas, which has a whole group
+    table. Records that it has are skipped, and so are others behind later ones of their group, of which `errors` has a
+    row LATE each. Of each group with new records all rows that were not final (`settled_offset`) are given again.
+    Without it a log partition whose first record is not its record 0 has a past that nobody knows: a warning says so,
+    and so do the rows that depend on it. `on_error`: `row`, or `raise`: the first table asked for raises RecordsError
+    if `errors` has a row. `as_pandas`: use applyInPandas, which has a whole group
     in memory.
 
     Raises RecordsError before any job runs where a column is missing or of another type; and, when the first table is
@@ -378,13 +380,32 @@ class Keyed:
         )
 
     def state_after(self, made: DataFrame) -> DataFrame:
-        """The states of all keys after the records. `made`: as far as a worker knows them."""
+        """The states of all keys and log partitions after the records. `made`: as far as a worker knows them."""
         of_log = [column for column in KEY_STATES.columns if column.name in OF_LOG]
         logs = made.sparkSession.createDataFrame(self.logs.known(), spark_schema(of_log))
+        made = made.unionByName(joined(self._ranges()), allowMissingColumns=True)
         made = made.join(F.broadcast(logs), ["cluster_id", "log_partition"], how="left")
         for name, value in (("log_topic", self.topic), ("state_format", KEY_STATE_FORMAT)):
             made = made.withColumn(name, _nullable(value))
         return described(made, KEY_STATES)
+
+    def _ranges(self) -> DataFrame:
+        """The records that are read now, or were before."""
+        rows = self.data().withColumn("cluster_id", self.cluster())
+        if self.states is None:
+            return ranges_of(rows)
+        for late in self._late():
+            rows = rows.join(late, ["cluster_id", "log_partition", "log_offset"], how="left_anti")
+        return ranges_of(rows).unionByName(ranges_in(self.states, self.topic))
+
+    def _late(self) -> Iterator[DataFrame]:
+        """Records that no replay had, of keys whose states have later ones."""
+        if self.states is not None and self.logs.overlap:
+            keys = ["cluster_id", "log_partition", *self.key_of(F.col("key"))]
+            rows = self.by_key()[0].withColumn("cluster_id", self.cluster())
+            of_keys = self.states.where(F.col("log_topic") == F.lit(self.topic)).select(*keys, "last_offset")
+            rows = rows.join(of_keys, keys, how="inner").where("log_offset <= last_offset")
+            yield not_read(rows, ranges_in(self.states, self.topic))
 
     def data(self) -> DataFrame:
         """Records of the topic with a valid position."""
@@ -407,6 +428,8 @@ class Keyed:
     def other_errors(self, parts: Iterable[DataFrame] = ()) -> DataFrame:
         """Those that are not of keys, with others."""
         parts = [*parts, *self._bad_rows(), *self._gaps()]
+        where = {"topic": F.lit(self.topic), "cluster_id": F.col("cluster_id"), "group_id": F.col("group_id")}
+        parts += [quarantined(late, where, LATE, _LATE) for late in self._late()]
         if self.records.batches is not None:
             batches = self.records.batches.where(F.col("topic") == F.lit(self.topic))
             unread = batches.mapInArrow(unread_batches, spark_schema(QUARANTINE.columns))
@@ -475,6 +498,9 @@ _NO_DECISION: Final = (
 _NOT_GIVEN: Final = (
     "neither the state nor the records have these offsets: the log cleaner removed them, or they are missing"
 )
+
+
+_LATE: Final = "a record that came when later ones of its key had been replayed was skipped: add records in their order"
 
 
 def _declared(table: Table) -> StructType:

@@ -1,16 +1,17 @@
-"""How far the states of keys, and new records, know each log partition."""
+"""How far the states of keys, and new records, know each log partition, and which records of it were read."""
 
 import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
 
 from coordinator_core.text import counted
-from groupledger.key_state import KEY_STATE_FORMAT, KEY_STATES, LogPlace
+from groupledger.key_state import KEY_STATE_FORMAT, KEY_STATES, RANGE, LogPlace
 from groupledger.records import RecordsError
+from jobs.delta.spark_schemas import spark_schema
 
 OF_LOG: Final = ("cluster_id", "log_partition", "log_first_offset", "log_last_offset")
 _KEYS: Final = tuple(column.name for column in KEY_STATES.columns if column.is_key)
@@ -111,3 +112,48 @@ class Logs:
         for place, (first, _) in self.read.items():
             if place in self.before and first > self.before[place][1] + 1:
                 yield place, self.before[place][1] + 1, first - 1
+
+
+def ranges_of(records: DataFrame) -> DataFrame:
+    """Records, each as a range: columns of `RANGE` behind cluster and log partition."""
+    time = F.coalesce(F.col("timestamp_ms"), F.lit(-1))
+    values = (F.col("log_offset"), time, F.col("log_offset"), time)
+    return records.select(
+        "cluster_id", "log_partition", *(it.alias(name) for it, name in zip(values, RANGE, strict=True))
+    )
+
+
+def ranges_in(states: DataFrame, topic: str) -> DataFrame:
+    """The ranges of a topic that states have."""
+    of_topic = states.where(F.col("log_topic") == F.lit(topic))
+    return of_topic.select("cluster_id", "log_partition", F.inline("log_ranges"))
+
+
+def not_read(rows: DataFrame, ranges: DataFrame) -> DataFrame:
+    """Records that are in no range."""
+    read = ranges.select(
+        "cluster_id", "log_partition", F.col("from_offset").alias("log_offset"), F.col("log_offset").alias("read_to")
+    )
+    both = rows.unionByName(read, allowMissingColumns=True)
+    in_order = Window.partitionBy("cluster_id", "log_partition").orderBy("log_offset", F.col("read_to").isNull())
+    both = both.withColumn("known_to", F.max("read_to").over(in_order))
+    is_new = F.col("log_offset") > F.coalesce(F.col("known_to"), F.lit(-1))
+    return both.where(F.col("read_to").isNull() & is_new).drop("read_to", "known_to")
+
+
+def joined(ranges: DataFrame) -> DataFrame:
+    """By log partition its ranges, in `log_ranges`: each record once, and what follows without a gap in one."""
+    in_order = Window.partitionBy("cluster_id", "log_partition").orderBy("from_offset", F.col("log_offset").desc())
+    known_to = F.max("log_offset").over(in_order.rowsBetween(Window.unboundedPreceding, -1))
+    new = ranges.withColumn("known_to", F.coalesce(known_to, F.lit(-1))).where("log_offset > known_to")
+    offset_before, time_before = (F.lag(name).over(in_order) for name in ("log_offset", "timestamp_ms"))
+    time = F.col("from_ms")
+    goes_on = (F.col("from_offset") - offset_before <= 1) & (time >= time_before) & ((time < 0) == (time_before < 0))
+    begins = F.when(F.coalesce(goes_on, F.lit(False)), F.lit(0)).otherwise(F.lit(1))
+    numbered = new.withColumn("begins", begins).withColumn("number", F.sum("begins").over(in_order))
+    first, last = F.min(F.struct("from_offset", "from_ms")), F.max(F.struct("log_offset", "timestamp_ms"))
+    found = numbered.groupBy("cluster_id", "log_partition", "number").agg(first.alias("first"), last.alias("last"))
+    range_ = F.struct("first.from_offset", "first.from_ms", "last.log_offset", "last.timestamp_ms")
+    (declared,) = spark_schema(column for column in KEY_STATES.columns if column.name == "log_ranges")
+    in_one = F.sort_array(F.collect_list(range_)).cast(declared.dataType)
+    return found.groupBy("cluster_id", "log_partition").agg(in_one.alias(declared.name))

@@ -14,13 +14,11 @@ from groupledger.key_replay import MADE_OF, ReplayKey, ReplayTables
 from groupledger.key_state import KEY_STATES, STATE_OFFSET, KeyState, begun
 from schemas.consumer_offsets import TOPIC as GROUPS
 from schemas.tables import TABLES
-from schemas.tables.declare import Table
 from tests.groupledger.conftest import Recorded
+from tests.groupledger.days import Rows, is_final, merged, texts
 from tests.groupledger.raw import RECORDINGS
 from tests.groupledger.test_one_key import OF_GROUPS, OF_SHARES, SCHEMA, keyed
 from tests.lengths import takes_minutes
-
-Rows = list[dict[str, Any]]
 
 
 def given(rows: Rows, key: tuple[Any, ...], state: bytes | None, random: Random) -> Iterator[pa.RecordBatch]:
@@ -48,28 +46,6 @@ def made(
     for table, some in replay(records, begin):
         found[table.full_name] += some.to_pylist()
     return found
-
-
-PLACES = ("log_offset", "applied_log_offset", "from_log_offset", "to_log_offset")
-
-
-def is_final(row: dict[str, Any], settled_offset: int) -> bool:
-    """Did a row end up to this offset?"""
-    is_open = row.get("to_log_offset", 0) is None or row.get("outcome") == "PENDING"
-    return not is_open and all((row.get(name) or 0) <= settled_offset for name in PLACES)
-
-
-def merged(left: Rows, new: Rows, table: Table) -> Rows:
-    """Rows of a table after new ones, which replace those with the same key. `left`: all but those of keys with new
-    records that were not final."""
-    names = [column.name for column in table.columns if column.is_key]
-    return list({tuple(row.get(name) for name in names): row for row in [*left, *new]}.values())
-
-
-def texts(rows: Rows, name: str) -> list[str]:
-    """Rows in one order."""
-    columns = [column for column in TABLES[name].column_names if column != "cluster_id"]
-    return sorted(repr([row[column] for column in columns]) for row in rows)
 
 
 def cuts_of(rows: Rows, random: Random) -> list[Rows]:

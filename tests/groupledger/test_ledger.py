@@ -19,9 +19,9 @@ from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.conftest import PROJECT_ROOT
 from tests.documents import examples
 from tests.groupledger.conftest import Recorded
+from tests.groupledger.days import rows_of, texts
 from tests.groupledger.raw import RECORDINGS
-from tests.groupledger.test_key_state import texts
-from tests.groupledger.test_state import rows_of, three_days
+from tests.groupledger.test_state import three_days
 from tests.lengths import takes_minutes
 
 QUICK = "codec-gzip"

@@ -1,73 +1,24 @@
 """Replay day after day in Spark: from the state of the day before, as a user's lake has it."""
 
 import warnings
-from collections.abc import Callable
 from random import Random
-from typing import Any
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupledger
 from groupledger.key_state import KEY_STATES
-from groupledger.replay import GroupReplay, ShareReplay
 from jobs.delta.spark_schemas import spark_schema
 from schemas.consumer_offsets import TOPIC as GROUPS
-from schemas.tables import TABLES
 from tests.groupledger.conftest import Recorded
+from tests.groupledger.days import Days, Replay, kept, rows_of, texts
 from tests.groupledger.raw import RECORDINGS
-from tests.groupledger.test_key_state import Rows, is_final, merged, texts
 from tests.lengths import takes_minutes
 
 QUICK = "codec-gzip"
-Replay = Callable[..., GroupReplay | ShareReplay]
 REPLAYS: tuple[Replay, ...] = (groupledger.replay_groups, groupledger.replay_share_partitions)
-KEYS = ("log_partition", "group_id", "topic_id", "partition")
-
-
-def kept(frame: DataFrame) -> DataFrame:
-    """The rows of a DataFrame as a table of its own."""
-    return frame.sparkSession.createDataFrame(frame.collect(), frame.schema)
-
-
-def rows_of(frame: DataFrame) -> Rows:
-    return [row.asDict(recursive=True) for row in frame.collect()]
-
-
-class Days:
-    """What a user keeps who replays day after day."""
-
-    def __init__(self, replay: Replay, spark: SparkSession) -> None:
-        self._replay = replay
-        self._spark = spark
-        self.state: DataFrame | None = None
-        self.tables: dict[str, Rows] = {}
-
-    def add(self, records: pa.Table) -> None:
-        """Replay a day, and put its rows in place of those that were not final."""
-        made = self._replay(self._spark.createDataFrame(records), state=self.state)
-        before = {} if self.state is None else {key_of(row): row for row in rows_of(self.state)}
-        self.state = kept(made.state)
-        after = {key_of(row): row for row in rows_of(self.state)}
-        changed = {key for key in before if after[key]["last_offset"] > before[key]["last_offset"]}
-        settled = {key: before[key]["settled_offset"] for key in changed}
-        for name, frame in made.tables.items():
-            left = [
-                row
-                for row in self.tables.get(name, [])
-                if (key := self._key_in(row)) not in settled or is_final(row, settled[key])
-            ]
-            self.tables[name] = merged(left, rows_of(frame), TABLES[name])
-
-    def _key_in(self, row: dict[str, Any]) -> tuple[Any, ...]:
-        is_group = self._replay is groupledger.replay_groups
-        return tuple(None if is_group and name in ("topic_id", "partition") else row[name] for name in KEYS)
-
-
-def key_of(row: dict[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in KEYS)
 
 
 def three_days(records: pa.Table, random: Random) -> list[pa.Table]:
@@ -91,14 +42,14 @@ def test_three_days_are_one_replay(spark: SparkSession, recorded: Recorded, reco
     _, records = recorded(recording)
     first, second, third = three_days(records, random)
     for replay in REPLAYS:
-        days = Days(replay, spark)
+        days = Days(replay)
         for day in (first, second, second, third):
-            days.add(day)
+            days.add(spark.createDataFrame(day))
         whole = replay(spark.createDataFrame(records))
         for name, frame in whole.tables.items():
             assert texts(days.tables[name], name) == texts(rows_of(frame), name), name
         assert days.state is not None
-        columns = ["group_id", "last_offset", "settled_offset"]
+        columns = ["group_id", "last_offset", "settled_offset", "log_ranges"]
         left = sorted(map(repr, days.state.select(*columns).collect()))
         assert left == sorted(map(repr, whole.state.select(*columns).collect()))
 
@@ -158,6 +109,29 @@ def test_offsets_between_state_and_records_are_a_row(spark: SparkSession, record
         holed = groupledger.replay_groups(one.where(F.col("offset") > half + 5), state=state)
         (gap,) = holed.errors.collect()
     assert (gap.code, gap.partition, gap.from_offset, gap.to_offset) == ("GAP", place.partition, half + 1, half + 5)
+
+
+def test_a_record_that_comes_late_is_a_row_and_one_that_comes_again_is_none(
+    spark: SparkSession, recorded: Recorded
+) -> None:
+    """Records behind later ones of their group are skipped, with a row LATE each, whether the state knows a gap or a
+    later beginning of the log; those that were read are no error."""
+    _, records = recorded(QUICK)
+    frame = spark.createDataFrame(records).where(F.col("topic") == F.lit(GROUPS))
+    groups = groupledger.replay_groups(frame).commits.groupBy("log_partition", "group_id")
+    group = groups.agg(F.sort_array(F.collect_set("log_offset")).alias("at")).orderBy(F.desc(F.size("at"))).first()
+    assert group is not None
+    one, (first, second, *_, last) = frame.where(F.col("partition") == group.log_partition), group["at"]
+    left_out = (F.col("offset") == first) | (F.col("offset") == second)
+    state = kept(groupledger.replay_groups(one.where(~left_out)).state)
+    after = groupledger.replay_groups(one.where(F.col("offset") <= last), state=state)
+    errors = after.errors.select("code", "group_id", "offset").collect()
+    assert sorted(errors) == [("LATE", group.group_id, first), ("LATE", group.group_id, second)]
+    assert after.commits.count() == 0
+    ranges = [row.log_ranges for row in state.where("group_id is null").collect()]
+    assert ranges == [row.log_ranges for row in after.state.where("group_id is null").collect()]
+    with pytest.raises(groupledger.RecordsError, match="LATE in __consumer_offsets-"):
+        _ = groupledger.replay_groups(one, state=state, on_error="raise").commits
 
 
 def test_states_have_the_declared_columns(spark: SparkSession, recorded: Recorded) -> None:
