@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentation has it)
-from pyspark.sql.types import StructField
+from pyspark.sql.types import StructField, StructType
 
 from coordinator_core.bytes.log.chunk import (
     CONTROL_NONE,
@@ -37,6 +37,7 @@ from coordinator_core.replay.offsets.operations import operation_first_offsets
 from jobs.delta.arrow_schemas import arrow_type, sql_type
 from jobs.delta.spark_schemas import spark_schema
 from jobs.errors import JobError
+from jobs.settings import SPELLINGS
 from jobs.silver.tasks import CHUNK_DECOMPRESSED_BYTES_MAX
 from jobs.sources.segments import CHUNK_BYTES_MAX
 from schemas.tables.declare import BIGINT, BINARY, BOOLEAN, INT, STRING, TINYINT, Table
@@ -57,37 +58,36 @@ class Expected:
     meaning: str
     types: tuple[str, ...]
     """Spark's names of the accepted types."""
-    names: tuple[str, ...]
-    """Accepted names, unless the caller gives one; the first existing name counts."""
+    name: str
     is_required: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Accepted names, unless the caller gives one; the first existing name counts."""
+        return self.name, *SPELLINGS.get(self.name, ())
 
 
 _INTEGERS: Final = ("tinyint", "smallint", "int", "bigint")
 
 
-def _spellings(name: str) -> tuple[str, ...]:
-    """Spellings of Spark's Kafka source, Connect's sinks (InsertField, KafkaMetadataTransform) and their users."""
-    return name, f"kafka_{name}", f"_kafka_metadata_{name}", f"__{name}"
-
-
 EXPECTED: Final[Mapping[str, Expected]] = {
-    "key": Expected("the bytes of the record's key", ("binary",), ("key", "kafka_key", "__key"), is_required=True),
-    "value": Expected("the bytes of the record's value", ("binary",), ("value", "kafka_value"), is_required=True),
-    "partition": Expected("partition of the internal topic", _INTEGERS, _spellings("partition"), is_required=True),
-    "offset": Expected("the record's offset", _INTEGERS, _spellings("offset"), is_required=True),
+    "key": Expected("the bytes of the record's key", ("binary",), "key", is_required=True),
+    "value": Expected("the bytes of the record's value", ("binary",), "value", is_required=True),
+    "partition": Expected("partition of the internal topic", _INTEGERS, "partition", is_required=True),
+    "offset": Expected("the record's offset", _INTEGERS, "offset", is_required=True),
     "timestamp": Expected(
         "the record's timestamp; whole numbers are epoch milliseconds",
         ("timestamp", "bigint"),
-        _spellings("timestamp"),
+        "timestamp",
         is_required=True,
     ),
-    "topic": Expected("the internal topic", ("string",), _spellings("topic")),
-    "cluster_id": Expected("the Kafka cluster", ("string",), ("cluster_id",)),
-    "base_offset": Expected("base offset of the record's batch", _INTEGERS, ("base_offset",)),
-    "producer_id": Expected("producer id of the record's batch, -1 where none", _INTEGERS, ("producer_id",)),
-    "is_transactional": Expected("written in a transaction", ("boolean",), ("is_transactional",)),
-    "is_control": Expected("the row is a transaction marker", ("boolean",), ("is_control",)),
-    "control_type": Expected("COMMIT or ABORT of a marker", ("string",), ("control_type",)),
+    "topic": Expected("the internal topic", ("string",), "topic"),
+    "cluster_id": Expected("the Kafka cluster", ("string",), "cluster_id"),
+    "base_offset": Expected("base offset of the record's batch", _INTEGERS, "base_offset"),
+    "producer_id": Expected("producer id of the record's batch, -1 where none", _INTEGERS, "producer_id"),
+    "is_transactional": Expected("written in a transaction", ("boolean",), "is_transactional"),
+    "is_control": Expected("the row is a transaction marker", ("boolean",), "is_control"),
+    "control_type": Expected("COMMIT or ABORT of a marker", ("string",), "control_type"),
 }
 """The columns of raw records, by the names in the argument `columns`."""
 
@@ -122,8 +122,8 @@ REMEDIES_OF_NULLS: Final[Mapping[str, str]] = {
 
 EXPECTED_OF_BATCHES: Final[Mapping[str, Expected]] = {
     **{name: EXPECTED[name] for name in ("topic", "partition", "base_offset", "cluster_id", "is_transactional")},
-    "batch": Expected("a whole batch, as kafka_log gives it", ("binary",), ("batch",)),
-    "crc_valid": Expected("the batch's CRC is right", ("boolean",), ("crc_valid",)),
+    "batch": Expected("a whole batch, as kafka_log gives it", ("binary",), "batch"),
+    "crc_valid": Expected("the batch's CRC is right", ("boolean",), "crc_valid"),
 }
 """The columns of record batches, under these names only."""
 BATCH_COLUMNS: Final = frozenset({"topic", "partition", "base_offset", "batch"})
@@ -245,7 +245,8 @@ def _found(
     records: DataFrame, expected: Mapping[str, Expected], named: ColumnNames
 ) -> tuple[dict[str, Column], dict[str, str]]:
     """The columns in `expected` that exist, and their types."""
-    spelled = {name: _spelled(records, name, of, named.get(name)) for name, of in expected.items()}
+    parts = _parts(records)
+    spelled = {name: _spelled(records, parts, name, of, named.get(name)) for name, of in expected.items()}
     found = {
         name: it if isinstance(it, Column) else records[quoted(it)] for name, it in spelled.items() if it is not None
     }
@@ -260,21 +261,35 @@ def _found(
     return found, types
 
 
-def _spelled(records: DataFrame, name: str, expected: Expected, chosen: object) -> str | Column | None:
+def _parts(records: DataFrame) -> dict[str, Column]:
+    """The fields of columns that are structs, by their names with that of the column, in lower case."""
+    return {
+        f"{item.name}.{part.name}".lower(): records[quoted(item.name)].getField(part.name)
+        for item in records.schema
+        if isinstance(item.dataType, StructType)
+        for part in item.dataType
+    }
+
+
+def _spelled(
+    records: DataFrame, parts: Mapping[str, Column], name: str, expected: Expected, chosen: object
+) -> str | Column | None:
     """The column for an expected one: its name as the records spell it, or an expression; None: there is none."""
     if isinstance(chosen, Column):
         return chosen
     there = {it.lower(): it for it in records.columns}
     spelling: str | None
     if chosen is None:
-        spelling = next((it for it in expected.names if it in there), None)
-    elif isinstance(chosen, str) and chosen.lower() in there:
+        spelling = next((it for it in expected.names if it in there or it in parts), None)
+    elif isinstance(chosen, str) and chosen.lower() in {*there, *parts}:
         spelling = chosen.lower()
     else:
         raise RecordsError(
             f"columns takes {name} from {chosen!r}, and records have {_listed(records)}: give one of these, or an "
             f"expression, as F.col({str(chosen)!r})"
         )
+    if spelling is not None and spelling not in there:
+        return parts[spelling]
     if spelling is not None:
         count = sum(it.lower() == spelling for it in records.columns)
         if count > 1:

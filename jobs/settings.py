@@ -84,6 +84,7 @@ class DumpColumns:
     is_transactional: str
     is_control: str
     base_offset: str
+    cluster_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,6 +172,16 @@ SHARE_FIELDS: Final = ("delivery_count_limit", "record_lock_duration_ms")
 """Broker settings for share groups: section `share`; the others are in section `inference`."""
 
 DUMP_COLUMNS: Final = tuple(field.name for field in fields(DumpColumns))
+SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
+    **{
+        name: (f"kafka_{name}", f"_kafka_metadata_{name}", f"_kafka_metadata.{name}", f"__{name}")
+        for name in ("topic", "partition", "offset", "timestamp")
+    },
+    "key": ("kafka_key", "__key"),
+    "value": ("kafka_value",),
+}
+"""Names of columns other than those of Spark's Kafka source: those of Connect's sinks (InsertField,
+KafkaMetadataTransform, nested or not) and of their users."""
 CAPTURE_FIELDS: Final = tuple(field.name for field in fields(CaptureSettings))
 MAINTAIN_FIELDS: Final = ("file_bytes", "merge_file_count_min")
 DAYS_MAX: Final = 36_500

@@ -26,6 +26,8 @@ SPARK = "key binary, value binary, topic string, partition int, offset bigint, t
         "value binary",
         "key binary, value binary, _kafka_metadata_topic string, _kafka_metadata_partition int, "
         "_kafka_metadata_offset bigint, _kafka_metadata_timestamp bigint",
+        "key binary, value binary, "
+        "_kafka_metadata struct<topic: string, partition: int, offset: bigint, timestamp: bigint>",
         SPARK + ", kafka_offset bigint, kafka_offset int",
         "KEY binary, VALUE binary, PARTITION smallint, `OFFSET` int, TIMESTAMP timestamp",
     ],

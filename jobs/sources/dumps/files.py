@@ -108,6 +108,8 @@ def _constants(path: str) -> dict[str, str | None]:
 
 
 def _recognise(filesystem: fs.FileSystem, path: str) -> DumpFormat | None:
+    if path.endswith(".parquet"):  # a lake has thousands, which are not opened each night
+        return DumpFormat.PARQUET
     try:
         with filesystem.open_input_stream(path, compression="detect") as stream:
             head: bytes = stream.read(HEAD_BYTES)
@@ -126,6 +128,8 @@ def _delta_files(uri: str) -> list[DumpFile]:
         if table.metadata().configuration.get(COLUMN_MAPPING, "none") != "none":
             raise SourceError(f"{uri} maps its columns: write the dump to a table without {COLUMN_MAPPING}")
         actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
+        if pa.table(table.deletion_vectors()).num_rows:
+            raise SourceError(f"{uri} has deletion vectors: apply them first, as REORG TABLE ... APPLY (PURGE) does")
         paths = table.file_uris()
     except DeltaError as error:
         raise SourceError(f"cannot read the Delta table {uri}: {str(error).splitlines()[0]}") from error

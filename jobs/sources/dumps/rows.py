@@ -6,6 +6,7 @@ the defaults are the columns of Spark's Kafka source.
 
 import binascii
 import json
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -24,7 +25,7 @@ from coordinator_core.limits import PARTITION_COUNT_MAX, QUARANTINE_BYTES_MAX
 from jobs.delta.scanner import Scanner
 from jobs.delta.times import EPOCH
 from jobs.errors import SourceError
-from jobs.settings import DUMP_COLUMNS, DumpSettings
+from jobs.settings import DUMP_COLUMNS, SPELLINGS, DumpSettings
 from jobs.sources.dumps.files import Line
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 
@@ -73,6 +74,13 @@ class RowRules:
     dump: DumpSettings
     topics: tuple[str, ...]
     """Rows of other topics are counted and left out."""
+    cluster_id: str
+    """So are those that name another cluster."""
+
+    def names(self, name: str) -> tuple[str, ...]:
+        """Names that a column may have: the first one that is there counts."""
+        column = getattr(self.dump.columns, name)
+        return (column, *SPELLINGS.get(name, ())) if column == name else (column,)
 
 
 class BadRow(NamedTuple):
@@ -95,6 +103,8 @@ class RowsRead(NamedTuple):
     """In ROWS_SCHEMA."""
     bad: list[BadRow]
     other_topic_count: int
+    other_clusters: Counter[str]
+    """Other clusters, and how many rows each has."""
 
 
 # --- Parquet
@@ -125,18 +135,30 @@ def _row_place(first_row: int, row: int) -> str:
 
 def _stored_names(schema: pa.Schema, rules: RowRules, constants: Mapping[str, str | None]) -> dict[str, str]:
     """Our name -> name in the file, for columns that the file has."""
-    wanted = {name: getattr(rules.dump.columns, name) for name in DUMP_COLUMNS}
-    stored = {name: column for name, column in wanted.items() if column and column in schema.names}
+    there = [*schema.names, *(f"{item.name}.{part.name}" for item in schema for part in _parts(item))]
+    found = {name: next((it for it in rules.names(name) if it in there), None) for name in DUMP_COLUMNS}
+    stored = {name: column for name, column in found.items() if column is not None}
     required = REQUIRED if rules.dump.topic else ("topic", *REQUIRED)
     for name in required:
-        if name not in stored and wanted[name] not in constants:
+        if name not in stored and not any(it in constants for it in rules.names(name)):
             remedy = "; or name the topic (dump_topic)" if name == "topic" else ""
-            found = ", ".join([*schema.names, *constants])[:500]
             raise SourceError(
-                f"a dump needs a column for the {name}: there is no {wanted[name]!r} among {found}. "
-                f"Set dump_columns.{name}{remedy}"
+                f"a dump needs a column for the {name}: there is no {rules.names(name)[0]!r} among "
+                f"{', '.join([*schema.names, *constants])[:500]}. Set dump_columns.{name}{remedy}"
             )
     return stored
+
+
+def _parts(item: pa.Field) -> Iterator[pa.Field]:
+    return iter(item.type) if pa.types.is_struct(item.type) else iter(())
+
+
+def _stored(batch: pa.RecordBatch, name: str) -> pa.Array:
+    """A column, or a field of one that is a struct."""
+    if name in batch.schema.names:
+        return batch.column(name)
+    column, _, part = name.partition(".")
+    return pc.struct_field(batch.column(column), part)
 
 
 class _Columns(NamedTuple):
@@ -145,6 +167,8 @@ class _Columns(NamedTuple):
     arrays: dict[str, pa.Array]
     undecoded: BoolArray
     """Rows whose key or value is text that cannot be decoded."""
+    cluster_id: pa.Array
+    """Null: of the cluster of the run."""
 
 
 def _found_columns(
@@ -154,10 +178,10 @@ def _found_columns(
 
     def column(name: str) -> pa.Array | None:
         if name in names:
-            found = batch.column(names[name])
+            found = _stored(batch, names[name])
             return found.dictionary_decode() if pa.types.is_dictionary(found.type) else found
-        mapped = getattr(rules.dump.columns, name)
-        return pa.repeat(pa.scalar(constants[mapped], pa.string()), count) if mapped in constants else None
+        mapped = next((it for it in rules.names(name) if it in constants), None)
+        return None if mapped is None else pa.repeat(pa.scalar(constants[mapped], pa.string()), count)
 
     topic = column("topic")
     if topic is None:
@@ -177,7 +201,12 @@ def _found_columns(
         "headers": _headers(column("headers"), count),
         **_of_batches({name: column(name) for name in NO_BATCH}, count),
     }
-    return _Columns(arrays, is_bad_key | is_bad_value)
+    cluster_id = column("cluster_id")
+    if cluster_id is None or pa.types.is_null(cluster_id.type):
+        cluster_id = pa.nulls(count, pa.string())
+    if not _is_text(cluster_id.type):
+        raise _wrong_type("cluster_id", cluster_id.type, "texts")
+    return _Columns(arrays, is_bad_key | is_bad_value, cluster_id)
 
 
 def _of_batches(found: Mapping[str, pa.Array | None], count: int) -> dict[str, pa.Array]:
@@ -321,6 +350,10 @@ def _checked(found: _Columns, rules: RowRules, place_of: Callable[[int], str]) -
     count = rows.num_rows
     topics = pc.is_in(rows["topic"], pa.array(rules.topics, pa.string()))
     is_wanted = topics.to_numpy(zero_copy_only=False) | rows["topic"].is_null().to_numpy()
+    is_other = pc.not_equal(found.cluster_id, rules.cluster_id).fill_null(False).to_numpy(zero_copy_only=False)
+    others = Counter(found.cluster_id.filter(pa.array(is_wanted & is_other)).to_pylist())
+    other_topic_count = int(count - is_wanted.sum())
+    is_wanted &= ~is_other
     partition, is_no_partition = _numbers(rows["partition"])
     offset, is_no_offset = _numbers(rows["offset"])
     is_keyless = rows["key"].is_null().to_numpy()
@@ -345,7 +378,7 @@ def _checked(found: _Columns, rules: RowRules, place_of: Callable[[int], str]) -
     good = pa.Table.from_arrays(columns, schema=ROWS_SCHEMA)
     if not is_good.all():
         good = good.filter(pa.array(is_good))
-    return RowsRead(good, bad, int(count - is_wanted.sum()))
+    return RowsRead(good, bad, other_topic_count, others)
 
 
 def _numbers(values: pa.ChunkedArray) -> tuple[NDArray[np.int64], BoolArray]:
@@ -411,21 +444,20 @@ class _JsonColumns:
     def take(self) -> RowsRead:
         """The rows since the last call."""
         lines, bad = self._lines, self._bad
-        columns = list(zip(*self._rows, strict=True)) or [()] * len(ROWS_SCHEMA)
+        cluster_id, *columns = list(zip(*self._rows, strict=True)) or [()] * (1 + len(ROWS_SCHEMA))
         arrays = {
             field.name: pa.array(column, _JSON_TYPES.get(field.name, field.type))
             for field, column in zip(ROWS_SCHEMA, columns, strict=True)
         }
-        read = _checked(
-            _Columns(arrays, np.zeros(len(lines), np.bool_)), self._rules, lambda row: f"line {lines[row].number}"
-        )
+        found = _Columns(arrays, np.zeros(len(lines), np.bool_), pa.array(cluster_id, pa.string()))
+        read = _checked(found, self._rules, lambda row: f"line {lines[row].number}")
         # a bad row of a text file is reported with its line
         positions = {f"line {line.number}": line for line in lines} if read.bad else {}
         for row in read.bad:
             line = positions[row.message.partition(":")[0]]
             bad.append(row._replace(byte_position=line.position, payload=line.data))
         self._clear()
-        return RowsRead(read.rows, bad, read.other_topic_count)
+        return read._replace(bad=bad)
 
     def _row(self, line: Line) -> tuple[Any, ...]:
         if not line.is_whole:
@@ -433,14 +465,21 @@ class _JsonColumns:
         node = json.loads(line.data)
         if not isinstance(node, dict):
             raise _NotARow("not a JSON object")
-        rules, columns = self._rules, self._rules.dump.columns
+        rules = self._rules
 
         def found(name: str) -> Any:
-            column = getattr(columns, name)
-            return node.get(column, self._constants.get(column))
+            for column in rules.names(name):
+                whole, _, part = column.partition(".")
+                for fields in (node, self._constants):
+                    if column in fields:
+                        return fields[column]
+                    if part and isinstance(inner := fields.get(whole), dict) and part in inner:
+                        return inner[part]
+            return None
 
         topic = found("topic")
         return (
+            _text(found("cluster_id"), "cluster_id"),
             rules.dump.topic if topic is None and rules.dump.topic else _text(topic, "topic"),
             _whole(found("partition"), "partition"),
             _whole(found("offset"), "offset"),

@@ -116,6 +116,8 @@ class _Done:
     files_read: list[DumpFile] = field(default_factory=list)
     """Files of rows that were read to their end."""
     other_topic_count: int = 0
+    other_clusters: Counter[str] = field(default_factory=Counter)
+    """Rows of other clusters."""
     record_counts: dict[str, int] = field(default_factory=dict)
     """By kind."""
     unreported: list[DumpedGap] = field(default_factory=list)
@@ -140,7 +142,7 @@ def unpack_dumps(
     an earlier run read a file of rows. Raises SourceError for a dump that does not exist, has an unknown format, or
     lacks a column.
     """
-    uris, rules = settings.dumps, RowRules(settings.dump, settings.topics)
+    uris, rules = settings.dumps, RowRules(settings.dump, settings.topics, settings.cluster_id)
     works: list[_Work] = []
     faults: list[DumpFault] = []
     sources: list[str] = []
@@ -301,6 +303,10 @@ def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
     other_count = sum(task.other_topic_count for task in tasks)
     if other_count:
         yield f"{uri}: left out: {counted(other_count, 'record')} of topics that are not chosen (topics)"
+    others = sum((task.other_clusters for task in tasks), Counter[str]())
+    if others:
+        clusters = ", ".join(f"{cluster_id!r} ({count:,})" for cluster_id, count in sorted(others.items()))
+        yield f"{uri}: left out: records of other clusters than {rules.cluster_id!r} (--cluster-id): {clusters}"
 
 
 def unpack(work: _Work) -> _Done:
@@ -371,6 +377,7 @@ def _add_rows(read: RowsRead, writer: PieceWriter, faults: _Faults, done: _Done)
     for row in read.bad:
         faults.add(row)
     done.other_topic_count += read.other_topic_count
+    done.other_clusters += read.other_clusters
     done.record_counts[ALONE] = done.record_counts.get(ALONE, 0) + read.rows["producer_id"].null_count
 
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from deltalake import write_deltalake
+from pyspark.sql import SparkSession
 
 from coordinator_core.bytes.log.batch import Record
 from coordinator_core.bytes.log.records import iter_records
@@ -412,6 +413,52 @@ def test_columns_may_have_other_names(tmp_path: Path) -> None:
     options = {f"{name}_column": column for name, column in names.items()}
     found = unpacked(tmp_path / "staging", tmp_path / "rows.parquet", dump_topic=OFFSETS, **options)
     assert records_of(batches_of(found)[OFFSETS, 3]) == [Record(9, 5, KEY, VALUE)]
+
+
+NESTED = {"topic": OFFSETS, "partition": 3, "offset": 9, "timestamp": 5}
+
+
+@pytest.mark.parametrize(
+    "spelled",
+    [
+        {f"kafka_{name}": value for name, value in {**NESTED, "key": KEY, "value": VALUE}.items()},
+        {"_kafka_metadata": NESTED, "key": KEY, "value": VALUE},
+        {**{f"_kafka_metadata_{name}": value for name, value in NESTED.items()}, "key": KEY, "value": VALUE},
+        {**{f"__{name}": value for name, value in {**NESTED, "key": KEY}.items()}, "value": VALUE},
+    ],
+    ids=["InsertField", "nested", "KafkaMetadataTransform", "underscores"],
+)
+def test_columns_of_connects_sinks_are_known(tmp_path: Path, spelled: dict[str, Any]) -> None:
+    """Rows as Kafka Connect's sinks name their columns need no settings, in Parquet and in JSON."""
+    pq.write_table(pa.Table.from_pylist([spelled]), tmp_path / "rows.parquet")
+    texts = {name: base64.b64encode(it).decode() if isinstance(it, bytes) else it for name, it in spelled.items()}
+    (tmp_path / "rows.json").write_bytes(text_of(texts))
+    for name in ("rows.parquet", "rows.json"):
+        found = unpacked(tmp_path / f"staging-{name}", tmp_path / name)
+        assert records_of(batches_of(found)[OFFSETS, 3]) == [Record(9, 5, KEY, VALUE)]
+
+
+def test_rows_of_another_cluster_are_left_out(tmp_path: Path) -> None:
+    """Of a lake of several clusters the rows of one are read, and of those without a name; the others are counted."""
+    rows = [row(offset, cluster_id=name) for offset, name in enumerate(("orders", "other", None, "other"))]
+    (tmp_path / "a.json").write_bytes(text_of(*rows))
+    there = [it | {"key": KEY, "value": VALUE, "offset": it["offset"] + 4, "timestamp": 0} for it in rows]
+    pq.write_table(pa.Table.from_pylist(there), tmp_path / "b.parquet")
+    found = unpacked(tmp_path / "staging", tmp_path, cluster_id="orders")
+    assert [record.offset for record in records_of(batches_of(found)[OFFSETS, 0])] == [0, 2, 4, 6]
+    assert any("other clusters than 'orders' (--cluster-id): 'other' (4)" in note for note in found.notes)
+
+
+def test_a_table_with_rows_that_were_deleted_in_place_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    """Files of a Delta table with deletion vectors still have the deleted rows: the remedy is named."""
+    place = f"delta.`{tmp_path}/lake`"
+    spark.sql(f"create table {place} (a int) using delta tblproperties ('delta.enableDeletionVectors' = true)")
+    spark.range(3).selectExpr("cast(id as int) as a").coalesce(1).write.format("delta").mode("append").save(
+        f"{tmp_path}/lake"
+    )
+    spark.sql(f"delete from {place} where a = 1")
+    with pytest.raises(SourceError, match="has deletion vectors"):
+        unpacked(tmp_path / "staging", tmp_path / "lake")
 
 
 def test_headers_come_along(tmp_path: Path) -> None:
