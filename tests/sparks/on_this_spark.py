@@ -6,7 +6,8 @@ Prints one JSON object: versions, the names of tables that are equal, and of tho
 import json
 import platform
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,12 +16,15 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F  # noqa: N812
 
 import groupledger
+from groupledger.ledger import KEYS_OF
 from groupledger.sparks import collected
 from jobs.delta.spark_schemas import spark_schema
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.tables import TABLES
+from tests.groupledger import days
 from tests.groupledger.whole_logs import whole_logs
 
 LIBRARIES: Final = ("pyspark", "pyarrow", "numpy", "pandas", "numba")
@@ -67,6 +71,45 @@ def texts(rows: pa.Table) -> list[str]:
 
 Check = tuple[Sequence[DataFrame], str, Sequence[str]]
 """DataFrames, the table of nightly that they are together, and columns that are not compared."""
+
+
+def differences_of_days(spark: SparkSession, folder: Path, own: str) -> Iterator[tuple[str, str | None]]:
+    """By table, how three days, the second one twice, each from the state of the day before, differ from one replay.
+    `own`: the folder with the silver of that."""
+    records, topics = (spark.read.parquet(f"{folder}/{name}.parquet") for name in ("records", "silver.topics"))
+    place = ["cluster_id", "topic", "partition"]
+    ends = records.groupBy(*place).agg((F.max("offset") + 1).alias("end"))
+    dated = records.join(ends, place).withColumn("day", F.floor(F.col("offset") * 3 / F.col("end"))).drop("end")
+    for replay in (groupledger.replay_groups, groupledger.replay_share_partitions):
+        made = days.Days(partial(replay, topics=topics), whole_logs(records.where(F.col("topic").isin(*KEYS_OF))))
+        for day in (0, 1, 1, 2):
+            made.add(dated.where(F.col("day") == F.lit(day)).drop("day"))
+        for name, rows in made.tables.items():
+            found = set(days.texts(rows, name)) ^ set(
+                days.texts(days.rows_of(spark.read.parquet(f"{own}/{name}")), name)
+            )
+            yield f"{name} of three days", f"{len(found)} rows differ, as {found!s:.400}" if found else None
+
+
+def refused(spark: SparkSession, folder: Path) -> Mapping[str, Callable[[], object]]:
+    """What must be a RecordsError, by name."""
+    records = spark.read.parquet(f"{folder}/records.parquet")
+    of_groups = groupledger.replay_groups
+    given: Any = {"a path": f"{folder}/records.parquet", "a list": [], "pandas": records.limit(1).toPandas()}
+    a_text: Any = "2026-11-21"
+    no_silver: Any = records
+    other_format = whole_logs(records).withColumn("state_format", F.lit("0.9"))
+    nowhere = records.withColumn("offset", F.lit(-1))
+    return {
+        **{name: partial(of_groups, it) for name, it in given.items()},
+        "no offset": partial(of_groups, records.drop("offset")),
+        "of another type": partial(of_groups, records.withColumn("offset", F.lit("a"))),
+        "gold of records": partial(groupledger.audit_groups, no_silver),
+        "a time that is a text": partial(groupledger.read, spark, "gold.rebalances", warehouse=str(folder), at=a_text),
+        "a state of another format": lambda: of_groups(records, state=other_format).commits,
+        "on_error": lambda: of_groups(nowhere, on_error="raise").commits,
+        "what was decoded": partial(groupledger.decode, groupledger.decode(records)),
+    }
 
 
 def checks_of(spark: SparkSession, folder: Path, own: str) -> dict[str, Check]:
@@ -138,19 +181,23 @@ def main(folder: Path, mode: str) -> dict[str, Any]:
                 difference = f"{type(error).__name__}: {error}"
             if difference is not None:
                 failed[name] = difference
+        of_days = dict(differences_of_days(spark, folder, own))
+        failed |= {name: difference for name, difference in of_days.items() if difference is not None}
     decoded = groupledger.decode(spark.read.parquet(f"{folder}/records.parquet"))
     errors = decoded.where("error is not null and (topic = '__consumer_offsets' or topic = '__share_group_state')")
     if unread := errors.first():
         failed["decode"] = str(unread)
-    try:
-        groupledger.decode(decoded)
-        failed["RecordsError"] = "none raised"
-    except groupledger.RecordsError:
-        pass
+    errors_asked = refused(spark, folder)
+    for name, call in errors_asked.items():
+        try:
+            call()
+            failed[name] = "no RecordsError"
+        except groupledger.RecordsError:
+            pass
     return {
         "python": platform.python_version(),
         **{name: version(name) for name in LIBRARIES},
-        "equal": sorted(checks.keys() - failed.keys()),
+        "equal": sorted({*checks, *of_days, *errors_asked, "decode"} - failed.keys()),
         "failed": failed,
     }
 
