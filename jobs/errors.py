@@ -193,8 +193,8 @@ class KafkaVersionError(SimulateError):
     exit_code: ClassVar[int] = 2
 
 
-class ExportError(JobError):
-    """The export cannot run."""
+class ExportError(ArgumentError):
+    """There is nothing to export under that name, or no place for it."""
 
 
 class CaptureConflict(WarehouseError):
@@ -224,5 +224,5 @@ class WhatIfArgumentError(WhatIfJobError):
     exit_code = 2
 
 
-class NoSuchGroupError(JobError):
+class NoSuchGroupError(ArgumentError):
     """Groups that were requested by name do not exist at that time."""

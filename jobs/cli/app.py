@@ -14,9 +14,8 @@ from io import StringIO
 from typing import Annotated, Any, Final
 
 import typer
-from typer import BadParameter
-from typer._click.exceptions import MissingParameter, NoArgsIsHelpError, NoSuchOption, UsageError
-from typer.core import TyperGroup
+from typer import BadParameter, TyperException
+from typer.core import TyperCommand, TyperGroup
 
 from jobs import __version__
 from jobs.cli.audit import audit
@@ -42,9 +41,9 @@ from jobs.cli.whatif import whatif
 from jobs.cli.where import where
 from jobs.cli_enums import Shell
 from jobs.console.command_name import COMPLETE, ENTRY
-from jobs.console.names import or_nearest
+from jobs.console.names import or_nearest, short
 from jobs.console.output import say
-from jobs.exit_codes import DONE, WRONG_ARGUMENTS
+from jobs.exit_codes import DONE, FAILED, WRONG_ARGUMENTS
 
 UNKNOWN_CHOICE: Final = re.compile(r"'(.*)' is not one of (.*)$", re.DOTALL)
 UNKNOWN_COMMAND: Final = re.compile(r"no such command '(.*?)'", re.DOTALL)
@@ -62,25 +61,50 @@ class InOrder(TyperGroup):
         """Run the command line; ends by SystemExit. What it does not understand is one sentence."""
         try:
             code = super().main(*args, **{**chosen, "standalone_mode": False})
-        except NoArgsIsHelpError as asked:
-            asked.show()
-            code = WRONG_ARGUMENTS
-        except UsageError as error:
+        except TyperException as error:
             say(f"error: {usage_text(error)}")
             code = WRONG_ARGUMENTS
+        except BrokenPipeError:
+            code = DONE
+        except OSError as error:
+            say(f"error: cannot write the answer: {error.strerror}")
+            code = FAILED
         raise SystemExit(code or DONE)
 
 
-def usage_text(error: UsageError) -> str:
-    """What is wrong with a command line. What has a name and is not known is answered like any other such name."""
-    context, text = error.ctx, error.message[:1].lower() + error.message[1:].rstrip(".")
+class EachOnce(TyperCommand):
+    """An option that takes one value is given once: of two values nobody would know which one counts."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        takes_one = {
+            name: it for it in self.params if not getattr(it, "is_flag", True) and not it.multiple for name in it.opts
+        }
+        words, given = iter(args), set[str]()
+        for word in words:
+            if word == "--":
+                break
+            name, equals, _ = word.partition("=")
+            if name in takes_one:
+                if name in given:
+                    raise BadParameter(f"{name} is given twice", ctx)
+                given.add(name)
+                if not equals:
+                    next(words, None)
+        return super().parse_args(ctx, args)
+
+
+def usage_text(error: Any) -> str:
+    """What is wrong with a command line, from one of the errors of Typer's parser. What has a name and is not known is
+    answered like any other such name."""
+    context, said = getattr(error, "ctx", None), str(error.message)
+    text = said[:1].lower() + said[1:].rstrip(".")
     if context is None:
         return text
     see, params = f"{context.command_path} --help lists what there is", context.command.params
-    if isinstance(error, NoSuchOption):
+    if hasattr(error, "possibilities"):
         names = [name.lstrip("-") for option in params for name in option.opts]
         return f"there is no option {or_nearest(error.option_name.lstrip('-'), names)}: {see}"
-    if isinstance(error, MissingParameter):
+    if hasattr(error, "param_type"):
         needed = [it for it in params if it.required]
         texts = [
             " ".join((*(it.opts if it.opts[0].startswith("-") else ()), it.metavar or str(it.name).upper()))
@@ -104,7 +128,7 @@ app = typer.Typer(
     help="Groupledger: the ledger of every Kafka group. Replays the logs of Kafka's coordinators into Delta tables.",
     epilog=ROOT_EPILOG,
     add_completion=False,
-    no_args_is_help=True,
+    invoke_without_command=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
@@ -119,11 +143,15 @@ def _print_version(is_asked: bool) -> None:
 
 @app.callback()
 def root(
+    ctx: typer.Context,
     version: Annotated[
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and end.")
     ] = False,
 ) -> None:
     """Options that may come before the job's name."""
+    if ctx.invoked_subcommand is None:
+        typer.echo(ctx.get_help(), err=True)
+        raise typer.Exit(WRONG_ARGUMENTS)
 
 
 def completion(shell: Annotated[Shell, typer.Argument(help="The shell.")]) -> None:
@@ -157,7 +185,7 @@ COMMANDS: Final[Mapping[str, Callable[..., None]]] = {
     "completion": completion,
 }
 for name, function in COMMANDS.items():
-    app.command(name, short_help=SUMMARIES[name], epilog=epilog(name))(function)
+    app.command(name, cls=EachOnce, short_help=SUMMARIES[name], epilog=epilog(name))(function)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -169,7 +197,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from jobs.cli.completion import make_ready
 
         make_ready()
-    given = None if arguments is None else list(arguments)
+    given = sys.argv[1:] if arguments is None else list(arguments)
+    for word in given:
+        try:
+            word.encode()
+        except UnicodeEncodeError:
+            say(f"error: {short(word)} is not UTF-8, as names of Kafka and of files have to be")
+            return WRONG_ARGUMENTS
     run = partial(app, args=given, prog_name=ENTRY, complete_var=COMPLETE, standalone_mode=True)
     # what one command sets for its output is not for the next one of this process
-    return copy_context().run(exit_code_of, run)
+    code = copy_context().run(exit_code_of, run)
+    try:
+        sys.stdout.flush()
+    except BrokenPipeError:
+        sys.stdout = None  # else Python would write the rest at its end
+    except OSError as error:
+        sys.stdout = None
+        say(f"error: cannot write the answer: {error.strerror}")
+        return FAILED
+    return code

@@ -17,6 +17,8 @@ def settings_of(
     settings = load_settings(
         {name: tuple(value) if isinstance(value, list) else value for name, value in options.items()}
     )
+    goes_with("--command-config", others.get("command_config"), "--bootstrap-server", settings.bootstrap_servers)
+    goes_with("--dump-format", others.get("dump_format"), "--dump", settings.dumps)
     if copied_at is None:
         return settings
     if not settings.segments and not settings.dumps:
@@ -72,25 +74,46 @@ def check_folders(settings: Settings) -> None:
     require_warehouse_folder(settings.warehouse)
 
 
-def moment_of(text: str, timezone: str | None) -> int:
-    """As `optional_moment`, for a required time. Prints how an expression was interpreted."""
+def goes_with(option: str, given: object, needed: str, value: object) -> None:
+    """Raise ArgumentError for an option that would do nothing, because another one is not given."""
+    if given and not value:
+        raise ArgumentError(f"{option} goes with {needed}: without it, it does nothing")
+
+
+def moments_of(timezone: str | None, *texts: str | None) -> tuple[int | None, ...]:
+    """Times on the command line as epoch milliseconds. Prints how expressions were interpreted.
+
+    Raises ArgumentError for a zone that no time needs.
+    """
     from jobs.queries.as_of.moments import Clock, read_moment
 
-    moment = read_moment(text, Clock.of(datetime.now(UTC), timezone))
-    if moment.reading is not None:
-        say(moment.reading)
-    return moment.timestamp_ms
+    clock = Clock.of(datetime.now(UTC), timezone)
+    moments = [None if text is None else read_moment(text, clock) for text in texts]
+    readings = [it.reading for it in moments if it is not None and it.reading is not None]
+    if timezone is not None and not readings:
+        raise ArgumentError(
+            "--timezone is for times without a zone, as 'yesterday 03:12' or 2026-11-20T03:12: here it does nothing"
+        )
+    say(*readings)
+    return tuple(it and it.timestamp_ms for it in moments)
+
+
+def moment_of(text: str, timezone: str | None) -> int:
+    """As `moments_of`, for one required time."""
+    (at_ms,) = moments_of(timezone, text)
+    assert at_ms is not None
+    return at_ms
 
 
 def optional_moment(text: str | None, timezone: str | None) -> int | None:
-    """A time on the command line as epoch milliseconds."""
-    return None if text is None else moment_of(text, timezone)
+    """As `moments_of`, for one time."""
+    return moments_of(timezone, text)[0]
 
 
 def span_of(from_time: str | None, to_time: str | None, timezone: str | None) -> tuple[int | None, int | None]:
     """The times of --from and --to. Raises ArgumentError if they are in the wrong order."""
     from jobs.queries.as_of.in_log import require_forwards
 
-    from_ms, to_ms = optional_moment(from_time, timezone), optional_moment(to_time, timezone)
+    from_ms, to_ms = moments_of(timezone, from_time, to_time)
     require_forwards(from_ms, to_ms)
     return from_ms, to_ms

@@ -6,11 +6,12 @@ from typing import Annotated
 import typer
 
 from jobs.cli import options
-from jobs.cli.arguments import check_client, reading_settings, span_of
+from jobs.cli.arguments import check_client, goes_with, reading_settings, span_of
 from jobs.cli.outcome import job
 from jobs.cli.readable import require_tables
 from jobs.cli.session import start_run
 from jobs.cli_enums import Format, Listing
+from jobs.errors import ArgumentError
 from jobs.exit_codes import DONE, INCOMPLETE
 
 
@@ -30,6 +31,11 @@ def audit(
     output_format: options.FormatOption = Format.TABLE,
 ) -> int:
     """Make gold from silver, and print a list (archived records, owners ...); its first lines say if it is complete."""
+    of_payload = {"--values": values, "--dead-letter-topic": dead_letter_topic, "--segments": logs.segments}
+    for option, given in {**of_payload, "--bootstrap-server": logs.bootstrap_servers}.items():
+        goes_with(option, given, "--payload", payload)
+    if payload and listing not in (Listing.ARCHIVED, Listing.WITHOUT_COPY):
+        raise ArgumentError(f"--payload is for --list archived and --list without-copy, not for {listing}")
     settings = reading_settings(**asdict(logs))
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     require_tables(settings)

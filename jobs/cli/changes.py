@@ -9,7 +9,6 @@ from jobs.cli.arguments import reading_settings
 from jobs.cli.outcome import job
 from jobs.cli.readable import open_tables
 from jobs.cli_enums import Format
-from jobs.console.output import say
 from jobs.exit_codes import DONE
 
 
@@ -37,18 +36,28 @@ def changes(
     """What a run changed: rows that came, went, or have other values, as Delta's change data feed names them."""
     import sys
 
-    from jobs.console.output import write_answers
-    from jobs.queries.answers.changes import SUMMARY_COLUMNS, changes_of, compared, summary, table_named
+    from jobs.console.output import folded_text, write_answers
+    from jobs.queries.answers.changes import (
+        SUMMARY_COLUMNS,
+        changes_of,
+        compared,
+        counts_of,
+        sentence,
+        summary,
+        table_named,
+    )
     from jobs.queries.sql.sql import write_rows
 
     chosen = None if table is None else table_named(table)
     settings = reading_settings(warehouse, cluster_id)
     tables = open_tables("changes", settings)
+    out = sys.stdout if output_format is Format.TABLE else sys.stderr
     if chosen is None:
-        write_answers(SUMMARY_COLUMNS, summary(tables, run_id, since), output_format, sys.stdout)
+        said, rows = summary(tables, run_id, since)
+        print(*(folded_text(line, out) for line in said), sep="\n", file=out)
+        write_answers(SUMMARY_COLUMNS, rows, output_format, sys.stdout)
         return DONE
     pair = compared(tables, chosen, run_id, since)
-    before = "nothing, as it is the first one" if pair.before is None else pair.before.run_id
-    say(f"{chosen.full_name}: what {pair.run.run_id} left, against {before}")
+    print(folded_text(f"{chosen.full_name}: {sentence(pair, counts_of(tables, pair))}", out), file=out)
     write_rows(changes_of(tables, pair), output_format, sys.stdout)
     return DONE

@@ -39,14 +39,15 @@ def demo(ctx: typer.Context, output_format: options.SummaryFormatOption = Summar
 
     Everything is written into a new folder: demo, or demo-2, demo-3 and so on.
     """
-    from jobs.console.output import json_line
+    from jobs.console.output import folded_text, json_line
 
     command_line = ctx.find_root().command
 
     out = sys.stdout if output_format is SummaryFormat.TABLE else sys.stderr
     folder = next(name for name in chain(["demo"], map("demo-{}".format, count(2))) if not Path(name).exists())
     story = (PROJECT_ROOT / SCENARIO).read_text(encoding="utf-8").splitlines()
-    print(*(line.removeprefix("# ") for line in story if line.startswith("# ")), sep="\n", file=out)
+    lines = (line.removeprefix("# ") for line in story if line.startswith("# "))
+    print(*(folded_text(line, out, " " * len("08:00  ")) for line in lines), sep="\n", file=out)
     with redirect_stdout(out):
         for question, words in ASKED:
             shown = words.format(folder=folder)

@@ -61,8 +61,6 @@ def describe(
             "--bootstrap-server adds the current coordinators to --state, and gives the current topologies to "
             "--topology: use it with one of these, without --at"
         )
-    if command_config is not None and bootstrap_server is None:
-        raise SettingsError("--command-config does nothing without --bootstrap-server")
     settings = reading_settings(
         warehouse, cluster_id, bootstrap_servers=bootstrap_server, command_config=command_config
     )

@@ -7,7 +7,7 @@ import typer
 
 from coordinator_core.text import counted
 from jobs.cli import options
-from jobs.cli.arguments import check_client, check_folders, settings_of
+from jobs.cli.arguments import check_client, check_folders, goes_with, settings_of
 from jobs.cli.outcome import facts_of, job, print_facts
 from jobs.cli.session import Run, start_run
 from jobs.cli_enums import SummaryFormat
@@ -57,6 +57,7 @@ def nightly(
     if all_clusters:
         has_own = notify is not None or any(asdict(replace(sources, warehouse=None)).values())
         return _all_clusters(sources.warehouse, report_file, output_format, has_own=has_own, is_quiet=quiet)
+    goes_with("--notify-always", notify_always, "--notify", notify)
     settings = settings_of(**asdict(sources), report_file=report_file)
     require_source(settings)
     check_folders(settings)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from jobs.console.command_name import command
 from jobs.console.output import say
-from jobs.errors import JobError
+from jobs.errors import ArgumentError
 from jobs.exit_codes import DONE, INCOMPLETE
 from jobs.settings import Settings, first_night
 
@@ -28,12 +28,12 @@ def no_tables(warehouse: str, cluster_id: str | None = None) -> str:
 
 
 def require_tables(settings: Settings) -> None:
-    """Raise JobError for a folder that has no table of any kind."""
+    """Raise ArgumentError for a folder that has no table of any kind."""
     from jobs.delta.warehouse import Warehouse
     from schemas.tables import TABLES
 
     if not any(map(Warehouse(settings.warehouse).exists, TABLES.values())):
-        raise JobError(no_tables(settings.warehouse, settings.cluster_id))
+        raise ArgumentError(no_tables(settings.warehouse, settings.cluster_id))
 
 
 def open_tables(job: str, settings: Settings) -> "ClusterTables":
@@ -45,7 +45,7 @@ def open_tables(job: str, settings: Settings) -> "ClusterTables":
 
     tables = ClusterTables(Warehouse(settings.warehouse), settings.cluster_id)
     if job != "verify" and not any(map(tables.warehouse.exists, SILVER_TABLES)):
-        raise JobError(no_tables(settings.warehouse, settings.cluster_id))
+        raise ArgumentError(no_tables(settings.warehouse, settings.cluster_id))
     require_current_silver(tables)
     from jobs.delta.other_writers import lines, written_by_others
 

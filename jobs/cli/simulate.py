@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from jobs.cli import options
+from jobs.cli.arguments import goes_with
 from jobs.cli.outcome import job
 from jobs.cli_enums import Format
 from jobs.errors import ArgumentError
@@ -51,12 +52,10 @@ def simulate(
 
     if output is None and explain is None:
         raise ArgumentError("name a new folder with --output, or a group with --explain")
-    for option, given, needed, value in (
-        ("--exchange", exchange, "--output", output),
-        ("--diagram", diagram, "--explain", explain),
-    ):
-        if given and value is None:
-            raise ArgumentError(f"{option} goes with {needed}")
+    goes_with("--exchange", exchange, "--output", output)
+    goes_with("--diagram", diagram, "--explain", explain)
+    for option, given in (("--from", from_time), ("--to", to_time)):
+        goes_with(option, given, "--explain or --exchange", explain or exchange)
     require_diagram(diagram)
     span = from_time, to_time, timezone
     written = None

@@ -14,7 +14,7 @@ from jobs.cli.readable import no_tables
 from jobs.cli.session import start_run
 from jobs.cli_enums import Engine, SqlFormat
 from jobs.console.output import say
-from jobs.errors import ArgumentError, JobError, SettingsError
+from jobs.errors import ArgumentError, SettingsError
 from jobs.exit_codes import DONE, FAILED
 from jobs.settings import Settings
 
@@ -74,7 +74,7 @@ def sql(
     tables = Warehouse(settings.warehouse)
     answering: Answering = DuckDb(tables, cluster_id=cluster_id)
     if not answering.table_names:
-        raise JobError(no_tables(settings.warehouse))
+        raise ArgumentError(no_tables(settings.warehouse))
     if cluster_id is not None:
         require_cluster(tables, cluster_id)
     if ddl:

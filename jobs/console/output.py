@@ -11,6 +11,7 @@ anything a client sent: output of all kinds is safe for terminals (`escaped`), a
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
@@ -19,7 +20,7 @@ from datetime import UTC, datetime
 from itertools import zip_longest
 from shutil import get_terminal_size
 from textwrap import wrap
-from typing import Any, Final, NamedTuple, TextIO
+from typing import IO, Any, Final, NamedTuple, TextIO
 from unicodedata import east_asian_width
 
 from coordinator_core.text import counted
@@ -43,6 +44,8 @@ FOLDED_COLUMNS_MIN: Final = 24
 """A column that is folded is at least this wide: as a time."""
 NARROW_COLUMNS_MIN: Final = 8
 """In a narrow terminal one of the first three of an answer: who, how bad, why."""
+PIECE: Final = re.compile(r"\d{4}-\d\d-\d\dT|.+?(?:\s+|[-_:,.](?=\D)|$)", re.DOTALL)
+"""A part of a cell: a day, or what ends in a blank or a mark."""
 IS_WIDE: ContextVar[bool] = ContextVar("is_wide", default=False)
 """Does --wide ask for all columns, whatever the width?"""
 
@@ -71,7 +74,7 @@ class Bars(NamedTuple):
 BLANKS: Final = Bars()
 
 
-def room_for(out: TextIO) -> int | None:
+def room_for(out: IO[str]) -> int | None:
     """The width of a terminal; None: lines may have any."""
     if IS_WIDE.get() or not out.isatty():
         return None
@@ -116,16 +119,23 @@ def _fitted(columns: Sequence[Sequence[str]], answer_count: int, room: int, bars
     """Lines that fit into the room: long cells of the first columns, which are the answer, go on in the next line, and
     of the other columns there are those that still fit. A last line says how many were left out."""
     gap = len(bars.row)
-    widths: dict[int, int] = {}
-    left = room + gap
     needed = [max(map(_shown_length, texts)) for texts in columns]
-    for index, width in enumerate(needed[:answer_count]):
-        least = min(width, FOLDED_COLUMNS_MIN, room)
-        if index < 3 and NARROW_COLUMNS_MIN + gap <= left:
-            least = min(least, left - gap)
-        if least + gap <= left:
-            widths[index] = least
-            left -= least + gap
+    answer = columns[:answer_count]
+    # where all of the answer has no room else, names of columns are folded, then names and times in their rows
+    for folded_count, is_squeezed in ((0, False), (1, False), (sys.maxsize, False), (1, True)):
+        widths: dict[int, int] = {}
+        left = room + gap
+        for index, texts in enumerate(answer):
+            least = min(max(map(_least, texts[:folded_count]), default=0), FOLDED_COLUMNS_MIN)
+            least = max(least, min(max(map(_shown_length, texts[folded_count:]), default=0), FOLDED_COLUMNS_MIN))
+            if is_squeezed and index < 3 and NARROW_COLUMNS_MIN + gap <= left:
+                least = min(least, left - gap)
+            least = min(least, room)
+            if least + gap <= left:
+                widths[index] = least
+                left -= least + gap
+        if len(widths) == answer_count:
+            break
     for index, width in widths.items():
         more = min(needed[index] - width, left)
         widths[index] += more
@@ -150,16 +160,29 @@ def _folded(text: str, width: int) -> list[str]:
     """The lines of a cell."""
     # a wide character needs two columns
     characters = width if len(text) == _shown_length(text) else max(width // 2, 1)
-    return wrap(text, characters) or [""]
+    lines = [""]
+    for piece in PIECE.findall(text):
+        if len(lines[-1]) + len(piece.rstrip()) > characters:
+            first, *rest = wrap(piece, characters, drop_whitespace=False) or [""]
+            lines[-1:] = [first, *rest] if not lines[-1] else [lines[-1], first, *rest]
+        else:
+            lines[-1] += piece
+    return [line.strip() for line in lines]
 
 
-def folded_text(text: str, out: TextIO, indent: str = "  ") -> str:
-    """A sentence in lines that a terminal has room for. With a command it stays one line, to be copied."""
+def _least(text: str) -> int:
+    """How wide a cell is at least, in as many lines as it takes."""
+    return max((_shown_length(piece.rstrip()) for piece in PIECE.findall(text)), default=0)
+
+
+def folded_text(text: str, out: IO[str], indent: str = "  ") -> str:
+    """A sentence in lines that a terminal has room for. A command is one line, to be copied."""
     room = room_for(out)
-    if room is None or _shown_length(text) <= room or f"{ENTRY} " in text:
+    if room is None or _shown_length(text) <= room:
         return text
-    lines = _folded(text, max(room - len(indent), 1))
-    return f"\n{indent}".join(lines)
+    sentence, entry, words = text.partition(f"{ENTRY} ")
+    lines = wrap(sentence, max(room - len(indent), 1)) or [""]
+    return f"\n{indent}".join([*lines, *([entry + words] if entry else ())])
 
 
 def cut(text: str) -> str:

@@ -14,7 +14,8 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from coordinator_core.text import duration_text
-from jobs.console.output import printable
+from jobs.console.names import LINE_CHARACTERS_MAX
+from jobs.console.output import folded_text, printable, room_for
 from jobs.console.running import RunningStage, running_stage
 
 POLL_SECONDS: Final = 0.2
@@ -75,7 +76,12 @@ class Steps:
 
     def _print(self, console: Console, text: str) -> None:
         if not self._is_quiet:
-            console.print(printable(text), markup=False, emoji=False, soft_wrap=True)
+            console.print(folded_text(printable(text), console.file), markup=False, emoji=False, soft_wrap=True)
+
+    @property
+    def width(self) -> int:
+        """Of a line of an answer, in characters."""
+        return min(room_for(self._answers.file) or LINE_CHARACTERS_MAX, LINE_CHARACTERS_MAX)
 
     def table(self, table: RichTable) -> None:
         """Print a table, at the end of a job."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from jobs.console.conversation import Change, Conversation, Event, Message, changed, clock, folded, words_of
 from jobs.console.names import cut
+from jobs.console.new_files import THERE_ALREADY, write_new
 from jobs.console.output import printable
 from jobs.errors import ArgumentError
 
@@ -20,24 +21,25 @@ ROW: Final = 26
 TOP: Final = 84
 """Above the first event: the title and the names."""
 CLOCK_WIDTH: Final = 104
-LANE_WIDTH: Final = 320
+LANE_WIDTH: Final = 400
 """Between two participants."""
 RIBBON_WIDTH: Final = 170
 LABEL_CHARACTERS_MAX: Final = 58
-"""Of the text over an arrow that spans one lane; the whole is its title."""
+"""Of the text over an arrow that spans one lane, which has room for so many; the whole is its title."""
 NAME_CHARACTERS_MAX: Final = 40
 GROUP: Final = "group"
 """`Change.what` of the states in the ribbon."""
 HUES: Final = {"Empty": 5, "Dead": 5, "PreparingRebalance": 2, "Assigning": 2, "NotReady": 2, "Stable": 1, "NONE": 4}
 """Colours of states by Kafka's names; of others 0. Each part of the ribbon has its name in it, too."""
 STYLE: Final = """\
-svg{font:12px system-ui,sans-serif;background:#fff;color:#1f2328}text{fill:#1f2328}
+svg{font:12px system-ui,sans-serif;background:#fff;color:#1f2328}
+text{fill:#1f2328;paint-order:stroke;stroke:#fff;stroke-width:3px;stroke-linejoin:round}.p{stroke:none}
 .t{fill:#59636e;font-variant-numeric:tabular-nums}.b{font-weight:600;font-size:14px}.n{font-weight:600}
 .l{stroke:#d1d9e0;stroke-width:1}.a{stroke:#0969da;stroke-width:1.4;fill:none}.h{fill:#0969da}
 .r{stroke:#59636e}.rh{fill:#59636e}.e{stroke:#cf222e}.eh,.et{fill:#cf222e}.d{stroke-dasharray:5 4}
 .w{fill:#0969da;fill-opacity:.15}.i{stroke:#59636e;stroke-dasharray:5 4}.c{fill:#59636e;font-style:italic}
 .s0{fill:#ddf4ff}.s1{fill:#dafbe1}.s2{fill:#fff8c5}.s3{fill:#ffebe9}.s4{fill:#fbefff}.s5{fill:#eff2f5}
-@media(prefers-color-scheme:dark){svg{background:#0d1117;color:#f0f6fc}text{fill:#f0f6fc}.t,.c{fill:#9198a1}
+@media(prefers-color-scheme:dark){svg{background:#0d1117;color:#f0f6fc}text{fill:#f0f6fc;stroke:#0d1117}.p{stroke:none}.t,.c{fill:#9198a1}
 .l{stroke:#3d444d}.a{stroke:#4493f8}.h,.w{fill:#4493f8}.r{stroke:#9198a1}.rh{fill:#9198a1}.e{stroke:#f85149}
 .eh,.et{fill:#f85149}.s0{fill:#0c2d4a}.s1{fill:#0f3d1e}.s2{fill:#4a3a08}.s3{fill:#4d1518}.s4{fill:#3a1a52}
 .s5{fill:#212830}}"""
@@ -48,18 +50,17 @@ MERMAID_ENDING: Final = ".mmd"
 
 
 def require_diagram(path: str | None) -> None:
-    """Raise ArgumentError for the name of a file that does not say how it is drawn."""
+    """Raise ArgumentError for the name of a file that does not say how it is drawn, or of one that is there."""
     if path is not None and not path.endswith((SVG_ENDING, MERMAID_ENDING)):
         raise ArgumentError(f"--diagram {path!r}: name a file that ends in {SVG_ENDING} or {MERMAID_ENDING}")
+    if path is not None and Path(path).expanduser().exists():
+        raise ArgumentError(THERE_ALREADY.format(path=path))
 
 
 def write_diagram(conversation: Conversation, path: str) -> None:
     """Write the diagram: the file's name says how it is drawn. Raises ArgumentError if it cannot be written."""
     text = mermaid(conversation) if path.endswith(MERMAID_ENDING) else svg(conversation)
-    try:
-        Path(path).expanduser().write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise ArgumentError(f"cannot write {path}: {error.strerror}: name another file with --diagram") from error
+    write_new(Path(path).expanduser(), text)
 
 
 def svg(conversation: Conversation) -> str:
@@ -130,7 +131,7 @@ class _Drawing:
                 f'<rect class="s{HUES.get(change.after, 0)}{dash}" x="{self._ribbon_x}" y="{self._y(row) - 9}" '
                 f'width="{RIBBON_WIDTH}" height="{ROW * (end - row) - 2}"/>'
             )
-            yield f'<text x="{self._ribbon_x + 8}" y="{self._y(row) + 5}">{_xml(change.after)}</text>'
+            yield f'<text class="p" x="{self._ribbon_x + 8}" y="{self._y(row) + 5}">{_xml(change.after)}</text>'
 
     def _arrow(self, row: int, message: Message) -> Iterator[str]:
         y = self._y(row)
@@ -147,7 +148,8 @@ class _Drawing:
         lanes = max(abs(x2 - x1) // LANE_WIDTH, 1)
         style = ' class="et"' if kind == "e" else ""
         shown = cut(text, LABEL_CHARACTERS_MAX * lanes)
-        yield (f'<text{style} x="{min(x1, x2) + 10}" y="{y - 5}">{_xml(shown)}{_tip(text, shown)}</text>')
+        left, base = (x1 + 34, y + 4) if x1 == x2 else (min(x1, x2) + 10, y - 6)
+        yield f'<text{style} x="{left}" y="{base}">{_xml(shown)}{_tip(text, shown)}</text>'
 
     def _change(self, row: int, change: Change) -> Iterator[str]:
         if change.what == GROUP:
@@ -159,7 +161,8 @@ class _Drawing:
             return
         x = self._x.get(change.whose, self._ribbon_x)
         text = changed(change)
-        yield f'<text class="c" x="{x + 10}" y="{self._y(row) + 4}">{_xml(cut(text, LABEL_CHARACTERS_MAX))}</text>'
+        shown = cut(text, LABEL_CHARACTERS_MAX - 4)  # italics are wider
+        yield f'<text class="c" x="{x + 10}" y="{self._y(row) + 4}">{_xml(shown)}{_tip(text, shown)}</text>'
 
 
 def _waits(events: Sequence[Event]) -> Iterator[_Wait]:

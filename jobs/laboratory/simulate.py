@@ -32,7 +32,7 @@ from jobs.console.command_name import command
 from jobs.console.conversation import Conversation
 from jobs.console.names import or_nearest
 from jobs.console.output import csv_line, say, time_text
-from jobs.errors import ArgumentError, KafkaVersionError, ScenarioFileError, SimulateError
+from jobs.errors import ArgumentError, KafkaVersionError, ScenarioFileError
 from jobs.laboratory.exchange_story import story_of
 from jobs.queries.as_of.in_log import require_forwards
 from jobs.queries.as_of.moments import Clock, read_moment
@@ -136,7 +136,7 @@ def simulate(
     watch = _watch_of(scenario, groups, span, may_be_all=True) if groups else None
     root = Path(output).expanduser()
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise SimulateError(f"{output} is not an empty folder: a simulation never mixes with other files")
+        raise ArgumentError(f"{output} is not an empty folder: a simulation never mixes with other files")
     try:
         with TruthFiles(root / "truth") as truth:
             simulation = Simulation(scenario, truth, seed=seed, watch=watch)
@@ -158,7 +158,9 @@ def simulate(
         checkpoint = offset_checkpoint(LOG_START_OFFSET_CHECKPOINT, start_offsets)
         (root / "logs" / checkpoint.name).write_bytes(checkpoint.data)
     except OSError as error:
-        raise SimulateError(f"cannot write {error.filename or output}: {error.strerror}") from error
+        raise ArgumentError(
+            f"cannot write {error.filename or output}: {error.strerror}: name another folder"
+        ) from error
     return Written(summary, output, partition_count, record_count, size_bytes)
 
 

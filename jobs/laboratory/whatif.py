@@ -121,6 +121,8 @@ def whatif(
                 "silent: what other settings would have changed is not known"
             )
         return answer_group(life, question, known, from_ms=from_ms, to_ms=to_ms)
+    except WhatIfError as error:
+        raise WhatIfArgumentError(str(error)) from error
     except CoreError as error:
         raise WhatIfJobError(str(error)) from error
 

@@ -25,6 +25,7 @@ from jobs.bronze.log_ends import keep_log_partitions
 from jobs.bronze.plan import Sources
 from jobs.bronze.snapshot import Bronze
 from jobs.bronze.writer import CaptureRun
+from jobs.console.command_name import command
 from jobs.console.progress import Steps, size_text
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms, to_datetime
@@ -256,7 +257,7 @@ class ContinuousCapture:
         summary, after = capture_logs(self._executor, self._warehouse, self._settings, bronze, sources, self._new_run())
         self._bronze = after
         self._totals.add(summary)
-        for line in lost_lines(bronze.coverage, after.coverage):
+        for line in lost_lines(bronze.coverage, after.coverage, self._settings.place_words):
             self._steps.say(line)
 
     def _refuse_other_topics(self, logs: Sequence[BrokerLog]) -> None:
@@ -412,9 +413,12 @@ def lag_text(by_topic: Mapping[str, Lag]) -> str:
 
 
 def lost_lines(
-    before: Mapping[LogPartition, Sequence[CoverageRange]], after: Mapping[LogPartition, Sequence[CoverageRange]]
+    before: Mapping[LogPartition, Sequence[CoverageRange]],
+    after: Mapping[LogPartition, Sequence[CoverageRange]],
+    place: str = "",
 ) -> list[str]:
-    """Sentences about data lost meanwhile: offsets that are gone although earlier ones were captured."""
+    """Sentences about data lost meanwhile: offsets that are gone although earlier ones were captured. `place`: options
+    that end a command."""
     lines = []
     for (topic, partition), ranges in sorted(after.items()):
         old = before.get((topic, partition), ())
@@ -432,6 +436,6 @@ def lost_lines(
                 )
     if len(lines) > LOST_LISTED_MAX:
         lines[LOST_LISTED_MAX:] = [
-            f"lost: {counted(len(lines) - LOST_LISTED_MAX, 'range')} more: see audit --list holes"
+            f"lost: {counted(len(lines) - LOST_LISTED_MAX, 'range')} more: {command('audit --list holes' + place)}"
         ]
     return lines

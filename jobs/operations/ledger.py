@@ -6,6 +6,7 @@ from operator import add
 
 from coordinator_core.history.ledger import LedgerCounts
 from coordinator_core.text import counted
+from jobs.console.command_name import command
 
 
 def total(counts: Mapping[str, LedgerCounts]) -> LedgerCounts:
@@ -13,12 +14,13 @@ def total(counts: Mapping[str, LedgerCounts]) -> LedgerCounts:
     return reduce(add, counts.values(), LedgerCounts())
 
 
-def unknown_fields_line(counts: LedgerCounts) -> str:
-    """A sentence: a newer release of Kafka wrote fields that this version does not read."""
+def unknown_fields_line(counts: LedgerCounts, place: str) -> str:
+    """A sentence: a newer release of Kafka wrote fields that this version does not read. `place`: options that end a
+    command."""
     return (
         f"{counted(counts.unknown_field_count, 'record')} with fields that this version does not know, of a later "
-        "Kafka: bronze "
-        "has the bytes, silver has what is known; upgrade Groupledger, then run replay --rebuild"
+        "Kafka: bronze has the bytes, silver has what is known; upgrade Groupledger, then run "
+        f"{command('replay --rebuild' + place)}"
     )
 
 

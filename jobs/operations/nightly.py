@@ -242,7 +242,7 @@ def print_replay(
     all_counts = total(counts)
     steps.say(ledger_line(all_counts))
     if all_counts.unknown_field_count:
-        steps.say(unknown_fields_line(all_counts))
+        steps.say(unknown_fields_line(all_counts, settings.place_words))
     steps.facts["replayed"] = {
         "is_new": not summary.skipped,
         "row_counts": dict(sorted(summary.row_counts.items())),
@@ -261,12 +261,14 @@ def print_replay(
             "and why"
         )
     if missing:
-        steps.say(f"missing or damaged: {counted(missing, 'range')} of the log: see audit --list {Listing.HOLES}")
+        show = command(f"audit --list {Listing.HOLES}{settings.place_words}")
+        steps.say(f"missing or damaged: {counted(missing, 'range')} of the log: {show}")
     for failure in summary.failures[:FAILURES_SHOWN_MAX]:
         whose = "no group of it" if failure.group_id is None else f"group {short(failure.group_id)}"
         steps.say(f"could not be replayed: {whose}: {failure_text(failure)}; the next run tries again")
     if len(summary.failures) > FAILURES_SHOWN_MAX:
-        steps.say(f"... and {len(summary.failures) - FAILURES_SHOWN_MAX:,} more: see audit --list {Listing.NOT_JUDGED}")
+        show = command(f"audit --list {Listing.NOT_JUDGED}{settings.place_words}")
+        steps.say(f"... and {len(summary.failures) - FAILURES_SHOWN_MAX:,} more: {show}")
     for line in missing_lines(ends):
         steps.say(line)
     show = command("sql" + settings.place_words)
@@ -288,7 +290,7 @@ def print_findings(run: RunContext, code: int) -> None:
         run.steps.say(line)
     has_new = any(it.new for it in found.items)
     attention = [it.group_id for it in group_verdicts(run.tables) if it.verdict != OK] if has_new else []
-    for line in (headline, *lines(found, run.settings.place_words, attention)):
+    for line in (headline, *lines(found, run.settings.place_words, attention, run.steps.width)):
         run.steps.answer(line)
     if has_new and not run.settings.report_file:
         run.steps.answer(f"Report: {command('report --output report.html' + run.settings.place_words)}")

@@ -21,7 +21,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import filesystem_of, write_whole
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import JobError, NoSuchGroupError
+from jobs.errors import ArgumentError, JobError, NoSuchGroupError
 from jobs.queries.answers.audit_report import Hole, completeness
 from jobs.queries.answers.group_diagram import worst_of
 from jobs.queries.answers.group_verdicts import OK, GroupVerdict, group_verdicts, newest_record_ms
@@ -413,7 +413,9 @@ def _write(output: str, data: bytes) -> None:
             write_whole(Path(output).expanduser(), data)
     except OSError as error:
         why = error.strerror or error
-        raise JobError(f"the report cannot be written to {output}: {why}: name another place with --output") from error
+        raise ArgumentError(
+            f"the report cannot be written to {output}: {why}: name another place with --output"
+        ) from error
 
 
 def _write_to_uri(filesystem: fs.FileSystem, path: str, data: bytes) -> None:

@@ -4,6 +4,7 @@ A question names the changed settings (`changed`). `recorded` gives values that 
 show them, instead of Kafka's default.
 """
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -13,6 +14,7 @@ from coordinator_core.bytes.kafka_versions import KafkaVersion
 from coordinator_core.errors import WhatIfError
 from coordinator_core.live.assignors import CLIENT_ASSIGNORS
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
+from coordinator_core.text import duration_of
 
 DEFAULTS: Final = GroupCoordinatorConfig()
 SERVER_ASSIGNORS: Final = DEFAULTS.group_consumer_assignors
@@ -98,13 +100,17 @@ class Question:
 
 
 Reader = Callable[[str, str], Any]
+NUMBER: Final = re.compile(r"[0-9]{1,19}", re.ASCII)
 
 
 def _number(least: int, most: int) -> Reader:
     def read(name: str, text: str) -> int:
-        if not (text.isascii() and text.isdigit()) or not least <= int(text) <= most:
-            raise WhatIfError(f"{name} must be a whole number from {least} to {most}, not {text!r}")
-        return int(text)
+        is_time = name.endswith(".ms")
+        value = int(text) if NUMBER.fullmatch(text) else duration_of(text) if is_time else None
+        if value is None or not least <= value <= most:
+            unit = " of ms (or a duration, as 45s)" if is_time else ""
+            raise WhatIfError(f"{name} must be a whole number{unit} from {least} to {most}, not {text!r}")
+        return value
 
     return read
 

@@ -3,6 +3,9 @@
 import json
 from collections import Counter
 from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from shutil import copytree
 from typing import Any
 
 import pytest
@@ -20,6 +23,7 @@ from jobs.queries.answers.changes import (
     summary,
     table_named,
 )
+from schemas.tables.state import RUN_METRICS
 from tests.cases.harness import CASES, CLUSTER_ID, Ledger
 from tests.jobs.slices import slices_of
 
@@ -113,13 +117,30 @@ def without(change: dict[str, Any]) -> dict[str, Any]:
 def test_the_summary_counts_them(nights: tuple[Ledger, Sequence[Rows]]) -> None:
     """Of each table, with the runs that are compared."""
     ledger, _ = nights
-    counts = {row[0]: row[1:] for row in summary(ledger.tables, None, None)}
+    (sentence,), rows = summary(ledger.tables, None, None)
+    counts = {row[0]: row[1:] for row in rows}
+    inserted, updated, deleted = (sum(row[place] for row in rows) for place in (3, 4, 5))
+    assert sentence == (
+        "silver and gold: run night-3 of 2026-11-28 00:00 against run night-2 of 2026-11-27 00:00: "
+        f"{inserted:,} rows inserted, {updated:,} updated, {deleted:,} deleted"
+    )
     assert set(counts) == {table.full_name for table in FOLLOWED if ledger.warehouse.exists(table)}
     for name, (run_id, since, inserted, updated, deleted) in counts.items():
         kinds = Counter(change["_change_type"] for change in changed(ledger, name))
         assert (run_id, since) == ("night-3", "night-2")
         assert (inserted, updated, deleted) == (kinds[INSERT], kinds[AFTER], kinds[DELETE])
     assert counts["silver.offset_commits"][2] > 0 and sum(row[3] for row in counts.values()) > 0
+
+
+def test_a_newer_run_that_changed_nothing_is_named(nights: tuple[Ledger, Sequence[Rows]], tmp_path: Path) -> None:
+    """Else the run before it would be taken for the newest."""
+    ledger = Ledger(tmp_path / "warehouse")
+    copytree(nights[0].root, ledger.root)
+    row = {"run_id": "night-4", "job": "replay", "started_at": datetime(2026, 11, 29, tzinfo=UTC)}
+    ledger.tables.write(RUN_METRICS, [row], app_id="test")
+    first, second = summary(ledger.tables, None, None)[0]
+    assert first == "the newest run, night-4 of 2026-11-29 00:00, changed nothing; the last one that did:"
+    assert second.startswith("silver and gold: run night-3 ")
 
 
 def test_what_is_not_known_is_refused(nights: tuple[Ledger, Sequence[Rows]]) -> None:
@@ -145,7 +166,9 @@ def test_the_job_prints_them(nights: tuple[Ledger, Sequence[Rows]], capsys: pyte
     out, err = capsys.readouterr()
     rows = [json.loads(line) for line in out.splitlines()]
     assert len(rows) == len(changed(ledger, "silver.offset_commits"))
-    assert {row["_run_id"] for row in rows} == {"night-3"} and "night-3 left, against night-2" in err
+    assert {row["_run_id"] for row in rows} == {
+        "night-3"
+    } and "silver.offset_commits: run night-3 of 2026-11-28 00:00 against run night-2 of " in err
     assert cli.main(words) == 0
     out = capsys.readouterr().out
     assert json.loads(out.splitlines()[0]).keys() == {"TABLE", "RUN", "SINCE", "INSERTED", "UPDATED", "DELETED"}

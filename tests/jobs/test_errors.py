@@ -16,6 +16,7 @@ from deltalake.exceptions import DeltaError
 from jobs import exit_codes
 from jobs.bronze.export_segments import ExportWork, export_log
 from jobs.cli import outcome
+from jobs.console.new_files import write_new
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.filesystems import write_whole
 from jobs.delta.locks import only_one
@@ -23,7 +24,6 @@ from jobs.delta.part_files import PartTarget, PartWriter
 from jobs.delta.warehouse import LOCKS, Warehouse
 from jobs.errors import JobError, NoSpaceLeft, NotWritable, TableDamaged, is_no_space, writing
 from jobs.operations.clusters import night_of
-from jobs.queries.answers.restore import _write_new
 from jobs.settings import load_settings
 from schemas.tables.state import RUNS
 
@@ -150,7 +150,7 @@ def test_a_part_of_a_file_that_resets_offsets_is_not_left(tmp_path: Path, monkey
 
     monkeypatch.setattr(Path, "open", on_a_full_disk)
     with pytest.raises(JobError, match=r"cannot write .*reset\.csv: No space left on device"):
-        _write_new(file, "g,t,0,1\n")
+        write_new(file, "g,t,0,1\n")
     assert not file.exists()
 
 

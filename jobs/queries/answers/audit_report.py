@@ -8,8 +8,9 @@ import json
 import sys
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from itertools import accumulate
 from typing import Any, Final, NamedTuple, TextIO
 
@@ -23,16 +24,18 @@ from jobs.bronze.coverage import from_table
 from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, numbers
 from jobs.bronze.quarantine import open_rows
 from jobs.cli_enums import Listing
+from jobs.console.command_name import command
 from jobs.console.names import short, some_of
-from jobs.console.output import Value, folded_text, json_line, room_for, time_text, write_answers
+from jobs.console.output import Value, folded_text, json_line, time_text, write_answers
 from jobs.delta import other_writers
 from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.times import epoch_ms, to_datetime
+from jobs.errors import ArgumentError
 from jobs.queries.answers.findings import audit_lacks, groups_not_judged
-from jobs.queries.answers.lists import LISTS, OF_GROUPS, OF_SHARES, WHO
+from jobs.queries.answers.lists import BEGAN_AT, LISTS, OF_GROUPS, OF_SHARES, TOPICS, WHO, of_cause
 from jobs.queries.as_of.as_of import SHARES_LOG, SilverAt, timestamp_scalar
 from jobs.queries.as_of.behind import not_audited_lines, not_replayed_lines
 from jobs.queries.as_of.caveats import moved
@@ -63,7 +66,7 @@ NOT_IN_ANY_LOG: Final = {
     Listing.SHARE_OFFSETS: "Not in any log of Kafka's: who moved or deleted the offsets",
     Listing.LAG: "Not in any log of Kafka's coordinators: the ends of topics; lag is known where a live capture "
     "sampled them",
-    Listing.RESETS: "Not in this list: offsets that went back, by a tool as well; see audit --list rewinds",
+    Listing.RESETS: "Not in this list: offsets that went back, by a tool as well: those are in the list rewinds",
     Listing.FLAPPING: "Not in any log of Kafka's: who asked to rebalance; if nobody flapped, who has all members",
     Listing.REBALANCES: "Not in any log of Kafka's: rebalances of classic groups that ended without a new generation",
 }
@@ -78,6 +81,27 @@ OF_ASSIGNMENTS: Final = frozenset(
 MEMBERS: Final = """
     SELECT group_id, member_id, instance_id, client_id, client_host, valid_from, valid_to FROM silver.group_members
     WHERE list_contains($1, group_id) ORDER BY from_log_offset
+"""
+HAD: Final = """
+    SELECT group_id, topic, partition, min(from_generation) AS first, max(to_generation) AS last
+    FROM silver.member_assignments WHERE list_contains($1, group_id) AND assignment <> 'REVOKING' GROUP BY ALL
+"""
+"""From when until when groups had partitions."""
+BEGAN: Final = """
+    SELECT group_id, started_at FROM gold.rebalances WHERE list_contains($1, group_id) AND started_at IS NOT NULL
+"""
+COUNTS: Final = """
+    SELECT topic, valid_from AS "at", lag(partition_count) OVER times AS was, partition_count AS now
+    FROM silver.partition_counts WINDOW times AS (PARTITION BY topic_id ORDER BY valid_from)
+    UNION ALL
+    SELECT topic, max(valid_to), arg_max(partition_count, valid_to), 0
+    FROM silver.partition_counts GROUP BY topic, topic_id HAVING count(valid_to) = count(*)
+    ORDER BY "at", topic
+"""
+"""When topics came, went, or changed their partition count."""
+EPOCHS: Final = """
+    SELECT topic, partition, leader_epoch, arg_min(max_timestamp, base_offset) AS "at"
+    FROM bronze.record_batches WHERE leader_epoch >= 0 GROUP BY ALL
 """
 
 
@@ -158,44 +182,52 @@ def completeness(
     coverage = from_table(rows)
     if not coverage:
         return Completeness(False, (f"NOT COMPLETE: nothing of {log} was captured",))
+    show = partial(_command_of, tables)
     ends = log_ends(tables, (log,), partition_counts)[log]
     steps = clock_steps(WholeAudit.newest(tables), log)
     ends = _short_of_slow_clocks(ends, steps)
     found = list(missing_lines({log: ends}))
-    holes = [
-        hole.between(step for step in steps if step.log_partition == place[1])
-        for place, ranges in sorted(coverage.items())
-        for hole in holes_of(*place, ranges)
-    ]
-    found += [hole.text() for hole in holes if hole.touches(span)]
+    holes: defaultdict[tuple[str, str], list[Hole]] = defaultdict(list)
+    for place, ranges in sorted(coverage.items()):
+        for each in holes_of(*place, ranges):
+            hole = each.between(step for step in steps if step.log_partition == place[1])
+            if hole.touches(span):
+                holes[hole.log_partition, hole.kind].append(hole)
+    found += [together(those).text() for those in holes.values()]
     found += _behind_the_end(ends, span)
     found += _unread(tables, log)
     found += [
-        f"group {short(name)} could not be judged: see audit --list not-judged"
+        f"group {short(name)} could not be judged: {show(Listing.NOT_JUDGED)}"
         for name in groups_not_judged(tables)
         if group_ids is None or name in group_ids
     ]
     found += [
-        f"no group of {name} could be judged: see audit --list not-judged"
+        f"no group of {name} could be judged: {show(Listing.NOT_JUDGED)}"
         for name in audit_lacks(tables)
         if name.startswith(f"{log}-")
     ]
     found += not_replayed_lines(tables, log)
     found += not_audited_lines(tables)
-    found += other_writers.lines(other_writers.written_by_others(tables))
+    found += other_writers.lines(other_writers.written_by_others(tables), tables.place_words)
     if log == SHARES_LOG:
         found += _begun_midway(tables, span, group_ids)
+    step_statements = list(_step_lines(tables, steps, span))
     begins = time_text(span.from_ms) or "its beginning"
     until = time_text(span.to_ms) or time_text(ends.proven_ms) or "its last record"
     those = f"{log} ({counted(len(ends.ends), 'log partition')}) from {begins} to {until}"
     if not found:
-        remarks = *_remarks(ends, span), *_step_lines(steps, span)
+        remarks = *_remarks(ends, span), *step_statements
         return Completeness(True, (f"COMPLETE: every record of {those} was read", *remarks))
     lines = found[:HOLES_LISTED_MAX]
     if len(found) > len(lines):
-        lines.append(f"... and {len(found) - len(lines):,} more: see audit --list {Listing.HOLES}")
-    lines += _step_lines(steps, span)
+        lines.append(f"... and {len(found) - len(lines):,} more: {show(Listing.HOLES)}")
+    lines += step_statements
     return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *lines))
+
+
+def _command_of(tables: ClusterTables, listing: Listing) -> str:
+    """The command that prints a list."""
+    return command(f"audit --list {listing}{tables.place_words}")
 
 
 def _short_of_slow_clocks(ends: LogEnds, steps: Sequence[ClockStep]) -> LogEnds:
@@ -212,10 +244,10 @@ def _short_of_slow_clocks(ends: LogEnds, steps: Sequence[ClockStep]) -> LogEnds:
     return ends._replace(ends=known)
 
 
-def _step_lines(steps: Sequence[ClockStep], span: Span) -> Iterator[str]:
+def _step_lines(tables: ClusterTables, steps: Sequence[ClockStep], span: Span) -> Iterator[str]:
     """Statements about clock steps within a bounded span: records of that time may be listed with other times."""
     if span != Span():
-        yield from step_lines(steps, span.from_ms, span.to_ms, "rows are listed by the times that the log has")
+        yield from step_lines(tables, steps, span.from_ms, span.to_ms, "rows are listed by the times that the log has")
 
 
 def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
@@ -270,6 +302,16 @@ def holes_of(topic: str, partition: int, ranges: Sequence[CoverageRange]) -> Ite
         next_offset = max(next_offset, covered.to_offset + 1)
 
 
+def together(holes: Sequence[Hole]) -> Hole:
+    """Holes of one kind in a log partition as one, which says how many they are."""
+    first, last = holes[0], holes[-1]
+    if first == last:
+        return first
+    count = sum(it.to_offset - it.from_offset + 1 for it in holes)
+    reason = f"{counted(len(holes), 'range')}, {counted(count, 'offset')} in all"
+    return first._replace(to_offset=last.to_offset, before_ms=last.before_ms, reason=reason)
+
+
 class _CapturedTimes:
     """Times (ms) of captured ranges around an offset."""
 
@@ -303,7 +345,7 @@ def _unread(tables: ClusterTables, log: str) -> Iterator[str]:
     if rows.num_rows:
         codes = ", ".join(sorted(set(rows["code"].to_pylist())))
         pieces = counted(rows.num_rows, "piece")
-        yield f"{pieces} of {log} could not be read ({codes}): see audit --list {Listing.QUARANTINE}"
+        yield f"{pieces} of {log} could not be read ({codes}): {_command_of(tables, Listing.QUARANTINE)}"
 
 
 def _begun_midway(tables: ClusterTables, span: Span, group_ids: Collection[str] | None) -> Iterator[str]:
@@ -332,9 +374,10 @@ def listed(
     tables: ClusterTables, group_ids: Collection[str] | None, listing: Listing, span: Span
 ) -> tuple[list[str], list[tuple[Value, ...]]]:
     """Columns and rows of a list in a span, ordered by group, time and log position."""
-    table, time, _, where, _, _, who = LISTS[listing]
+    it = LISTS[listing]
+    table, time, where = it.table, it.time, it.where
     schema = file_schema(table)
-    names = [it.name for it in schema if it.name != "cluster_id" and not pa.types.is_binary(it.type)]
+    names = [field.name for field in schema if field.name != "cluster_id" and not pa.types.is_binary(field.type)]
     # an interval counts for every moment in it
     last = "valid_to" if listing is Listing.OWNERS else time
     values: list[Any] = []
@@ -350,7 +393,8 @@ def listed(
     places = (LOG_PARTITION, "log_offset", "from_log_offset", "incarnation")
     key = [name for name in ("group_id", time, *places, *table.key) if name in table.column_names]
     order = ", ".join(f'r."{name}" NULLS FIRST' for name in dict.fromkeys(key))
-    shown = ", ".join(f'r."{name}"' for name in names)
+    values_of = {name: f'r."{name}"' for name in names} | (of_cause(it.cause) if it.cause else {})
+    shown = ", ".join(f'{value} AS "{name}"' for name, value in values_of.items())
     ledger = DuckDb(tables.warehouse, cluster_id=tables.cluster_id, has_all=True)
     answer = ledger.answer(
         f"SELECT {shown} FROM {table.full_name} AS r WHERE {' AND '.join(conditions)} ORDER BY {order or 'ALL'}",
@@ -358,13 +402,17 @@ def listed(
     )
     rows = list(answer.rows())
     lines = [tuple(map(_value, row)) for row in rows]
-    if not who:
+    if not it.more:
         return names, lines
-    named = _named(ledger, who, [dict(zip(names, row, strict=True)) for row in rows])
-    return [*names, WHO], [(*line, text) for line, text in zip(lines, named, strict=True)]
+    more = MORE[it.more](ledger, [dict(zip(names, row, strict=True)) for row in rows], it.who)
+    all_lines = [(*line, text or None) for line, text in zip(lines, more, strict=True)]
+    if it.more == BEGAN_AT:  # ISO 8601, in which order of texts is that of times
+        begin, end = time_text(span.from_ms) or "", time_text(span.to_ms) or "~"
+        all_lines = [line for line in all_lines if line[-1] is None or begin <= str(line[-1]) < end]
+    return [*names, it.more], all_lines
 
 
-def _named(ledger: DuckDb, who: str, rows: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _named(ledger: DuckDb, rows: Sequence[Mapping[str, Any]], who: str) -> Iterator[str]:
     """For each rebalance the clients and hosts of the members in a column: there by member id or, if they flapped, by
     group instance id or else client id. Where none did, those of all members at the time: one of them asked for it."""
     members: defaultdict[str, list[tuple[set[str], Any, Any, str]]] = defaultdict(list)
@@ -376,10 +424,60 @@ def _named(ledger: DuckDb, who: str, rows: Sequence[Mapping[str, Any]]) -> Itera
     for row in rows:
         wanted, at, those = set(row[who] or ()), row["started_at"], members[row["group_id"]]
         found = [text for ids, *_, text in those if ids & wanted]
-        if who == "flapping_members" and not wanted and at is not None:
-            there = (it for it in those if it[1] is not None and it[1] <= at and (it[2] is None or it[2] >= at))
+        if who == "flapping_members" and not found and at is not None:
+            until = row["completed_at"] or at
+            there = (it for it in those if it[1] is not None and it[1] <= until and (it[2] is None or it[2] >= at))
             found = [text for *_, text in there]
         yield some_of(sorted(set(found)))
+
+
+def topics_changed(ledger: DuckDb, rows: Sequence[Mapping[str, Any]], _: str = "") -> Iterator[str]:
+    """For each rebalance what `TOPICS_MEANS` says."""
+    had: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
+    began: defaultdict[str, list[datetime]] = defaultdict(list)
+    group_ids = sorted({row["group_id"] for row in rows})
+    for it in ledger.rows_of(HAD, group_ids):
+        had[it["group_id"]].append(it)
+    for it in ledger.rows_of(BEGAN, group_ids):
+        began[it["group_id"]].append(it["started_at"])
+    changes = list(ledger.rows_of(COUNTS)) if rows else []
+    for row in rows:
+        group_id, at = row["group_id"], row["started_at"]
+        before = max((it for it in began[group_id] if at is not None and it < at), default=None)
+        topics = {it["topic"] for it in had[group_id]}
+        texts = [
+            _change_of_topic(it)
+            for it in changes
+            if at is not None and (before is None or it["at"] > before) and it["at"] <= at
+            if it["topic"] in topics or it["topic"].startswith(f"{group_id}-")
+        ]
+        firsts = {it["topic"] for it in had[group_id] if it["first"] == row["to_generation"]}
+        lasts = {it["topic"] for it in had[group_id] if it["last"] == row["from_generation"]}
+        yield some_of(texts or [short(name) for name in sorted(firsts | lasts)])
+
+
+def _change_of_topic(it: Mapping[str, Any]) -> str:
+    topic = short(it["topic"])
+    if not it["now"]:
+        return f"{topic} deleted"
+    return f"{topic} {it['was']} to {it['now']}" if it["was"] else f"{topic} new, {counted(it['now'], 'partition')}"
+
+
+def _began_at(ledger: DuckDb, rows: Sequence[Mapping[str, Any]], _: str) -> Iterator[str | None]:
+    """For each leader epoch the time of its first batch."""
+    keys = ("topic", "partition", "leader_epoch")
+    times = {tuple(it[name] for name in keys): it["at"] for it in (ledger.rows_of(EPOCHS) if rows else ())}
+    for row in rows:
+        at = times.get(tuple(row[name] for name in keys))
+        yield None if at is None else time_text(epoch_ms(at))
+
+
+MORE: Final[Mapping[str, Callable[[DuckDb, Sequence[Mapping[str, Any]], str], Iterator[str | None]]]] = {
+    WHO: _named,
+    TOPICS: topics_changed,
+    BEGAN_AT: _began_at,
+}
+"""How the columns are made that other tables give."""
 
 
 def overlapping(span: Span) -> list[Any]:
@@ -409,7 +507,7 @@ def _skipped(tables: ClusterTables, group_ids: Collection[str] | None, span: Spa
         yield f"Not in this list, {what}: {row['kind']} at {row['at']} ({row['confidence']})"
     if len(skips) > SKIPS_LISTED_MAX:
         more = counted(len(skips) - SKIPS_LISTED_MAX, "more change")
-        yield f"... and by {more}: audit --list {Listing.SHARE_OFFSETS}"
+        yield f"... and by {more}: {_command_of(tables, Listing.SHARE_OFFSETS)}"
 
 
 def untimed_statement(count: int, span: Span) -> Iterator[str]:
@@ -439,16 +537,20 @@ def write_list(
     *,
     first: Sequence[str],
 ) -> None:
-    """Print a list behind the statement whether it is complete. On a terminal the reasons come after the list."""
+    """Print a list behind the statement whether it is complete. In a table for people the reasons come after it."""
     if output_format == "json":
         statement = {"is_complete": complete.is_complete, "completeness": complete.statements}
         out.write(json_line(statement))
         write_answers(columns, rows, output_format, out, first=first)
         return
+    is_for_people = output_format == "table"
     lines = [folded_text(f"# {line}", out, "#   ") + "\n" for line in complete.statements]
-    before = 1 if rows and room_for(out) is not None else len(lines)
+    before = 1 if is_for_people else len(lines)
     out.writelines(lines[:before])
-    write_answers(columns, rows, output_format, out, first=first)
+    if rows or not is_for_people:
+        write_answers(columns, rows, output_format, out, first=first)
+    else:
+        out.write("# Nothing is listed\n")
     out.writelines(lines[before:])
 
 
@@ -518,10 +620,15 @@ def run_audit_report(
     """
     out = out or sys.stdout
     listed_from = LISTS[listing]
+    if group_ids and "group_id" not in listed_from.table.column_names:
+        raise ArgumentError(f"rows of --list {listing} have no group: leave out --group")
+    if span != Span() and not listed_from.time and listed_from.more != BEGAN_AT:
+        raise ArgumentError(f"rows of --list {listing} have no time: leave out --from and --to")
     for log in listed_from.logs:
         require_in_log(tables, log, span.from_ms, span.to_ms, group_ids)
     captured = [log for log, ends in log_ends(tables, listed_from.logs).items() if ends.ends] or listed_from.logs
     of_logs = [completeness(tables, log, span, group_ids, partition_counts) for log in captured]
+    of_logs.sort(key=lambda it: it.is_complete)  # the first line is of one that is not, if there is any
     complete = Completeness(
         all(it.is_complete for it in of_logs), tuple(dict.fromkeys(line for it in of_logs for line in it.statements))
     )
@@ -542,7 +649,5 @@ def run_audit_report(
     if listed_from.time in columns:
         place = columns.index(listed_from.time)
         complete = complete.adding(*untimed_statement(sum(row[place] is None for row in rows), span))
-    if not rows and output_format == "table":
-        complete = complete.adding("Nothing is listed")
     write_list(complete, columns, rows, output_format, out, first=listed_from.first)
     return complete.is_complete

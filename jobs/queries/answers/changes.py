@@ -6,11 +6,12 @@ are read, and rows in both are ignored. The names are those of Delta's change da
 it would bind every writer, and would list rows that were only rewritten.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 
+from coordinator_core.text import counted
 from jobs.console.names import or_nearest, short
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.cluster_tables import ClusterTables
@@ -23,6 +24,7 @@ from schemas.tables import TABLES
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import SILVER_TABLES
+from schemas.tables.state import RUN_METRICS
 
 CHANGE: Final = "_change_type"
 RUN: Final = "_run_id"
@@ -163,18 +165,52 @@ def _files(tables: ClusterTables, table: Table, version: int | None) -> dict[str
     return {file.path: file for file in tables.files(table, version)}
 
 
-def summary(tables: ClusterTables, run_id: str | None, since: str | None) -> list[list[Any]]:
-    """For each table of silver and gold that a run wrote: the number of changed rows."""
+def summary(tables: ClusterTables, run_id: str | None, since: str | None) -> tuple[list[str], list[list[Any]]]:
+    """Sentences that say which runs are compared and how much changed; and for each table of silver and gold that a
+    run wrote, the number of changed rows."""
     found: list[list[Any]] = []
+    pairs: dict[tuple[str, str | None], list[tuple[Compared, tuple[int, int, int]]]] = {}
     for table in FOLLOWED:
         if not tables.warehouse.exists(table) or not runs_of(tables, table):
             continue
         pair = compared(tables, table, run_id, since)
         before = None if pair.before is None else pair.before.run_id
-        found.append([table.full_name, pair.run.run_id, before, *counts_of(tables, pair)])
+        counts = counts_of(tables, pair)
+        found.append([table.full_name, pair.run.run_id, before, *counts])
+        pairs.setdefault((pair.run.run_id, before), []).append((pair, counts))
     if not found:
         raise ArgumentError(f"no run of {short(tables.cluster_id)} is known: run nightly first")
-    return found
+    known = {run.run_id for table in (SILVER_TABLES[0], GOLD_TABLES[0]) for run in runs_of(tables, table)}
+    said = [] if run_id is not None else list(_later(tables, known))
+    for same in pairs.values():
+        layers = " and ".join(dict.fromkeys(pair.table.layer for pair, _ in same))
+        said.append(
+            f"{layers}: {sentence(same[0][0], [sum(each) for each in zip(*(it for _, it in same), strict=True)])}"
+        )
+    return said, found
+
+
+def sentence(pair: Compared, counts: Sequence[int]) -> str:
+    """Which runs are compared, and how many rows were inserted, updated and deleted."""
+    run, before = pair.run, pair.before
+    against = f"run {before.run_id} of {_when(before.started_at)}" if before else "nothing, as it is the first one"
+    inserted, updated, deleted = counts
+    rows = f"{counted(inserted, 'row')} inserted, {updated:,} updated, {deleted:,} deleted"
+    return f"run {run.run_id} of {_when(run.started_at)} against {against}: {rows}"
+
+
+def _when(at: datetime) -> str:
+    return f"{at:%Y-%m-%d %H:%M}"
+
+
+def _later(tables: ClusterTables, known: Collection[str]) -> Iterator[str]:
+    """A sentence where the newest run is none of those that changed a table."""
+    rows = tables.read(RUN_METRICS, ["run_id", "job", "started_at"]).to_pylist()
+    newest = max(
+        ((row["started_at"], row["run_id"]) for row in rows if row["job"] in ("replay", "audit")), default=None
+    )
+    if newest is not None and newest[1] not in known:
+        yield f"the newest run, {newest[1]} of {_when(newest[0])}, changed nothing; the last one that did:"
 
 
 def table_named(name: str) -> Table:

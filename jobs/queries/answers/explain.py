@@ -14,7 +14,8 @@ from typing import Final, NamedTuple, TextIO
 from jobs.console.names import or_nearest
 from jobs.console.output import folded_text, write_answers
 from jobs.errors import ArgumentError
-from jobs.queries.answers.lists import LISTS, WHO, WHO_MEANS
+from jobs.queries.answers.group_verdicts import RULES
+from jobs.queries.answers.lists import BEGAN_AT, BEGAN_AT_MEANS, LISTS, TOPICS, TOPICS_MEANS, WHO, WHO_MEANS
 from jobs.queries.views.all_views import DEFINITIONS
 from jobs.settings import PROJECT_ROOT
 from schemas.tables import TABLES
@@ -22,6 +23,8 @@ from schemas.tables import TABLES
 PAGES: Final = ("docs/words.md", "docs/internals/methods.md")
 CAPITALS: Final = re.compile(r"(?<![\w'./-])[A-Z][A-Z0-9]+(?:[_-][A-Z0-9]+)*(?![\w'/-])")
 """A word in capitals, as CERTAIN or UNOWNED-MS."""
+TITLE: Final = re.compile(r"^\*\*([^*\n]+?)[.:?]?\*\*")
+"""What a paragraph is about."""
 COLUMNS: Final = ("WORD", "KIND", "MEANING")
 CODE: Final = re.compile(r"`([^`]+)`")
 LINK: Final = re.compile(r"\[([^]]+)\]\([^)]*\)")
@@ -54,8 +57,10 @@ def _of_pages() -> Iterator[Meaning]:
             elif not block.startswith("```"):
                 for text in re.split(r"\n(?=- )", block):
                     plain = _plain(text.removeprefix("- "))
-                    titles = re.findall(r"\*\*([A-Z_]{3,})\*\*", text)
-                    yield Meaning(tuple(titles or CAPITALS.findall(plain)), f"word of: {heading}", plain, bool(titles))
+                    if titles := [*TITLE.findall(text), *re.findall(r"\*\*([A-Z_]{3,})\*\*", text)]:
+                        yield Meaning(tuple(titles), f"word of: {heading}", plain)
+                    named = tuple(it for it in CAPITALS.findall(plain) if it not in titles)
+                    yield Meaning(named, f"word of: {heading}", plain, is_own=False)
 
 
 def _of_rows(block: str, heading: str) -> Iterator[Meaning]:
@@ -81,8 +86,12 @@ def _of_lists() -> Iterator[Meaning]:
     for listing, it in LISTS.items():
         rows = f"rows of {it.table.full_name}"
         text = f"{rows}: {it.table.comment}" if it.finding is None else f"{it.finding.many}: {rows}"
-        yield Meaning((listing,), "list of audit", text)
-    yield Meaning((WHO,), "column of audit", WHO_MEANS)
+        yield Meaning((listing, *([] if it.finding is None else it.finding[:2])), "list of audit", text)
+    for rule in RULES.values():
+        points = f"a reason of a verdict, of {rule.points} points; its rows: list {rule.listing} of audit"
+        yield Meaning((rule.one, rule.many), "reason of a verdict", points)
+    for name, text in ((WHO, WHO_MEANS), (TOPICS, TOPICS_MEANS), (BEGAN_AT, BEGAN_AT_MEANS)):
+        yield Meaning((name,), "column of audit", text)
 
 
 def _of_tables() -> Iterator[Meaning]:
@@ -110,9 +119,13 @@ def _key(word: str) -> str:
 
 
 def explained(word: str) -> list[Meaning]:
-    """What is about the word; where nothing is, what names it. Raises ArgumentError for a word that is not known."""
+    """What is about the word; where nothing is, what names it, or what has it among its words, as a storm among
+    rebalances in storms. Raises ArgumentError for a word that is not known."""
     every = list(meanings())
     found = [it for it in every if _key(word) in map(_key, it.words)]
+    if not found:
+        part = re.compile(rf"(?<!\w){re.escape(_key(word))}s?(?!\w)")
+        found = [it for it in every if it.is_own and any(part.search(_key(name)) for name in it.words)]
     if not found:
         raise ArgumentError(f"there is no word {or_nearest(word, {name for it in every for name in it.words})}")
     return [it for it in found if it.is_own] or found

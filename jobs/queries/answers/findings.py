@@ -41,8 +41,8 @@ from schemas.tables.state import CHECKPOINTS, Checkpoint
 
 KINDS_MAX: Final = 15
 """Lines of new findings."""
-COMMAND_CHARACTERS_MAX: Final = 64
-"""Longer commands leave no room in a line: then one line says how each begins and ends."""
+TEXT_CHARACTERS_MIN: Final = 37
+"""Where commands leave less room in a line, only one is printed."""
 NAME_CHARACTERS_MAX: Final = 40
 KIND_CHARACTERS: Final = max(map(len, FINDINGS))
 
@@ -344,38 +344,43 @@ def _start_moved(tables: ClusterTables) -> Counts:
     }
 
 
-def lines(found: Findings, place: str = "", attention: Sequence[str] = ()) -> Iterator[str]:
-    """What is new, what got worse, what is still open and what is over, in lines of at most LINE_CHARACTERS_MAX.
+def lines(
+    found: Findings, place: str = "", attention: Sequence[str] = (), width: int = LINE_CHARACTERS_MAX
+) -> Iterator[str]:
+    """What is new, what got worse, what is still open and what is over, in lines of a width.
 
-    `place`: the options that end every command, such as `--warehouse`. `attention`: the groups that need it.
+    `place`: the options that end every command, such as `--warehouse`. `attention`: the groups that need it, since
+    tonight or longer, worst first.
     """
     new = [it for it in found.items if it.new]
-    rows = [(it.listing.value, _said(it), it.new, f"audit --list {it.listing}") for it in new[:KINDS_MAX]]
-    if attention:
+    commands = [command(f"audit --list {it.listing}{place}") for it in new[:KINDS_MAX]]
+    room = width - KIND_CHARACTERS - 6
+    is_short = room - max(map(len, commands), default=0) >= TEXT_CHARACTERS_MIN
+    shown = commands if is_short else [""] * len(commands)
+    room -= max(map(len, shown), default=0)
+    if new and attention:
+        words = command(f"groups --needs-attention{place}")
         need = counted(len(attention), "group needs attention", "groups need attention")
-        rows.insert(0, ("groups", need, dict.fromkeys(attention, 1), "groups --needs-attention"))
-    commands = [command(words + place) for *_, words in rows]
-    is_short = max(map(len, commands), default=0) <= COMMAND_CHARACTERS_MAX
-    shown = commands if is_short else [words for *_, words in rows]
-    room = LINE_CHARACTERS_MAX - KIND_CHARACTERS - 6 - max(map(len, shown), default=0)
+        room_left = max(width - len(words) - 2, len(need))
+        yield f"{_fitted(need, dict.fromkeys(attention, 1), room_left)}  {words}"
     yield "NEW tonight" if new else f"{NOTHING_NEW} tonight"
-    for (kind, text, counts, _), words in zip(rows, shown, strict=True):
-        yield f"  {kind:<{KIND_CHARACTERS}}  {_fitted(text, counts, room):<{room}}  {words}"
+    for it, words in zip(new, shown, strict=False):
+        yield f"  {it.listing:<{KIND_CHARACTERS}}  {_fitted(_said(it), it.new, room):<{room}}  {words}".rstrip()
     if len(new) > KINDS_MAX:
-        yield cut("  and " + ", ".join(it.text(it.new) for it in new[KINDS_MAX:]))
+        yield cut("  and " + ", ".join(it.text(it.new) for it in new[KINDS_MAX:]), width)
     again = [it for it in new if it.again]
     if again:
         kinds = (f"{it.listing} {', '.join(map(_short, it.again))}" for it in again)
-        yield cut(f"WORSE, as on an earlier night: {'; '.join(kinds)}")
+        yield cut(f"WORSE, as on an earlier night: {'; '.join(kinds)}", width)
     lasting = [it for it in found.items if it.lasting]
     if lasting:
         kinds = (it.text(it.lasting) + (f" (since {it.since:%Y-%m-%d})" if it.since else "") for it in lasting)
-        yield cut(f"STILL OPEN since before tonight: {', '.join(kinds)}")
+        yield cut(f"STILL OPEN since before tonight: {', '.join(kinds)}", width)
     over = [it for it in found.items if it.over]
     if over:
-        yield cut(f"OVER: {', '.join(_fitted(it.text(it.over), it.over, LINE_CHARACTERS_MAX) for it in over)}")
+        yield cut(f"OVER: {', '.join(_fitted(it.text(it.over), it.over, width) for it in over)}", width)
     if commands and not is_short:
-        yield f"Each command: {command('COMMAND' + place)}"
+        yield f"Rows of a line, by its first word: {commands[0]}"
 
 
 def _said(it: Found) -> str:

@@ -24,14 +24,16 @@ from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import PinnedTables, WholeRun
 from jobs.delta.times import epoch_ms
+from jobs.queries.answers.audit_report import topics_changed
 from jobs.queries.answers.findings import audit_lacks, groups_not_judged
 from jobs.queries.answers.group_verdicts import DELETED_WITH_GROUP, GONE, OK, RULES, group_verdicts
+from jobs.queries.answers.lists import NOT_GROWN, PARTITIONS_CHANGED
 from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG
 from jobs.queries.as_of.behind import not_audited_lines
 from jobs.queries.as_of.caveats import log_remarks
 from jobs.queries.as_of.clock_steps import ClockStep, clock_steps, step_lines
 from jobs.queries.as_of.in_log import groups_of_topic, require_groups, require_in_any_log, require_in_log
-from jobs.settings import place_words
+from jobs.queries.sql.sql_duckdb import DuckDb
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES, SHARE_OFFSET_CHANGES
 from schemas.tables.silver import GROUP_EVENTS, GROUP_GENERATIONS, GROUP_MEMBERS
@@ -52,7 +54,7 @@ GROUP_COLUMNS: Final = (
     "GROUP", "TYPE", "STATE", "MEMBERS", "LAST-CHANGE", "REBALANCES", "STORMS", "UNOWNED-MS", "GIVEN-UP", "REDELIVERED",
     "EXTRA-DELIVERIES", "REWINDS", "VERDICT", "WHY", "SINCE", "SCORE",
 )  # fmt: skip
-GROUP_ANSWER: Final = ("GROUP", "VERDICT", "WHY", "SINCE")
+GROUP_ANSWER: Final = ("GROUP", "VERDICT", "WHY", "SINCE", "SCORE")
 
 LOG_OF_TABLE: Final = (
     (GROUP_EVENTS, GROUPS_LOG),
@@ -120,6 +122,18 @@ def events_and_steps(
             (step.log, step.log_partition) == (log, log_partition) and step.repeats(row["at_ms"]) for step in steps
         ):
             row["log_position"] = f"{log}-{log_partition}@{'?' if log_offset < 0 else log_offset}"
+    grown = [
+        row
+        for row in rows[REBALANCES]
+        if any(
+            cause == PARTITIONS_CHANGED and method not in NOT_GROWN
+            for cause, method in zip(row["causes"] or (), row["cause_methods"] or (), strict=False)
+        )
+    ]
+    if grown:
+        ledger = DuckDb(tables.warehouse, cluster_id=tables.cluster_id, has_all=True)
+        for row, topics in zip(grown, topics_changed(ledger, grown), strict=True):
+            row["topics"] = topics
     deleted = {row["place"][:3] for row in rows[COMMIT_ANOMALIES]}
     others = [
         row
@@ -163,7 +177,17 @@ def run_history(
         rows = [(time_text(it.at_ms), it.event, it.confidence, it.text, it.log_position) for it in events]
         write_answers(columns, [row[: len(columns)] for row in rows], output_format, sink)
     back_ms = [it.at_ms for it in events if it.is_back and it.at_ms is not None]
-    return [*step_lines(steps, from_ms, to_ms, LISTED), *_remarks(tables, group_id), *_offer(tables, group_id, back_ms)]
+    if not events:
+        times = [
+            it.at_ms for it in events_and_steps(tables, group_id, from_ms=None, to_ms=None)[0] if it.at_ms is not None
+        ]
+        known = f": they are from {time_text(min(times))} to {time_text(max(times))}" if times else ""
+        return [f"no event of group {short(group_id)} is in this span{known}", *_remarks(tables, group_id)]
+    return [
+        *step_lines(tables, steps, from_ms, to_ms, LISTED),
+        *_remarks(tables, group_id),
+        *_offer(tables, group_id, back_ms),
+    ]
 
 
 def _offer(tables: ClusterTables, group_id: str, back_ms: Sequence[int]) -> Iterator[str]:
@@ -177,11 +201,12 @@ def _offer(tables: ClusterTables, group_id: str, back_ms: Sequence[int]) -> Iter
 def _remarks(tables: ClusterTables, group_id: str | None = None) -> Iterator[str]:
     """What gold lacks of a group, or of all groups."""
     yield from not_audited_lines(tables)
+    show = command(f"audit --list not-judged{tables.place_words}")
     if group_id is not None and group_id in groups_not_judged(tables):
-        yield f"group {short(group_id)} could not be judged, so gold lacks it: see audit --list not-judged"
+        yield f"group {short(group_id)} could not be judged, so gold lacks it: {show}"
     lacks = audit_lacks(tables)
     if lacks:
-        yield f"gold was made without: {'; '.join(lacks)}: see audit --list not-judged"
+        yield f"gold was made without: {'; '.join(lacks)}: {show}"
     group_ids = None if group_id is None else [group_id]
     yield from log_remarks(tables, group_ids, with_offsets=group_id is not None)
 
@@ -288,6 +313,8 @@ def _rebalance(row: Mapping[str, Any], names: Names) -> Event:
     for change in ("joined", "left"):
         those = [_name(names, it, row["place"][2]) for it in row[f"members_{change}"] or ()]
         text += f", {'gone' if change == 'left' else change}: {some_of(those)}" if those else ""
+    if row.get("topics"):
+        text += f", topics: {row['topics']}"
     if row["method"] and row["method"] != "IN_LOG":
         text += f", as {row['method']} shows"
     text += f", {counted(row['member_count'], 'member')}"
@@ -388,9 +415,8 @@ def run_groups(
     write_answers(names, rows, output_format, out or sys.stdout, first=GROUP_ANSWER)
     if output_format != "table":
         return list(_remarks(tables))
-    place = place_words(str(tables.warehouse.root), tables.cluster_id)
     asked = (
-        f"audit --list {RULES[rule].listing} --group {shell_word(it.group_id)}{place}"
+        f"audit --list {RULES[rule].listing} --group {shell_word(it.group_id)}{tables.place_words}"
         for it in verdicts[:1]
         for rule in it.rules
     )

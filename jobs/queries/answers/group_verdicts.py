@@ -5,7 +5,8 @@ STALLED: commits repeat an offset that has not moved since, and no sampled end o
 read. WARN: storms, members that were thrown out (no guesses), instance ids of several processes, group ids of several
 applications, partitions without an owner for long, archived records, offsets that went back, that a tool reset or
 deleted (those of share groups too), or a group that could not be judged. OK: none of these. By default, counts are of
-the last day before the newest record that was read. The score of a group orders them, the worst first.
+the last day before the newest record that was read. The score of a group orders them, the worst first; of those with
+the same score, the one in which more happened, then the one that began last.
 """
 
 import sys
@@ -220,7 +221,7 @@ def group_verdicts(
         for group_id, row in groups.items()
         if match is None or match.casefold() in group_id.casefold()
     ]
-    return sorted(found, key=lambda it: (-it.score, -it.rebalance_count, -it.redelivered_count, it.group_id))
+    return sorted(found, key=lambda it: (-it.score, -sum(it.rules.values()), -(it.since_ms or 0), it.group_id))
 
 
 def newest_record_ms(tables: ClusterTables) -> int:

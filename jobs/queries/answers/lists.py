@@ -72,11 +72,22 @@ class Listed(NamedTuple):
     first: tuple[str, ...] = ()
     """The columns that are the answer, by importance."""
     finding: Finding | None = None
+    more: str = ""
+    """A column that other tables give: WHO, TOPICS or BEGAN_AT."""
     who: str = ""
-    """The column of members whose clients and hosts are in one more column, WHO."""
+    """With WHO: the column of its members."""
+    cause: str = ""
+    """Which cause of a rebalance is the row's, with its method and confidence; empty: the main one."""
 
 
 WHO: Final = "who"
+TOPICS: Final = "topics"
+BEGAN_AT: Final = "at"
+TOPICS_MEANS: Final = (
+    "topics of the group that came, went or changed their partition count since the rebalance before, by the metadata "
+    "log; where it shows none, those with partitions that the group had for the first or the last time"
+)
+BEGAN_AT_MEANS: Final = "of leaders: the time of the first batch that was written in the leader epoch"
 WHO_MEANS: Final = (
     "clients and hosts of the members that went, or in a storm of those that come and go; where nobody does, of all "
     "members at the time, one of which asked for the rebalance"
@@ -94,13 +105,26 @@ WITHOUT_COPY: Final = ("REFUSED", "NOT_TRIED")
 """Values of `dead_letter` where a group has a dead-letter topic, but certainly no copy of the record."""
 
 
+def causes_such(condition: str) -> str:
+    """The causes of a rebalance such that... `c[1]`: the cause, `c[2]`: its method, `c[3]`: its confidence."""
+    return f"list_filter(list_zip(r.causes, r.cause_methods, r.cause_confidences), lambda c: {condition})"
+
+
 def has_cause(condition: str) -> str:
-    """Has a rebalance a cause such that...? `c[1]`: the cause, `c[2]`: its method, `c[3]`: its confidence."""
-    causes = "list_zip(r.causes, r.cause_methods, r.cause_confidences)"
-    return f"coalesce(len(list_filter({causes}, lambda c: {condition})) > 0, false)"
+    """Has a rebalance such a cause?"""
+    return f"coalesce(len({causes_such(condition)}) > 0, false)"
+
+
+def of_cause(condition: str) -> dict[str, str]:
+    """The first such cause that is no guess, else the first such: what the columns of a row have in place of its main
+    cause."""
+    sure = causes_such(f"({condition}) AND c[3] <> '{GUESS}'")
+    found = f"coalesce({sure}[1], {causes_such(condition)}[1])"
+    return {name: f"{found}[{place}]" for place, name in enumerate(("cause", "method", "confidence"), 1)}
 
 
 THROWN_OUT: Final = f"(c[1] = '{EXPIRED}' OR c[2] = '{SILENT_FOR_POLL_INTERVAL}') AND c[2] NOT IN {FOLLOW_UPS}"
+TOPICS_CHANGED: Final = f"c[1] = '{PARTITIONS_CHANGED}' AND c[2] NOT IN {NOT_GROWN}"
 SURELY_THROWN_OUT: Final = f"{THROWN_OUT} AND c[3] <> '{GUESS}'"
 IS_LAST: Final = """r.incarnation * 4294967296 + r.to_generation = (
     SELECT max(l.incarnation * 4294967296 + l.to_generation) FROM gold.rebalances AS l
@@ -138,16 +162,16 @@ NOTE: Final = "regexp_replace(r.details, '; clients like .*, protocol ', '; prot
 OF_GROUPS: Final = (GROUPS_LOG,)
 OF_SHARES: Final = (SHARES_LOG,)
 OF_REBALANCES: Final = ("cause", "confidence", "to_generation", "member_count", "partitions_moved")
-OF_CAUSES: Final = ("group_id", "started_at", WHO, "causes", "cause_confidences", "members_left", "members_joined")
+OF_CAUSES: Final = ("group_id", "started_at", WHO, "cause", "confidence")
 OF_ANOMALIES: Final = ("group_id", "at", "rule", "details", "meaning", "remedy", "topic", "partition", "member_id")
 OF_COMMITS: Final = (
-    *("group_id", "topic", "partition", "at", "kind", "from_offset", "to_offset", "confidence", "likely_cause"),
+    *("group_id", "kind", "topic", "partition", "from_offset", "to_offset", "at", "confidence", "likely_cause"),
 )
-OF_RECORDS: Final = ("group_id", "topic", "partition", "first_offset", "last_offset", "at")
-OF_ARCHIVED: Final = (*OF_RECORDS, "likely_cause", "confidence", "cause", "delivery_count")
+OF_RECORDS: Final = ("group_id", "topic", "partition", "first_offset", "last_offset")
+OF_ARCHIVED: Final = (*OF_RECORDS, "delivery_count", "likely_cause", "confidence", "at")
 OF_OFFSETS: Final = (
-    *("group_id", "topic", "partition", "at", "kind", "from_offset", "to_offset", "confidence"),
-    *("never_delivered_count", "delivered_again_count"),
+    *("group_id", "kind", "topic", "partition", "from_offset", "to_offset"),
+    *("never_delivered_count", "delivered_again_count", "at"),
 )
 OF_OWNERS: Final = (
     *("group_id", "topic", "partition", "client_id", "valid_from", "valid_to", "client_host", "member_id"),
@@ -244,8 +268,9 @@ LISTS: Final[dict[Listing, Listed]] = {
         "started_at",
         OF_GROUPS,
         where="r.in_storm",
-        first=("group_id", "started_at", WHO, *OF_REBALANCES, "flapping_members"),
+        first=OF_CAUSES,
         finding=Finding("rebalance in storms", "rebalances in storms"),
+        more=WHO,
         who="flapping_members",
     ),
     Listing.EXPIRED: Listed(
@@ -259,7 +284,9 @@ LISTS: Final[dict[Listing, Listed]] = {
             "times thrown out",
             guess=f"NOT {has_cause(SURELY_THROWN_OUT)}",
         ),
+        more=WHO,
         who="members_left",
+        cause=THROWN_OUT,
     ),
     Listing.UNOWNED: Listed(
         REBALANCES,
@@ -320,15 +347,18 @@ LISTS: Final[dict[Listing, Listed]] = {
         where=f"r.member_count = 0 AND {IS_LAST}",
         first=OF_CAUSES,
         finding=Finding("group left empty", "groups left empty"),
+        more=WHO,
         who="members_left",
     ),
     Listing.GROWN: Listed(
         REBALANCES,
         "started_at",
         OF_GROUPS,
-        where=has_cause(f"c[1] = '{PARTITIONS_CHANGED}' AND c[2] NOT IN {NOT_GROWN}"),
-        first=OF_CAUSES,
+        where=has_cause(TOPICS_CHANGED),
+        first=("group_id", "started_at", TOPICS, "cause", "confidence"),
         finding=Finding("change of topics", "changes of topics"),
+        more=TOPICS,
+        cause=TOPICS_CHANGED,
     ),
     Listing.ODDITIES: Listed(
         LOG_ANOMALIES,
@@ -343,8 +373,9 @@ LISTS: Final[dict[Listing, Listed]] = {
         "",
         COORDINATOR_TOPICS,
         where=IS_LEADER_CHANGE,
-        first=("topic", "partition", "leader_epoch", "from_offset"),
+        first=("topic", "partition", "leader_epoch", BEGAN_AT, "from_offset"),
         finding=Finding("change of leader", "changes of leaders", name=PLACE),
+        more=BEGAN_AT,
     ),
     Listing.CLIENTS: Listed(
         LOG_ANOMALIES,
@@ -359,13 +390,13 @@ LISTS: Final[dict[Listing, Listed]] = {
         "at",
         OF_SHARES,
         where=f"r.dead_letter IN {WITHOUT_COPY}",
-        first=(*OF_RECORDS, "dead_letter", "likely_cause", "confidence"),
+        first=(*OF_RECORDS, "dead_letter", "likely_cause", "confidence", "at"),
     ),
     Listing.REDELIVERIES: Listed(
         REDELIVERIES,
         "at",
         OF_SHARES,
-        first=(*OF_RECORDS, "likely_cause", "confidence", "to_delivery_count", "cause"),
+        first=(*OF_RECORDS, "to_delivery_count", "likely_cause", "confidence", "at"),
     ),
     Listing.REBALANCES: Listed(REBALANCES, "started_at", OF_GROUPS, first=("group_id", "started_at", *OF_REBALANCES)),
     Listing.COMMITS: Listed(COMMIT_ANOMALIES, "at", OF_GROUPS, first=OF_COMMITS),

@@ -230,10 +230,10 @@ def run_owner(
         columns, rows = with_notes(columns, rows, notes_by_group(found.caveats))
     if rows or output_format != "table":
         write_answers(columns, rows, output_format, out or sys.stdout, first=ANSWER)
-    return [*_remarks(found, topic, partition), *lines_of(found.caveats)]
+    return [*_remarks(tables, found, topic, partition), *lines_of(found.caveats)]
 
 
-def _remarks(found: Owners, topic: str, partition: int) -> Iterator[str]:
+def _remarks(tables: ClusterTables, found: Owners, topic: str, partition: int) -> Iterator[str]:
     place = f"partition {partition} of topic {printable(topic)[:100]}"
     if found.unread:
         prefix = "" if found.owners else "no owner is known then; " if found.is_known else "no owner is known; "
@@ -245,7 +245,7 @@ def _remarks(found: Owners, topic: str, partition: int) -> Iterator[str]:
     elif found.is_known and not found.owners:
         yield "nobody owned it then, as far as the log tells"
     if found.unread_records:
-        yield unread_owners_text(found.unread_records)
+        yield unread_owners_text(tables, found.unread_records)
     for group_id in found.share_groups:
         group = f"share group {printable(group_id)[:100]}"
         of_group = [it for it in found.share_readers if it.group_id == group_id]

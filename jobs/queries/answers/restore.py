@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, TextIO
 from coordinator_core.replay.java.hash_codes import string_order
 from jobs.console.command_name import shell_word
 from jobs.console.names import names_of, short, some_of
+from jobs.console.new_files import write_new
 from jobs.console.output import Value, csv_line, write_answers
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms
@@ -293,7 +294,7 @@ def run_restore(
             )
         if not plan.written:
             raise JobError("there is nothing to restore: every offset of that time is left out, the table says why")
-        _write_new(Path(output), reset_csv(plan.rows))
+        write_new(Path(output), reset_csv(plan.rows))
     return [*lines_of(plan.caveats), *_remarks(plan, output)]
 
 
@@ -311,22 +312,6 @@ def _cells(row: Restored) -> tuple[Value, ...]:
     both = row.offset is not None and row.current_offset is not None
     delta = row.offset - row.current_offset if both else None  # type: ignore[operator]
     return (row.group_id, row.topic, row.partition, row.current_offset, row.offset, delta, row.change.value)
-
-
-def _write_new(path: Path, text: str) -> None:
-    try:
-        with path.open("x", encoding="utf-8", newline="") as file:
-            try:
-                file.write(text)
-                file.flush()
-            except OSError:
-                # a partial file would reset only some partitions, and its name would block the next attempt
-                path.unlink()
-                raise
-    except FileExistsError as error:
-        raise JobError(f"{path} is there already: name a new file, or remove it first") from error
-    except OSError as error:
-        raise JobError(f"cannot write {path}: {error.strerror}") from error
 
 
 def _remarks(plan: Restoration, output: str | None) -> Iterator[str]:

@@ -7,8 +7,10 @@ import pyarrow.compute as pc
 
 from coordinator_core.inference.audit.log_anomalies import TIME_WENT_BACK, step_of
 from coordinator_core.text import counted
+from jobs.console.command_name import command
 from jobs.console.output import time_text
 from jobs.delta.audit_runs import WholeAudit
+from jobs.delta.cluster_tables import ClusterTables
 from schemas.tables.gold import LOG_ANOMALIES
 
 LISTED_MAX: Final = 5
@@ -47,7 +49,9 @@ def clock_steps(gold: WholeAudit, log: str | None = None) -> list[ClockStep]:
     return sorted(found)
 
 
-def step_lines(steps: Iterable[ClockStep], from_ms: int | None, to_ms: int | None, listed: str) -> Iterator[str]:
+def step_lines(
+    tables: ClusterTables, steps: Iterable[ClockStep], from_ms: int | None, to_ms: int | None, listed: str
+) -> Iterator[str]:
     """Sentences about the steps that touch a span. `listed`: how a list shows what was written around them."""
     touched = [step for step in steps if step.touches(from_ms, to_ms)]
     for step in touched[:LISTED_MAX]:
@@ -56,4 +60,5 @@ def step_lines(steps: Iterable[ClockStep], from_ms: int | None, to_ms: int | Non
             f"{time_text(step.before_ms)} to {time_text(step.now_ms)}: {listed}"
         )
     if len(touched) > LISTED_MAX:
-        yield f"... and went back at {counted(len(touched) - LISTED_MAX, 'place')} more: see audit --list oddities"
+        more = counted(len(touched) - LISTED_MAX, "place")
+        yield f"... and went back at {more} more: {command('audit --list oddities' + tables.place_words)}"

@@ -17,7 +17,9 @@ import pyarrow.compute as pc
 from coordinator_core.bytes.printed.dump_log_output import NOT_PRINTED
 from coordinator_core.errors import UnknownValueVersion
 from coordinator_core.text import counted
+from jobs.console.command_name import command
 from jobs.console.names import names_of, short, some_of
+from jobs.delta.cluster_tables import ClusterTables
 from jobs.queries.as_of.as_of import SilverAt
 from schemas.tables.silver import GROUP_GENERATIONS, GROUP_MEMBERS
 
@@ -80,11 +82,12 @@ def unread_records_text(unread: UnreadRecords) -> str:
     )
 
 
-def unread_owners_text(unread: Sequence[UnreadRecords]) -> str:
+def unread_owners_text(tables: ClusterTables, unread: Sequence[UnreadRecords]) -> str:
     """A sentence: a partition without a known owner may have had one."""
     named = names_of(dict.fromkeys(it.group_id for it in unread))
     count = sum(it.record_count for it in unread)
-    return f"{named} may have owned it: {counted(count, 'record')} that could not be read: see audit --list quarantine"
+    show = command(f"audit --list quarantine{tables.place_words}")
+    return f"{named} may have owned it: {counted(count, 'record')} that could not be read: {show}"
 
 
 def unread_groups(silver: SilverAt, *conditions: pc.Expression, topic: str | None = None) -> list[str]:

@@ -2,6 +2,8 @@
 
 Apart from test_terminal.py, so that two processes share the questions."""
 
+import json
+import re
 import shlex
 from functools import cache
 from typing import Final
@@ -9,9 +11,9 @@ from typing import Final
 import pytest
 
 from jobs import exit_codes
-from jobs.cli_enums import Listing
 from jobs.queries.answers.explain import CAPITALS, explained
 from jobs.queries.answers.group_verdicts import group_verdicts
+from jobs.queries.answers.lists import LISTS
 from tests.jobs.cli.asking import WIDTHS, Asks, answered, wider_than
 from tests.jobs.conftest import LedgerOf
 from tests.lengths import takes_minutes
@@ -35,7 +37,8 @@ EXPLAINED: Final = cache(explained)
     ],
 )
 def test_of_no_recording_is_a_line_wider(ledger_of: LedgerOf, monkeypatch: pytest.MonkeyPatch, recording: str) -> None:
-    """Every list at the least width; groups, and the events and members of the worst of them, at each."""
+    """Groups, and the events and members of the worst of them, at each width; every list at the least, with all columns
+    of its answer. Whoever reads has the answer in the first five lines, of a compacted log, too."""
     ledger = ledger_of(recording)
     monkeypatch.setenv("GROUPLEDGER_WAREHOUSE", str(ledger.root))
     words = ["groups"]
@@ -43,10 +46,49 @@ def test_of_no_recording_is_a_line_wider(ledger_of: LedgerOf, monkeypatch: pytes
         name = shlex.quote(it.group_id)
         words += [f"history --group {name}", f"describe --group {name} --members --verbose"]
     asked = [(question, columns) for question in words for columns in WIDTHS]
-    for question, columns in [*asked, *((f"audit --list {listing}", WIDTHS[0]) for listing in Listing)]:
+    for question, columns in asked:
         shown = answered(question, columns)
         assert shown.code in (exit_codes.DONE, exit_codes.INCOMPLETE), shown.err
         assert wider_than(columns, shown) == [], question
+    for listing, listed in LISTS.items():
+        piped, shown = (answered(f"audit --list {listing}", columns) for columns in (None, WIDTHS[0]))
+        assert wider_than(WIDTHS[0], shown) == [], listing
+        rows = [line for line in piped.out.splitlines() if not line.startswith("# ")]
+        for out in (piped.out, shown.out):
+            first = "\n".join(out.splitlines()[:5])
+            assert (listed.first[0] if rows else "# Nothing is listed") in first, listing
+        if rows:
+            left_out = re.search(r"^(\d+) more columns?: --wide$", shown.out, re.MULTILINE)
+            count = len(rows[0].split()) - (int(left_out[1]) if left_out else 0)
+            assert count >= len(listed.first), f"{listing} lacks a column of its answer"
+
+
+@pytest.mark.parametrize(("listing", "cause"), [("expired", "MEMBER_EXPIRED"), ("grown", "PARTITIONS_CHANGED")])
+def test_a_row_of_a_cause_has_its_confidence(ask: Asks, listing: str, cause: str) -> None:
+    """Not that of the main cause: who reads CERTAIN may take the row for certain."""
+    _, *rows = map(json.loads, ask(f"audit --list {listing} --format json").out.splitlines())
+    for row in rows:
+        every = zip(*map(json.loads, (row["causes"], row["cause_methods"], row["cause_confidences"])), strict=True)
+        assert (row["cause"], row["method"], row["confidence"]) in set(every)
+        assert row["cause"] == cause
+    main = {json.loads(row["causes"])[0] for row in rows}
+    assert rows and (main == {cause} or {cause} < main)
+
+
+def test_topics_that_changed_and_times_of_leaders_are_named(ask: Asks) -> None:
+    """In their lists; and in the history of a group."""
+    _, *rows = map(json.loads, ask("audit --list grown --format json").out.splitlines())
+    topics = {(row["group_id"], row["topics"]) for row in rows}
+    assert {
+        ("c06-topics", "c06-topics-a 3 to 6"),
+        ("k04-regex", "k04-regex-x2 deleted"),
+        ("k04-regex", "k04-regex-x3 new, 2 partitions"),
+    } < topics
+    assert "PARTITIONS_CHANGED, topics: k07-topics-a 3 to 6" in ask("history --group k07-topics").out
+    _, *leaders = map(json.loads, ask("audit --list leaders --format json").out.splitlines())
+    assert all(row["at"].startswith("2026-11-21T02:59:1") for row in leaders) and leaders
+    _, *later = map(json.loads, ask("audit --list leaders --from 2026-11-21T02:59:16Z --format json").out.splitlines())
+    assert later == [row for row in leaders if row["at"] >= "2026-11-21T02:59:16"] != leaders
 
 
 @pytest.mark.parametrize("question", QUESTIONS)

@@ -218,6 +218,32 @@ def test_no_command_at_all_is_a_wrong_one() -> None:
     assert cli.main([]) == exit_codes.WRONG_ARGUMENTS
 
 
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["groups", "--help"], ["explain", "CERTAIN"]])
+def test_a_full_disk_is_one_sentence(words: list[str]) -> None:
+    """Also where the answer is no job's."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "jobs", *words],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+            cwd=PROJECT_ROOT,
+        )
+    assert (done.returncode, len(done.stderr.splitlines())) == (exit_codes.FAILED, 1)
+    assert done.stderr.startswith("error: ") and "No space left on device" in done.stderr
+
+
+@pytest.mark.parametrize("words", [["groups", "--match", "a\udcff"], ["a\udcff"], ["groups", "--warehouse", "\udcff"]])
+def test_bytes_that_are_no_text_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    """No name of Kafka has them, and no output could show them."""
+    assert cli.main(words) == exit_codes.WRONG_ARGUMENTS
+    assert (
+        capsys.readouterr().err
+        == f"error: {words[-1][:-1]}\\udcff is not UTF-8, as names of Kafka and of files have to be\n"
+    )
+
+
 def test_an_unknown_setting_gets_the_nearest_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
@@ -396,7 +422,7 @@ def test_a_warehouse_that_is_not_there_is_no_answer(
 ) -> None:
     """Nobody owned it, as far as no table tells: that would be believed. Nothing is made there either."""
     nowhere = tmp_path / "nowhere"
-    assert cli.main([*shlex.split(question), "--warehouse", str(nowhere)]) == exit_codes.FAILED
+    assert cli.main([*shlex.split(question), "--warehouse", str(nowhere)]) == exit_codes.WRONG_ARGUMENTS
     reported = capsys.readouterr()
     assert (reported.out, reported.err.count("\n")) == ("", 1)
     first = f"no tables in {nowhere}: run ./spark-submit.sh nightly --segments DIR --warehouse {nowhere} first"

@@ -2,22 +2,31 @@
 
 import json
 import re
+import tomllib
 from collections import Counter
 
 import pytest
 
 from coordinator_core.history.comparison_with_broker import Verdict as Compared
 from coordinator_core.inference.groups.causes import ORDER
+from coordinator_core.replay.classic.state import ClassicGroupState
+from coordinator_core.replay.consumer.state import ConsumerGroupState
+from coordinator_core.replay.share.state import ShareGroupState
+from coordinator_core.replay.streams.state import StreamsGroupState
 from jobs import exit_codes
 from jobs.queries.answers.dead_letters import CopyState
-from jobs.queries.answers.explain import explained, meanings
-from jobs.queries.answers.group_verdicts import SEVERITIES
-from jobs.queries.answers.lists import LISTS
+from jobs.queries.answers.explain import CAPITALS, explained, meanings
+from jobs.queries.answers.findings import Findings, Found, lines
+from jobs.queries.answers.group_verdicts import RULES, SEVERITIES
+from jobs.queries.answers.lists import FINDINGS, LISTS
 from jobs.queries.answers.payload import Presence
+from schemas.error_codes import ErrorCode
 from schemas.tables import TABLES
+from simulator.simulation.clients.member import MemberState as ClientState
 from simulator.whatif.answer import ALL_ASSUMPTIONS
 from simulator.whatif.shares import RecordVerdict
 from simulator.whatif.verdicts import Verdict
+from tests.conftest import PROJECT_ROOT
 from tests.jobs.cli.asking import Asks
 
 pytestmark = pytest.mark.first
@@ -26,6 +35,8 @@ pytestmark = pytest.mark.first
 def test_every_word_that_may_be_printed_is_about_itself() -> None:
     """Also those that the recording lacks."""
     words = {*ORDER, *(it.name for it in Compared), *CopyState, *Presence, *Verdict, *RecordVerdict, *SEVERITIES}
+    words |= {*ClassicGroupState, *ConsumerGroupState, *StreamsGroupState, *ShareGroupState}
+    words |= {*ClientState, *(it.name for it in ErrorCode)}
     for word in sorted(words | {"CERTAIN", "LIKELY", "GUESS"}):
         assert explained(word), word
     for name, text in ALL_ASSUMPTIONS.items():
@@ -37,6 +48,32 @@ def test_every_list_of_audit_is_explained() -> None:
     for listing, it in LISTS.items():
         [text] = [found.text for found in explained(listing) if found.kind == "list of audit"]
         assert it.table.full_name in text and (it.table.comment if it.finding is None else it.finding.many) in text
+
+
+def test_words_of_sentences_are_explained() -> None:
+    """Of a night's end: how it names each finding, each reason of a verdict, and what is new, open or over."""
+    items = tuple(Found(it, {"g": 2}, 1, {"g": 1}, {"g": 1}) for it in FINDINGS)
+    said = " ".join(lines(Findings(items=items, missing_log_partitions={}), attention=["g"]))
+    for word in [*CAPITALS.findall(said), "perhaps", "needs attention", "thrown out", "in storms"]:
+        assert explained(word), word
+    for finding in FINDINGS.values():
+        assert explained(finding.one) and explained(finding.many)
+    for rule in RULES.values():
+        assert explained(rule.one) and explained(rule.many)
+    [storm, *_] = explained("storm")
+    assert "at least inference.storm_generation_count" in storm.text
+
+
+@pytest.mark.parametrize("scenario", sorted(it.name for it in (PROJECT_ROOT / "scenarios").glob("story-*.toml")))
+def test_words_of_an_exchange_are_explained(ask: Asks, scenario: str) -> None:
+    """Requests, errors and states, as `simulate --explain` tells them."""
+    path = PROJECT_ROOT / "scenarios" / scenario
+    group = tomllib.loads(path.read_text(encoding="utf-8"))["group"][0]["name"]
+    shown = ask(f"simulate --scenario {path} --explain {group}").out
+    words = {*re.findall(r"\b[A-Z][a-z]+(?:[A-Z][a-z]+)+\b", shown), *CAPITALS.findall(shown)}
+    assert len(words) > 5
+    for word in words:
+        assert explained(word), word
 
 
 def test_tables_and_columns_are_explained_by_their_comments() -> None:

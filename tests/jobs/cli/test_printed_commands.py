@@ -1,6 +1,7 @@
 """Every command that a job prints runs as it is printed, with and without --warehouse and --cluster-id."""
 
 import ast
+import re
 import shlex
 from collections.abc import Iterator, Sequence
 from io import StringIO
@@ -15,6 +16,7 @@ from jobs import exit_codes
 from jobs.cli import app as cli
 from jobs.cli import outcome, session
 from jobs.cli.help_texts import EXAMPLES
+from jobs.cli_enums import Listing
 from jobs.console import command_name
 from jobs.console.progress import Steps
 from jobs.delta.other_writers import ForeignWrite
@@ -33,7 +35,7 @@ pytestmark = pytest.mark.nights
 
 OWN: Final = ("--warehouse", "/a b/it's", "--cluster-id", "the cluster's")
 PLACES: Final = ((), OWN[:2], OWN[2:], OWN)
-NO_JOB: Final = frozenset({"JOB", "COMMAND", "--master local[2] nightly"})
+NO_JOB: Final = frozenset({"JOB", "--master local[2] nightly"})
 """Words of hints that name no single job, or Spark's options before it."""
 
 
@@ -57,8 +59,12 @@ def texts_of(node: ast.expr) -> str:
             return str(node.value)
         case ast.JoinedStr():
             return "".join(texts_of(part) for part in node.values)
-        case ast.FormattedValue(value=ast.Attribute(attr="place_words")):
+        case ast.FormattedValue(value=ast.Attribute(attr="place_words") | ast.Name(id="place")):
             return ""
+        case ast.FormattedValue(value=ast.Attribute(attr="listing") | ast.Name(id="listing")):
+            return Listing.EXPIRED
+        case ast.FormattedValue(value=ast.Attribute(value=ast.Name(id="Listing"), attr=name)):
+            return Listing[name]
         case ast.FormattedValue():
             return "X"
         case ast.BinOp(left=left, op=ast.Add(), right=right):
@@ -89,15 +95,8 @@ def all_findings() -> Findings:
 def printed_of(found: Findings, place: Sequence[str]) -> list[list[str]]:
     """The words of the commands that lines name, each kind of finding by itself."""
     words = "".join(f" {shlex.quote(word)}" for word in place)
-    shown = []
-    for it in found.items:
-        of_one = Findings(items=(it,), missing_log_partitions={})
-        *rows, last = lines(of_one, words, attention=["it's"])
-        ending = last.partition("COMMAND")[2]
-        if not ending:
-            rows.append(last)
-        shown += [shlex.split(row.rsplit("  ", 1)[1].removeprefix(command_name.ENTRY) + ending) for row in rows[1:]]
-    return shown
+    parts = (Findings(items=(it,), missing_log_partitions={}) for it in found.items)
+    return [shown for part in parts for line in lines(part, words, attention=["it's"]) for shown in commands_in(line)]
 
 
 @pytest.mark.parametrize("place", PLACES, ids=["nothing", "warehouse", "cluster", "both"])
@@ -124,8 +123,13 @@ def test_commands_in_the_code_parse(monkeypatch: pytest.MonkeyPatch) -> None:
             assert parses([*shown, *OWN[2:]], monkeypatch), f"{place}: {words}"
 
 
+HINT: Final = re.compile(r"\b(?:[Ss]ee|[Rr]un) (?:audit|replay|groups|restore|nightly|capture|history) --[a-z]")
+"""A command that a text would name by itself, where nobody can paste it."""
+
+
 def test_no_hint_is_written_without_the_entry() -> None:
-    """A wheel's user types another word than a checkout's: no text of a job names the shell itself."""
+    """A wheel's user types another word than a checkout's: no text of a job names the shell itself, nor a command that
+    is not made by `command`, which a user could not paste."""
     for path in sorted((PROJECT_ROOT / "jobs").rglob("*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"))
         documented = {
@@ -138,6 +142,7 @@ def test_no_hint_is_written_without_the_entry() -> None:
         for node in ast.walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documented:
                 assert "./spark-submit.sh" not in node.value, f"{path}:{node.lineno}"
+                assert not HINT.search(node.value), f"{path}:{node.lineno}"
 
 
 def test_examples_of_help_parse(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -187,7 +192,7 @@ def test_printed_commands_run(ledger_of_a_night: Ledger, monkeypatch: pytest.Mon
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")  # else the ledger would be the usual one, ./warehouse
     night = ledger_of_a_night.night(CASES / "X-compaction" / "full", number=2)
-    commands = [words for line in night.lines if "COMMAND" not in line for words in commands_in(line)]
+    commands = [words for line in night.lines for words in commands_in(line)]
     assert {"audit", "sql"} <= {words[0] for words in commands}
     for words in commands:
         assert words[-4:] == ["--warehouse", str(ledger_of_a_night.root), "--cluster-id", CLUSTER_ID]
@@ -218,7 +223,7 @@ def test_every_printed_command_runs(
     night = Ledger(root, cluster_id).night(CASES / "G-first" / "logs")
     options = shlex.split(place_words(str(root), cluster_id))
     assert len(options) == {"nothing": 0, "warehouse": 2, "cluster": 2, "both": 4}[place]
-    printed = [line for line in night.lines if "COMMAND" not in line]
+    printed = list(night.lines)
     printed += lines_of_others(all_findings().foreign_writes, "".join(f" {shlex.quote(it)}" for it in options))
     commands = [words for line in printed for words in commands_in(line)]
     commands += printed_of(all_findings(), options)

@@ -17,7 +17,7 @@ ANSWERS: Final = {
     "where": "KEY-TYPE",
     "describe": "GROUP",
     "restore": "GROUP",
-    "changes": "TABLE|_change_type",
+    "changes": "TABLE|_change_",
     "history": "2026-11-21T",
     "whatif": " with ",
     "audit": "# COMPLETE",

@@ -1,6 +1,7 @@
-"""A name that is not known, and a time outside of the log, get the same answer from every command."""
+"""What is wrong in a command line, a name, a time, an option or a place, gets the same answer from every command."""
 
 import re
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -107,3 +108,94 @@ def test_a_time_after_the_end_of_the_log_is_said_before_the_answer(ask: Asks, qu
     assert re.search(
         r"was read up to 2026-11-21T.*: what came after that is not known|^# NOT COMPLETE", said.splitlines()[0]
     )
+
+
+DOES_NOTHING: Final = {
+    "groups --timezone Europe/Berlin": "--timezone is for times without a zone",
+    "history --group c01-range --from 2026-11-21T02:58:17Z --timezone UTC": "--timezone is for times without a zone",
+    f"restore --group c01-range {AT} --timezone UTC": "--timezone is for times without a zone",
+    "audit --list grown --payload": "--payload is for --list archived and --list without-copy, not for grown",
+    "audit --values": "--values goes with --payload",
+    "audit --dead-letter-topic dlq": "--dead-letter-topic goes with --payload",
+    "audit --segments .": "--segments goes with --payload",
+    "audit --list leaders --group c01-range": "rows of --list leaders have no group: leave out --group",
+    "audit --list starts --from 2026-11-21T02:58:17Z": "rows of --list starts have no time",
+    "nightly --notify-always": "--notify-always goes with --notify",
+    "nightly --dump-format json": "--dump-format goes with --dump",
+    "describe --command-config client.properties": "--command-config goes with --bootstrap-server",
+    "simulate --scenario scenarios/shop.toml --output s --from 2026-01-06": "--from goes with --explain or --exchange",
+    "history --group c01-range --group c02-roundrobin": "--group is given twice",
+    "history --group=c01-range --group c01-range": "--group is given twice",
+    "groups --format json --format=csv": "--format is given twice",
+}
+
+
+@pytest.mark.parametrize("question", DOES_NOTHING)
+def test_an_option_that_would_do_nothing_is_refused(ask: Asks, question: str) -> None:
+    """In one sentence, with exit code 2: whoever gave it believes that it did something."""
+    shown = ask(question)
+    assert (shown.code, shown.out) == (exit_codes.WRONG_ARGUMENTS, "")
+    assert shown.err.startswith(f"error: {DOES_NOTHING[question]}") and len(shown.err.splitlines()) == 1
+
+
+def test_an_option_that_may_be_repeated_is_not_given_twice(ask: Asks) -> None:
+    """Nor is the value of another one that looks like it."""
+    assert ask("audit --group c01-range --group s05-limit").code == exit_codes.DONE
+    assert "there is no group '--group'" in ask("history --group --group").err
+
+
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        ("history --group c01-range --from 2026-11-21T02:59:50Z", "no event of group c01-range is in this span: they "),
+        ("describe --tool share --group c01-range", "group c01-range is a classic group: leave out --tool, or name "),
+        ("describe --tool streams --at 2026-11-21T02:57:27Z", "there was no streams group then: leave out --tool"),
+    ],
+)
+def test_an_empty_answer_says_why(ask: Asks, question: str, why: str) -> None:
+    """And what to ask in its place."""
+    shown = ask(question)
+    assert (shown.code, shown.out.strip()) == (exit_codes.DONE, "")
+    assert shown.err.startswith(why)
+
+
+@pytest.mark.parametrize(
+    ("question", "why"),
+    [
+        ("groups --warehouse /nowhere", "no tables in /nowhere"),
+        ("audit --warehouse /nowhere", "no tables in /nowhere"),
+        ("sql --warehouse /nowhere -e 'select 1'", "no tables in /nowhere"),
+        ("report --warehouse /nowhere --output r.html", "no tables in /nowhere"),
+        ("report --output /proc/r.html", "the report cannot be written to /proc/r.html"),
+        (f"restore --group c01-range {AT} --output /proc/r.csv", "cannot write /proc/r.csv"),
+        ("history --group c01-range --diagram /proc/d.svg", "cannot write /proc/d.svg"),
+        ("simulate --scenario scenarios/shop.toml --output /proc/s", "cannot write /proc/s"),
+        ("whatif --group s05-limit --set session.timeout.ms=60s", "group s05-limit is a share group"),
+        ("whatif --group c16-kill9 --set share.delivery.count.limit=5", "group c16-kill9 is no share group"),
+        ("whatif --group c16-kill9 --set session.timeout.ms=6h", "session.timeout.ms must be a whole number of ms (or"),
+    ],
+)
+def test_what_a_user_named_wrongly_exits_2(ask: Asks, question: str, why: str) -> None:
+    """A place that is not there, or that cannot be written, and a question that the group cannot be asked."""
+    shown = ask(question)
+    assert shown.code == exit_codes.WRONG_ARGUMENTS
+    assert shown.err.splitlines()[-1].startswith(f"error: {why}")
+
+
+def test_a_file_that_is_there_is_not_replaced(ask: Asks, tmp_path: Path) -> None:
+    """Neither a diagram, nor offsets: the name may be that of another file."""
+    for question, name in (
+        ("history --group c01-range --diagram", "d.svg"),
+        (f"restore --group c01-range {AT} --output", "o.csv"),
+    ):
+        (tmp_path / name).write_text("mine", encoding="utf-8")
+        shown = ask(f"{question} {tmp_path / name}")
+        assert shown.code == exit_codes.WRONG_ARGUMENTS
+        assert shown.err.endswith(f"error: {tmp_path / name} is there already: name a new file, or remove it first\n")
+        assert (tmp_path / name).read_text(encoding="utf-8") == "mine"
+
+
+def test_a_time_of_a_setting_is_milliseconds_or_a_duration(ask: Asks) -> None:
+    """The same answer for both, with the words of the question."""
+    words = "whatif --group c16-kill9 --set session.timeout.ms="
+    assert ask(f"{words}60s").out == ask(f"{words}60000").out.replace("=60000", "=60s")

@@ -50,6 +50,22 @@ def test_a_narrow_terminal_still_has_the_reason() -> None:
     """The first three columns of an answer are there, folded; what is wide and comes later is left out."""
     columns = [Column(name, grows=True) for name in ("GROUP", "VERDICT", "WHY", "SINCE", "TYPE")]
     rows = [("k03-static", "WARN", "5 in storms, 1 thrown out", "2026-11-21T02:58:11.841Z", "CONSUMER")]
-    lines = list(table_lines(columns, rows, first=("GROUP", "VERDICT", "WHY", "SINCE"), room=36))
-    assert lines[0].split() == ["GROUP", "VERDICT", "WHY"] and max(map(len, lines)) <= 36
+    lines = list(table_lines(columns, rows, first=("GROUP", "VERDICT", "WHY", "SINCE"), room=34))
+    assert lines[0].split() == ["GROUP", "VERDICT", "WHY"] and max(map(len, lines)) <= 34
     assert " ".join(line[19:] for line in lines[1:-1]).split() == ["5", "in", "storms,", "1", "thrown", "out"]
+
+
+def test_all_of_an_answer_is_there_where_folding_makes_room() -> None:
+    """Names of columns are folded first, then names and days in rows; cells that have room stay whole."""
+    columns = [Column(name, grows=True) for name in ("group_id", "delivered_again_count", "at", "other")]
+    rows = [("s12-offsets", 198, "2026-01-06T08:24:30.002Z", "x" * 30)]
+    first = ("group_id", "delivered_again_count", "at")
+    wide, narrow = (list(table_lines(columns, rows, first=first, room=room)) for room in (47, 36))
+    assert [line.split() for line in wide[:-1]] == [
+        ["group_id", "delivered_", "at"],
+        ["again_"],
+        ["count"],
+        ["s12-offsets", "198", "2026-01-06T08:24:30.002Z"],
+    ]
+    assert narrow[3].split() == ["s12-offsets", "198", "2026-01-06T"] and narrow[4].split() == ["08:24:30.002Z"]
+    assert wide[-1] == narrow[-1] == "1 more column: --wide"

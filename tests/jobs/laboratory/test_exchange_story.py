@@ -9,7 +9,7 @@ import pytest
 
 from jobs.cli.app import main
 from jobs.console.conversation import TIMES, Change, Conversation, Message, lines
-from jobs.console.sequence_diagram import mermaid, svg
+from jobs.console.sequence_diagram import LANE_WIDTH, mermaid, svg
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError
 from jobs.exit_codes import DONE, WRONG_ARGUMENTS
@@ -149,6 +149,26 @@ HOSTILE = Conversation(
         *(Message(4000 + at, "d", "broker-1", "Heartbeat", is_quiet=True) for at in range(1000)),
     ],
 )
+
+
+def test_no_text_of_one_lane_reaches_the_next_lifeline() -> None:
+    """Over an arrow, at what a broker asks itself, or of a change. In the font of pages, letters are 6.2 pixels wide on
+    average."""
+    long = "a text of usual letters that does not end " * 9
+    events: list[Message | Change] = [
+        Message(1, "a", "broker-1", "JoinGroup", long),
+        Message(2, "broker-1", "broker-1", "ReadShareGroupState", long),
+        Change(3, "a", "client a", "NONE", "JOINING", long),
+    ]
+    root = ElementTree.fromstring(svg(Conversation("t", ["a"], ["broker-1"], events)))
+    lanes = [float(it.attrib["x1"]) for it in root.iter(f"{SVG}line") if it.get("class") == "l"]
+    drawn = [
+        (float(it.attrib["x"]), it.text or "") for it in root.iter(f"{SVG}text") if (it.text or "").endswith("...")
+    ]
+    assert len(drawn) == 3
+    for left, text in drawn:
+        behind = min((x for x in lanes if x > left), default=lanes[-1] + LANE_WIDTH)
+        assert left + 6.2 * len(text) <= behind
 
 
 def test_a_picture_is_whole_without_scripts() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from coordinator_core.bytes.log.batch import Record, build_batch
 from coordinator_core.live.runtime.partition import PartitionLog
-from jobs.errors import ScenarioFileError, SimulateError
+from jobs.errors import ArgumentError, ScenarioFileError, SimulateError
 from jobs.exit_codes import DONE
 from jobs.laboratory.simulate import simulate, write_log
 from tests.conftest import PROJECT_ROOT
@@ -163,7 +163,7 @@ def test_share_state_equals_the_truth(simulated: Scenario) -> None:
 def test_an_output_folder_with_something_in_it_is_refused(tmp_path: Path) -> None:
     """A simulation never mixes with other files."""
     (tmp_path / "here").write_text("mine")
-    with pytest.raises(SimulateError, match="not an empty folder"):
+    with pytest.raises(ArgumentError, match="not an empty folder"):
         simulate(str(SCENARIOS / "rolling-deploy.toml"), str(tmp_path))
 
 

@@ -174,7 +174,7 @@ def test_what_was_lost_is_reported_once_with_its_times() -> None:
     assert lost_lines({place: then}, {place: then}) == []
     many = {(SHARE, n): then for n in range(15)}
     lines = lost_lines({(SHARE, n): first for n in range(15)}, many)
-    assert (len(lines), lines[-1]) == (11, "lost: 5 ranges more: see audit --list holes")
+    assert (len(lines), lines[-1]) == (11, "lost: 5 ranges more: ./spark-submit.sh audit --list holes")
 
 
 @dataclass

@@ -39,15 +39,20 @@ def unit(name: str) -> ConfigParser:
 
 
 def test_the_lines_of_cron_are_commands(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five fields, the user, and a command of ours with its output kept; no character that cron reads as a line end."""
+    """Five fields, the user, and a command of ours with its output kept; no character that cron reads as a line end.
+    A night that is not complete says so by mail, with what lists the holes."""
     lines = [line for line in (SCHEDULING / "groupledger.cron").read_text().splitlines() if re.match(r"[\d*]", line)]
     jobs = []
     for line in lines:
         *fields, user, command = line.split(None, 6)
         assert len(fields) == 5 and all(CRON_FIELD.fullmatch(field) for field in fields) and user == "groupledger"
         ours, _, kept = command.partition(ENTRY)[2].partition(" >> ")
-        assert parses(shlex.split(ours), monkeypatch) and kept.endswith(" 2>&1") and "%" not in line
+        log, _, then = kept.partition(" 2>&1")
+        assert parses(shlex.split(ours), monkeypatch) and log == "/var/log/groupledger.log" and "%" not in line
         jobs.append(ours.split()[0])
+        if jobs == ["nightly"]:
+            assert then.startswith(f'; [ $? -ne {exit_codes.INCOMPLETE} ] || echo "')
+            assert parses(shlex.split(then.partition(ENTRY)[2].removesuffix('"')), monkeypatch)
     assert jobs == ["nightly", "maintain"]
 
 

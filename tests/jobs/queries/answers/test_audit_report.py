@@ -1,9 +1,13 @@
 """Which offsets were not read, and the times around them."""
 
 import io
+from pathlib import Path
 
 from coordinator_core.bytes.coverage import CoverageKind, CoverageRange
-from jobs.queries.answers.audit_report import Completeness, Hole, holes_of, write_list
+from jobs.cli_enums import Listing
+from jobs.queries.answers.audit_report import Completeness, Hole, Span, holes_of, listed, together, write_list
+from tests.cases.harness import Ledger
+from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.jobs.cli.asking import Screen
 
 LOG = "__consumer_offsets"
@@ -34,12 +38,33 @@ def test_a_hole_at_the_end_has_nothing_behind_it() -> None:
     assert list(holes_of(LOG, 0, ranges)) == [Hole(f"{LOG}-0", 10, 12, "CORRUPT", "CRC", 100, None)]
 
 
-def test_a_terminal_has_the_list_before_the_reasons() -> None:
-    """The first line says whether it is complete; other readers have all of that first."""
+def test_the_list_is_before_the_reasons() -> None:
+    """The first line says whether it is complete; programs have all of that first."""
     complete = Completeness(False, ("NOT COMPLETE: not every record was read", "a hole", "another"))
-    for out, lines in (
-        (Screen(), ["# NOT COMPLETE: not every record was read", "n", "1", "# a hole", "# another"]),
-        (io.StringIO(), ["# NOT COMPLETE: not every record was read", "# a hole", "# another", "n", "1"]),
-    ):
+    first, *reasons = (f"# {line}" for line in complete.statements)
+    for out in (Screen(), io.StringIO()):
         write_list(complete, ["n"], [(1,)], "table", out, first=())
-        assert out.getvalue().splitlines() == lines
+        write_list(complete, ["n"], [], "table", out, first=())
+        assert out.getvalue().splitlines() == [first, "n", "1", *reasons, first, "# Nothing is listed", *reasons]
+    rows = io.StringIO()
+    write_list(complete, ["n"], [(1,)], "csv", rows, first=())
+    assert rows.getvalue().splitlines() == [first, *reasons, "n", "1"]
+
+
+def test_many_holes_of_a_kind_are_one_statement() -> None:
+    """Of a compacted log each would be a line: how many they are, how many offsets, and between which times."""
+    holes = [Hole("t-0", number, number + 1, "COMPACTED", "why", number, number + 9) for number in (0, 10, 20)]
+    assert together(holes[:1]) == holes[0]
+    assert together(holes) == Hole("t-0", 0, 21, "COMPACTED", "3 ranges, 6 offsets in all", 0, 29)
+
+
+def test_without_a_metadata_log_topics_are_those_of_new_partitions(tmp_path: Path) -> None:
+    """Which the group had for the first time, or for the last time before."""
+    log = SmallLog()
+    for number, partitions in enumerate(((0,), (0,), (0, 1)), 1):
+        log.generation("g", number, {"a": partitions}, NOON_MS + number * 60_000)
+    ledger = Ledger(tmp_path / "warehouse")
+    ledger.night(log.write(tmp_path / "logs"), partitions=("__consumer_offsets=1",))
+    columns, rows = listed(ledger.tables, None, Listing.GROWN, Span())
+    [row] = [dict(zip(columns, row, strict=True)) for row in rows]
+    assert (row["to_generation"], row["cause"], row["topics"]) == (3, "PARTITIONS_CHANGED", "in")
