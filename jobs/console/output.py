@@ -42,6 +42,15 @@ TERMINAL_COLUMNS: Final = 120
 """Width of a terminal that does not tell its own."""
 FOLDED_COLUMNS_MIN: Final = 24
 """A column that is folded is at least this wide: as a time."""
+FOLDINGS: Final = (
+    (0, FOLDED_COLUMNS_MIN, False),
+    (1, FOLDED_COLUMNS_MIN, False),
+    (sys.maxsize, FOLDED_COLUMNS_MIN, False),
+    (sys.maxsize, 13, False),
+    (1, FOLDED_COLUMNS_MIN, True),
+)
+"""How many cells of a column are folded, how wide it is at least (13: as a time without its day), and whether the first
+columns may be narrower: each is tried where the one before has no room for the whole answer."""
 NARROW_COLUMNS_MIN: Final = 8
 """In a narrow terminal one of the first three of an answer: who, how bad, why."""
 PIECE: Final = re.compile(r"\d{4}-\d\d-\d\dT|.+?(?:\s+|[-_:,.](?=\D)|$)", re.DOTALL)
@@ -122,12 +131,13 @@ def _fitted(columns: Sequence[Sequence[str]], answer_count: int, room: int, bars
     needed = [max(map(_shown_length, texts)) for texts in columns]
     answer = columns[:answer_count]
     # where all of the answer has no room else, names of columns are folded, then names and times in their rows
-    for folded_count, is_squeezed in ((0, False), (1, False), (sys.maxsize, False), (1, True)):
+    for folded_count, widest, is_squeezed in FOLDINGS:
         widths: dict[int, int] = {}
         left = room + gap
         for index, texts in enumerate(answer):
-            least = min(max(map(_least, texts[:folded_count]), default=0), FOLDED_COLUMNS_MIN)
-            least = max(least, min(max(map(_shown_length, texts[folded_count:]), default=0), FOLDED_COLUMNS_MIN))
+            whole = max(map(_shown_length, texts[folded_count:]), default=0)
+            least = min(max(map(_least, texts[:folded_count]), default=0), widest)
+            least = max(least, min(whole, widest))
             if is_squeezed and index < 3 and NARROW_COLUMNS_MIN + gap <= left:
                 least = min(least, left - gap)
             least = min(least, room)

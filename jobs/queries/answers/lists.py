@@ -173,9 +173,7 @@ OF_OFFSETS: Final = (
     *("group_id", "kind", "topic", "partition", "from_offset", "to_offset"),
     *("never_delivered_count", "delivered_again_count", "at"),
 )
-OF_OWNERS: Final = (
-    *("group_id", "topic", "partition", "client_id", "valid_from", "valid_to", "client_host", "member_id"),
-)
+OF_OWNERS: Final = (*("group_id", "topic", "partition", "client_id", "client_host", "valid_from", "valid_to"),)
 
 LISTS: Final[dict[Listing, Listed]] = {
     Listing.NOT_JUDGED: Listed(
@@ -317,7 +315,7 @@ LISTS: Final[dict[Listing, Listed]] = {
         "valid_to",
         OF_GROUPS,
         where=f"r.ended_by = '{REPLACED_STATIC}'",
-        first=("group_id", "instance_id", "client_id", "client_host", "valid_from", "valid_to", "member_id"),
+        first=("group_id", "instance_id", "client_id", "client_host", "valid_from", "valid_to"),
         finding=Finding("member replaced in a war", "members replaced in wars"),
     ),
     Listing.SHARED: Listed(
