@@ -281,7 +281,7 @@ def _spelled(
     spelling: str | None
     if chosen is None:
         spelling = next((it for it in expected.names if it in there or it in parts), None)
-    elif isinstance(chosen, str) and chosen.lower() in {*there, *parts}:
+    elif isinstance(chosen, str) and chosen.lower() in there:
         spelling = chosen.lower()
     else:
         raise RecordsError(
