@@ -983,7 +983,7 @@ def test_the_real_thing(tmp_path: Path) -> None:
     asked = start("sql", "--engine", "spark", "--warehouse", "ware house", "--format", "csv", "-e", query)
     assert (asked.returncode, asked.stdout) == (0, "n\n777\n"), asked.stderr
     nothing = start("sql", "--warehouse", "nowhere", "-e", "select 1")
-    assert nothing.returncode == 1
+    assert nothing.returncode == 2
     assert "no tables in" in nothing.stderr
     assert "Traceback" not in nothing.stderr
 

@@ -185,6 +185,6 @@ def test_answers_name_what_is_in_no_source(in_part: Ledger, capsys: pytest.Captu
 def test_answers_of_share_state_alone_say_so(whole: Ledger, capsys: pytest.CaptureFixture[str]) -> None:
     """Which groups there were is in the other coordinator's log, and an empty answer is none about it."""
     place = ["--warehouse", str(whole.root), "--cluster-id", whole.cluster_id]
-    for words, code in ((["describe"], 0), (["describe", "--group", "s05-limit"], 1)):
+    for words, code in ((["describe"], 0), (["describe", "--group", "s05-limit"], 2)):
         assert cli.main([*words, *place]) == code
         assert f"nothing of {GROUPS_LOG} was captured" in capsys.readouterr().err

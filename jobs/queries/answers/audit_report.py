@@ -620,12 +620,12 @@ def run_audit_report(
     """
     out = out or sys.stdout
     listed_from = LISTS[listing]
+    for log in listed_from.logs:
+        require_in_log(tables, log, span.from_ms, span.to_ms, group_ids)
     if group_ids and "group_id" not in listed_from.table.column_names:
         raise ArgumentError(f"rows of --list {listing} have no group: leave out --group")
     if span != Span() and not listed_from.time and listed_from.more != BEGAN_AT:
         raise ArgumentError(f"rows of --list {listing} have no time: leave out --from and --to")
-    for log in listed_from.logs:
-        require_in_log(tables, log, span.from_ms, span.to_ms, group_ids)
     captured = [log for log, ends in log_ends(tables, listed_from.logs).items() if ends.ends] or listed_from.logs
     of_logs = [completeness(tables, log, span, group_ids, partition_counts) for log in captured]
     of_logs.sort(key=lambda it: it.is_complete)  # the first line is of one that is not, if there is any
