@@ -49,6 +49,8 @@ EPOCHS: Final = {
 }
 IN_BETWEEN: Final = frozenset({"NONE", "PENDING", "AWAITING_JOIN", "AWAITING_SYNC", "MEMBER"})
 """Between these states of a member nothing happens that its requests and their answers do not say."""
+NEVER_CAME: Final = ("PENDING", "NONE")
+"""But that a member which got its id does not join with it."""
 TIMERS: Final = {
     "join": "the join phase ends",
     "sync": "the time for SyncGroup is over",
@@ -70,7 +72,7 @@ def story_of(
     changes = [line for line in states if line["group"] == group_id]
     names = _member_names(asked) | {line["topic_id"]: line["topic"] for line in topics}
     events: list[Event] = list(_messages(asked, names))
-    events += [_change(line, names) for line in changes if not {line["from"], line["to"]} <= IN_BETWEEN]
+    events += [_change(line, names) for line in changes if _is_shown(line["from"], line["to"])]
     clients = sorted({line["client_id"] for line in asked if line["client_id"] is not None})
     brokers = {_broker(line["broker"]) for line in asked}
     brokers |= {_sender(line) for line in asked if line["client_id"] is None}
@@ -79,6 +81,10 @@ def story_of(
     said = f"{counted(sum(line['count'] for line in asked), 'request')}, {counted(len(changes), 'change')} of state"
     title = f"Group {group_id}: {counted(len(clients), 'client')}, {said}, {time_text(first)} to {time_text(last)}"
     return Conversation(title, clients, sorted(brokers), events)
+
+
+def _is_shown(before: str, after: str) -> bool:
+    return not {before, after} <= IN_BETWEEN or (before, after) == NEVER_CAME
 
 
 def _rank(event: Event) -> int:

@@ -49,8 +49,8 @@ HARMLESS: Final = HEARTBEATS | COMMITS | {"fetch_offsets"}
 UUID_CHARACTERS: Final = 22
 """The length of the end of a member id that identifies the member: full UUIDs are longer."""
 
-ABSENT: Final = (None, -1)
-"""State and generation of a group that does not exist."""
+ABSENT: Final = (None, -1, frozenset[str]())
+"""State, generation and members of a group that does not exist."""
 
 REASONS: Final = {
     "cached metadata has changed": "TOPIC_CHANGED",
@@ -85,6 +85,11 @@ TIMER_REASONS: Final = {
 """First word of a timer's key -> the reason."""
 
 
+ANOTHER_TIMER: Final = "TIMER"
+
+Seen = tuple[ClassicGroupState | None, int, frozenset[str]]
+
+
 class TruthRecorder:
     """The observer of all group coordinators."""
 
@@ -105,8 +110,8 @@ class TruthRecorder:
         """Partition -> (last offset, time, file, facts), in the order of the log."""
         self._causes: dict[str, list[Facts]] = {}
         """Group -> the causes of its rebalance, since its last generation was written."""
-        self._seen: dict[str, tuple[ClassicGroupState | None, int]] = {}
-        """Group -> its state and generation at the last check."""
+        self._seen: dict[str, Seen] = {}
+        """Group -> its state, generation and members at the last check."""
         self._clients: dict[str, str] = {}
         """End of a member id -> client id."""
         self._deleted_by: str | None = None
@@ -158,7 +163,7 @@ class TruthRecorder:
             client_id = self._clients.get(fired.key[-UUID_CHARACTERS:])
             process = None if client_id is None else self._process(client_id)
             for group_id in map(str, fired.arguments[:1]):
-                reason = TIMER_REASONS.get(fired.key.partition("-")[0], "TIMER")
+                reason = TIMER_REASONS.get(fired.key.partition("-")[0], ANOTHER_TIMER)
                 self._note_cause(machine, group_id, reason, process)
                 self._note_modern_cause(group_id, reason, process, outcome)
                 if self.heartbeats is not None and not is_quiet(machine.coordinator, group_id):
@@ -237,7 +242,8 @@ class TruthRecorder:
         if value is None:
             self._note_deletion(machine, entry, key.group)
             return
-        self._seen[key.group] = (STABLE if value.members else EMPTY, value.generation)
+        members = frozenset(member.member_id for member in value.members)
+        self._seen[key.group] = (STABLE if members else EMPTY, value.generation, members)
         facts = {
             "group": key.group,
             "group_type": GroupType.CLASSIC,
@@ -347,14 +353,16 @@ class TruthRecorder:
     def _note_cause(
         self, machine: ObservedMachine, group_id: str, reason: str, process: Process | None, *, wrote: bool = False
     ) -> None:
-        """Record the cause if the group must rebalance since this step."""
-        state_before, generation_before = self._seen.get(group_id, ABSENT)
-        state, generation = self._seen[group_id] = _look(machine, group_id)
-        begins = state_before is not PREPARING_REBALANCE and (
-            state is PREPARING_REBALANCE or generation > generation_before >= 0
-        )
+        """Record the cause if the group must rebalance since this step, or has another member in a rebalance."""
+        state_before, generation_before, members_before = self._seen.get(group_id, ABSENT)
+        state, generation, members = self._seen[group_id] = _look(machine, group_id)
+        if state_before is not PREPARING_REBALANCE:
+            is_cause = state is PREPARING_REBALANCE or generation > generation_before >= 0
+        else:
+            # who has not joined by the end of the phase is no cause of it
+            is_cause = members != members_before and reason != ANOTHER_TIMER
         is_static_back = wrote and state is STABLE
-        if not begins and not is_static_back:
+        if not is_cause and not is_static_back:
             return
         if self.heartbeats is not None:
             self.heartbeats.wake(group_id)
@@ -370,9 +378,11 @@ class TruthRecorder:
         self._causes.setdefault(group_id, []).append(facts)
 
 
-def _look(machine: ObservedMachine, group_id: str) -> tuple[ClassicGroupState | None, int]:
+def _look(machine: ObservedMachine, group_id: str) -> Seen:
     group = machine.coordinator.group(group_id)
-    return (group.state, group.generation_id) if isinstance(group, LiveClassicGroup) else ABSENT
+    return (
+        (group.state, group.generation_id, frozenset(group.members)) if isinstance(group, LiveClassicGroup) else ABSENT
+    )
 
 
 def is_quiet(coordinator: GroupCoordinator, group_id: str) -> bool:

@@ -152,10 +152,27 @@ def test_a_member_that_does_not_poll_in_time_leaves_and_comes_back() -> None:
         GROUP.replace("members = 2", 'members = 2\nmax_poll_interval = "30s"')
         + '[[fault]]\nkind = "slow_poll"\nat = "1m"\nduration = "50s"\ngroup = "g"\nmember = 0\n'
     )
-    assert run.causes("g")[1:] == [["MEMBER_JOINED"], ["POLL_EXPIRED"], ["MEMBER_JOINED"]]
+    assert run.causes("g")[1:] == [["MEMBER_JOINED"] * 2, ["POLL_EXPIRED"], ["MEMBER_JOINED"]]
     lost = run.lines("owners", client_id="g-0", ended_by="LOST")
     assert len(lost) == 2
     assert all(line["next_offset"] <= 640 for line in lost)
+
+
+def test_causes_are_all_that_came_while_members_joined() -> None:
+    """Who joins, leaves or expires in a join phase is a cause of its generation, too, each with its client; who only
+    joins again is none."""
+    faults = [
+        '[[fault]]\nkind = "pause"\nat = "60s"\nduration = "20s"\ngroup = "g"\nmember = 0\n',
+        '[[fault]]\nkind = "stop"\nat = "70s"\ngroup = "g"\nmember = 2\n',
+        '[[fault]]\nkind = "stop"\nat = "75s"\nduration = "1s"\ngroup = "g"\nmember = 1\n',
+    ]
+    run = run_text(GROUP.replace("members = 2", "members = 3") + "".join(faults), minutes=2)
+    causes = [
+        [(cause["reason"], cause["client_id"]) for cause in line["causes"]]
+        for line in run.lines("generations", group="g")
+    ]
+    assert causes[1] == [("MEMBER_JOINED", f"g-{index}") for index in range(3)]
+    assert causes[2] == [("MEMBER_LEFT", "g-2"), ("MEMBER_LEFT", "g-1"), ("MEMBER_JOINED", "g-1")]
 
 
 @pytest.mark.parametrize("protocol", ["classic", "consumer", "share", "streams"])
