@@ -73,6 +73,8 @@ class Exchange:
         self._truth = truth
         self._now_ms = now_ms
         self._watch = watch
+        self.is_watching = watch is not None
+        """Is anything recorded?"""
         self._number = 0
         self._open: dict[int, Facts] = {}
         """Number of a request -> its line, as far as it is known."""
@@ -80,11 +82,6 @@ class Exchange:
         """Group -> (kind, name) -> state."""
         self._coordinators: dict[str, GroupCoordinator] = {}
         """Group -> the coordinator that had it last."""
-
-    @property
-    def is_watching(self) -> bool:
-        """Is anything recorded?"""
-        return self._watch is not None
 
     def _has(self, group_id: str | None) -> bool:
         return self._watch is not None and self._watch.has(group_id, self._now_ms())

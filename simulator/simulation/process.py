@@ -168,7 +168,7 @@ class Process:
             return
         before = None if isinstance(event, Started) else self.client.state
         actions = self.client.handle(event, self.loop.now_ms)
-        if self.client.state != before:
+        if self.exchange.is_watching and self.client.state != before:
             why = self.client.failure if self.client.state is FAILED else why_of(event)
             self.exchange.moved(self.group_id, CLIENT, self.client_id, self.client.state, why)
         for action in actions:
@@ -220,6 +220,8 @@ class Process:
 
     def heartbeats_skipped(self, send: Send, times_ms: range) -> None:
         """Heartbeats would have reached the broker at these times, and changed nothing."""
+        if not self.exchange.is_watching:
+            return
         broker_id = self._lookups.known(send.service, send.key)
         self.exchange.skipped(self.group_id, self.client_id, broker_id, send.request, times_ms)
 
