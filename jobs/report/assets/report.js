@@ -12,7 +12,7 @@
   const BARS_MAX = 2500; // what Plotly draws one by one without a wait
   const MARKS_MAX = 800;
   const PAGE_ROWS = 25;
-  const LABEL_CHARACTERS = 28;
+  const LABEL_CHARACTERS = 26; // as wide as the margin of a desktop has room for
   const PAPER_WIDTH = 700; // in pixels: A4 and letter have as much between their margins
 
   // Plotly styles the images of heat maps by an attribute, which the page's policy forbids; as a property it does not
