@@ -17,6 +17,10 @@ are in no source are counted one by one, and for each that is there files are ma
 QUARANTINE_BYTES_MAX: Final = 64 * 1024
 """How many unreadable bytes a quarantine row keeps; the rest is described by position and size."""
 
+QUARANTINED_OFFSETS_MAX: Final = 10_000
+"""The first offsets of a batch, whose records have a quarantine row each if they cannot be read; of later ones, rows
+count those that are alike. A batch of a few KiB may hold nine million records; a coordinator's has some thousands."""
+
 PARTED_BYTES_MAX: Final = 1024 * 1024
 """How many bytes are kept of batches without a leader epoch that lost to batches of another copy. They are restored
 where a newer epoch truncates that copy. A diverging tail is small, so that no log is kept twice."""

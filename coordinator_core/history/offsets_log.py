@@ -24,7 +24,6 @@ from coordinator_core.bytes.log.chunk import (
     BoolArray,
     Finding,
     RecordChunk,
-    record_finding,
     unreadable_record_count,
 )
 from coordinator_core.bytes.log.copies import Load
@@ -55,6 +54,7 @@ from coordinator_core.replay.dispatch import GroupShard
 from coordinator_core.replay.faults import Faults
 from coordinator_core.replay.key_buckets import KeyBucket
 from coordinator_core.replay.offsets.state import OffsetKey
+from coordinator_core.replay.record_findings import RecordFindings
 from schemas.consumer_offsets import TOPIC, RecordType
 
 _NO_TOPIC_ID: Final = -1
@@ -138,7 +138,7 @@ class _Operations:
 class _Others(NamedTuple):
     """Results from the records that are not ordinary offset commits."""
 
-    findings: list[Finding]
+    findings: RecordFindings
     decoded_count: int
     tombstone_count: int
     unknown_type_count: int
@@ -241,7 +241,7 @@ class OffsetsLogReplay:
             + unreadable_record_count(chunk),
         )
         return OffsetsLogOutput(
-            columnar.commits, rows, (*chunk.findings, *columnar.findings, *others.findings), counts, shown
+            columnar.commits, rows, (*chunk.findings, *columnar.findings, *others.findings.taken()), counts, shown
         )
 
     def _apply(self, operations: _Operations) -> None:
@@ -315,7 +315,7 @@ def _decode_others(
     faults: Faults,
 ) -> _Others:
     """Decode records of groups into their operations."""
-    findings: list[Finding] = []
+    findings = RecordFindings()
     tombstones: list[GroupTombstone] = []
     times: dict[int, int] = {}
     decoded_count = tombstone_count = unknown_count = unknown_field_count = 0
@@ -345,7 +345,7 @@ def _decode_others(
                 unknown_field_count += codec.has_unknown_tags(decoded)
         except DecodeError as error:
             unknown_count += isinstance(error, UnknownRecordType)
-            findings.append(record_finding(chunk, row, error, payload, of_group))
+            findings.add(chunk, row, error, payload, of_group)
             continue
         except Exception as error:
             if of_group is None:

@@ -10,12 +10,13 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from coordinator_core.bytes import codec
-from coordinator_core.bytes.log.chunk import Finding, RecordChunk, record_finding, unreadable_record_count
+from coordinator_core.bytes.log.chunk import Finding, RecordChunk, unreadable_record_count
 from coordinator_core.errors import DecodeError, UnknownRecordType
 from coordinator_core.history.ledger import LedgerCounts
 from coordinator_core.history.metadata_transactions import MetadataTransaction
 from coordinator_core.history.rows import TopicName
 from coordinator_core.limits import PARTITION_COUNT_MAX
+from coordinator_core.replay.record_findings import RecordFindings
 from schemas import transaction_state
 from schemas.cluster_metadata import NOT_USED, ConfigResourceType, MetadataRecordType
 
@@ -196,7 +197,7 @@ def _read_records(
 ) -> tuple[tuple[Finding, ...], LedgerCounts]:
     """Call `read(key, value, timestamp_ms, offset)` on every data record. It returns whether the record's type is used;
     a record that it cannot decode becomes a finding."""
-    findings = list(chunk.findings)
+    findings = RecordFindings()
     not_used_count = decoded_count = tombstone_count = control_count = unknown_count = quarantined_count = 0
     for row, is_control, key, value in _records(chunk):
         if is_control:
@@ -209,12 +210,12 @@ def _read_records(
             unknown_count += is_unknown
             quarantined_count += not is_unknown
             if quarantines_unknown or not is_unknown:
-                findings.append(record_finding(chunk, row, error, value if value is not None else key or b""))
+                findings.add(chunk, row, error, value if value is not None else key or b"")
         else:
             tombstone_count += value is None
             decoded_count += value is not None and is_used
             not_used_count += not is_used
-    return tuple(findings), LedgerCounts(
+    return (*chunk.findings, *findings.taken()), LedgerCounts(
         record_count=int(chunk.batches.record_count.sum()),
         decoded_count=decoded_count,
         tombstone_count=tombstone_count,

@@ -96,6 +96,12 @@ class KeyBucket:
         return has
 
 
+def slot_of_record(chunk: RecordChunk, row: int, *, is_share: bool) -> int:
+    """The slot of a record's key."""
+    records = chunk.records
+    return int(_slot_of_key(chunk.data, int(records.key_position[row]), int(records.key_length[row]), is_share))
+
+
 def bucket_of_slots(slots: Iterable[int], *, is_share: bool) -> KeyBucket:
     """A bucket of the given slots, which counts nothing but its own records."""
     owners = np.full(SLOT_COUNT, NOBODY, np.uint8)

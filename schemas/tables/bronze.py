@@ -115,7 +115,12 @@ QUARANTINE = bronze_table(
         Column("base_offset", BIGINT, "Base offset of its batch; null if unknown."),
         Column("stage", STRING, "FILE BATCH RECORD VALUE REPLAY."),
         Column("code", STRING, "What is wrong, as a code: CRC_MISMATCH, LENGTH_OUT_OF_BOUNDS, ..."),
-        Column("message", STRING, "What is wrong, in words.", is_personal=True),
+        Column(
+            "message",
+            STRING,
+            "What is wrong; in huge batches, of how many records.",
+            is_personal=True,
+        ),
         Column("byte_position", BIGINT, "Byte position: in the file for stage FILE and BATCH, else in the value."),
         Column("bytes", BINARY, "The bytes, at most 64 KiB; 1 MiB where copies diverge.", is_personal=True),
         Column("source", STRING, "File or broker."),

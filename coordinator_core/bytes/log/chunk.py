@@ -13,9 +13,6 @@ from typing import Any, Self, TypeVar, get_type_hints
 import numpy as np
 from numpy.typing import NDArray
 
-from coordinator_core.errors import DecodeError
-from coordinator_core.limits import QUARANTINE_BYTES_MAX
-
 U8 = NDArray[np.uint8]
 I8 = NDArray[np.int8]
 I16 = NDArray[np.int16]
@@ -139,22 +136,6 @@ def empty_columns(of: type[Kind], count: int, **given: Any) -> Kind:
 def _dtypes_of(of: Hashable) -> tuple[tuple[str, type[np.generic]], ...]:
     dtypes: dict[object, type[np.generic]] = {I8: np.int8, I32: np.int32, I64: np.int64, BoolArray: np.bool_}
     return tuple((name, dtypes[hint]) for name, hint in get_type_hints(of).items() if hint in dtypes)
-
-
-def record_finding(
-    chunk: RecordChunk, row: int, error: DecodeError, payload: bytes, group_id: str | None = None
-) -> Finding:
-    """A finding for a record whose key or value cannot be read."""
-    return Finding(
-        stage="VALUE",
-        code=error.code,
-        message=error.message,
-        base_offset=int(chunk.batches.base_offset[chunk.records.batch_index[row]]),
-        offset=int(chunk.records.offset[row]),
-        byte_position=error.byte_position,
-        payload=payload[:QUARANTINE_BYTES_MAX],
-        group_id=group_id,
-    )
 
 
 def unreadable_record_count(chunk: RecordChunk) -> int:

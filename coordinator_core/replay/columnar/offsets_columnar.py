@@ -28,7 +28,6 @@ from coordinator_core.bytes.log.chunk import (
     Finding,
     RecordChunk,
     empty_columns,
-    record_finding,
 )
 from coordinator_core.bytes.log.kernels import read_only
 from coordinator_core.errors import CoreError, DecodeError
@@ -43,6 +42,7 @@ from coordinator_core.replay.columnar.offsets_kernels import (
 from coordinator_core.replay.faults import Faults
 from coordinator_core.replay.offsets.replay import NO_PRODUCER_ID, committed_offset_of
 from coordinator_core.replay.offsets.state import OffsetKey
+from coordinator_core.replay.record_findings import RecordFindings
 from schemas.consumer_offsets import TOPIC, RecordType
 
 OUTCOMES: Final = ("APPLIED", "ABORTED", "PENDING", "SUPERSEDED")
@@ -423,20 +423,25 @@ class ColumnarOffsetReplay:
         flagged = np.flatnonzero(kinds == kernels.KIND_FLAGGED)
         if not len(flagged):
             return ()
-        findings = []
+        found = RecordFindings()
         is_commit = (kinds >= kernels.KIND_VALUE) & (kinds <= kernels.KIND_FLAGGED)
         flagged_rows = first_row + np.cumsum(is_commit)[flagged] - 1
         for record, row in zip(flagged.tolist(), flagged_rows.tolist(), strict=True):
-            finding = self._resolve_commit(chunk, record, rows, row, kinds, pool)
-            if finding is not None:
+            if not self._resolve_commit(chunk, record, rows, row, kinds, pool, found):
                 kinds[record] = kernels.KIND_QUARANTINED
-                findings.append(finding)
-        return tuple(findings)
+        return found.taken()
 
     def _resolve_commit(
-        self, chunk: RecordChunk, record: int, rows: RowArrays, row: int, kinds: I8, pool: bytearray
-    ) -> Finding | None:
-        """Fill the row of one flagged offset commit. Returns a finding if it cannot be read."""
+        self,
+        chunk: RecordChunk,
+        record: int,
+        rows: RowArrays,
+        row: int,
+        kinds: I8,
+        pool: bytearray,
+        found: RecordFindings,
+    ) -> bool:
+        """Fill the row of one flagged offset commit. False: it cannot be read, and is `found`."""
         value_length = int(chunk.records.value_length[record])
         payload = _bytes_at(chunk.data, chunk.records.key_position[record], chunk.records.key_length[record])
         group_id: str | None = None
@@ -449,16 +454,18 @@ class ColumnarOffsetReplay:
                 value = decoded.fields
                 self._unknown_field_count += has_unknown_tags(decoded)
         except DecodeError as error:
-            return record_finding(chunk, record, error, payload, group_id)
+            found.add(chunk, record, error, payload, group_id)
+            return False
         except Exception as error:
             if group_id is None:
                 raise
             self.faults.note(error, group_id, int(chunk.records.offset[record]))
-            return record_finding(chunk, record, DecodeError(str(error)), payload, group_id)
+            found.add(chunk, record, DecodeError(str(error)), payload, group_id)
+            return False
         self._set_key(rows, row, OffsetKey(key.fields.group, key.fields.topic, key.fields.partition))
         if value_length < 0:
             kinds[record] = kernels.KIND_TOMBSTONE
-            return None
+            return True
         kinds[record] = kernels.KIND_VALUE
         committed = committed_offset_of(value, offset=int(chunk.records.offset[record]))
         metadata = committed.metadata.encode()
@@ -475,7 +482,7 @@ class ColumnarOffsetReplay:
         if committed.topic_id is not None:
             rows.topic_id[row] = self._topic_ids.intern(uuid_bytes(committed.topic_id))
         pool += metadata
-        return None
+        return True
 
     def _set_key(self, rows: RowArrays, row: int, key: OffsetKey) -> None:
         """Intern a key given as text. Repaired text may be longer than the wire format allows, so the length of each

@@ -7,7 +7,7 @@ and `finish` returns them. So the rows depend neither on how the log is cut into
 `export_state` is all that a later columnar replay needs to continue.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -15,7 +15,7 @@ import numpy as np
 
 from coordinator_core.bytes import codec
 from coordinator_core.bytes.interning import Interner
-from coordinator_core.bytes.log.chunk import I32, I64, U8, Finding, RecordChunk, record_finding
+from coordinator_core.bytes.log.chunk import I32, I64, U8, Finding, RecordChunk
 from coordinator_core.bytes.log.kernels import read_only
 from coordinator_core.errors import ColumnarReplayError, DecodeError, NullNotAllowed, UnknownRecordType
 from coordinator_core.replay.columnar import share_state_kernels as kernels
@@ -32,6 +32,7 @@ from coordinator_core.replay.columnar.share_state_rows import (
 )
 from coordinator_core.replay.faults import Faults
 from coordinator_core.replay.lookup import SharePartitionKey
+from coordinator_core.replay.record_findings import RecordFindings
 from schemas.share_group_state import STATE_BATCH, TOPIC, ShareStateRecordType
 
 DELIVERY_STATES: Final = ("AVAILABLE", "ACQUIRED", "ACKNOWLEDGED", "ARCHIVING", "ARCHIVED")
@@ -161,7 +162,7 @@ class ColumnarShareReplay:
             merged=np.zeros(_POOL_ROWS_START, layouts.BATCH),
             fields=np.zeros(1, layouts.KEY),
         )
-        self._quarantined: list[Finding] = []
+        self._quarantined = RecordFindings(is_share=True)
         self._unknown_field_count = 0
         self._is_finished = False
         if after is not None:
@@ -370,7 +371,7 @@ class ColumnarShareReplay:
                 raise ColumnarReplayError(f"the record at offset {offset} is not what its decoded form encodes to")
         except DecodeError as error:
             group_id = None if share_partition is None else share_partition.group_id
-            self._quarantined.append(record_finding(chunk, at, error, payload, group_id))
+            self._quarantined.add(chunk, at, error, payload, group_id)
         except Exception as error:
             if share_partition is None:
                 raise
@@ -396,7 +397,7 @@ class ColumnarShareReplay:
                 quarantined=len(self._quarantined),
                 unknown_field=self._unknown_field_count,
             ),
-            findings=(*self._quarantined, *self._replay_findings()),
+            findings=(*self._quarantined.taken(), *self._replay_findings()),
         )
         kept = states[is_open]
         changed = columnar.changed[ranges(kept["changed"], kept["changed_count"])]
@@ -410,7 +411,7 @@ class ColumnarShareReplay:
         columnar.counts["states"] = len(kept)
         columnar.counts["changed"] = len(changed)
         self._set_columnar(columnar)
-        self._quarantined = []
+        self._quarantined = RecordFindings(is_share=True)
         self._unknown_field_count = 0
         return output
 
@@ -442,8 +443,9 @@ class ColumnarShareReplay:
         return rows
 
 
-def _unknown_types(chunk: RecordChunk) -> Iterator[Finding]:
+def _unknown_types(chunk: RecordChunk) -> tuple[Finding, ...]:
     """The records that the loop skipped, like Kafka: those of a type that no declaration has."""
+    found = RecordFindings(is_share=True)
     records, data = chunk.records, chunk.data
     is_data = ~chunk.batches.is_control[records.batch_index]
     for row in np.flatnonzero(is_data & (records.key_length >= 2)).tolist():
@@ -454,7 +456,8 @@ def _unknown_types(chunk: RecordChunk) -> Iterator[Finding]:
         try:
             codec.decode_key(TOPIC, raw_key)
         except UnknownRecordType as error:
-            yield record_finding(chunk, row, error, raw_key)
+            found.add(chunk, row, error, raw_key)
+    return found.taken()
 
 
 def _with_room(rows: Rows, used: int, more: int) -> Rows:

@@ -1,0 +1,68 @@
+"""Records that cannot be read, for bronze.quarantine: bounded, and the same however a log is divided by its keys."""
+
+from collections import Counter
+from dataclasses import replace
+
+from coordinator_core.bytes.log.chunk import Finding, RecordChunk
+from coordinator_core.errors import DecodeError
+from coordinator_core.limits import QUARANTINE_BYTES_MAX, QUARANTINED_OFFSETS_MAX
+from coordinator_core.replay.key_buckets import slot_of_record
+from coordinator_core.text import counted
+
+Kind = tuple[int, str, int]
+"""Base offset of the batch, code of the error, and slot of the key."""
+
+
+class RecordFindings:
+    """Findings about records of one chunk. `is_share`: of the log of share states.
+
+    Behind the first `limits.QUARANTINED_OFFSETS_MAX` offsets of a batch, one finding stands for all of a kind.
+    """
+
+    def __init__(self, *, is_share: bool = False) -> None:
+        self._is_share = is_share
+        self._found: list[Finding] = []
+        self._firsts: dict[Kind, Finding] = {}
+        """Of those that are not in `found`."""
+        self._lasts: dict[Kind, int] = {}
+        """The newest offset of each kind."""
+        self._counts: Counter[Kind] = Counter()
+
+    def add(
+        self, chunk: RecordChunk, row: int, error: DecodeError, payload: bytes, group_id: str | None = None
+    ) -> None:
+        """A record whose key or value cannot be read."""
+        base_offset = int(chunk.batches.base_offset[chunk.records.batch_index[row]])
+        offset = int(chunk.records.offset[row])
+        kind = base_offset, error.code, slot_of_record(chunk, row, is_share=self._is_share)
+        is_counted = offset - base_offset >= QUARANTINED_OFFSETS_MAX
+        if is_counted:
+            self._lasts[kind] = offset
+            self._counts[kind] += 1
+        if not is_counted or self._counts[kind] == 1:
+            finding = Finding(
+                stage="VALUE",
+                code=error.code,
+                message=error.message,
+                base_offset=base_offset,
+                offset=offset,
+                byte_position=error.byte_position,
+                payload=payload[:QUARANTINE_BYTES_MAX],
+                group_id=group_id,
+            )
+            if is_counted:
+                self._firsts[kind] = finding
+            else:
+                self._found.append(finding)
+
+    def __len__(self) -> int:
+        """The number of records."""
+        return len(self._found) + self._counts.total()
+
+    def taken(self) -> tuple[Finding, ...]:
+        """One finding a record, or one for those of a kind."""
+        of_kinds = (
+            replace(first, message=f"{first.message}: {counted(self._counts[kind], 'record')} up to offset {last}")
+            for (kind, first), last in zip(self._firsts.items(), self._lasts.values(), strict=True)
+        )
+        return (*self._found, *of_kinds)
