@@ -38,6 +38,7 @@ QUESTIONS: Final = (
     "audit --list rebalances --format json",
     "audit --list commits --format json",
     "history --group {group} --format json",
+    "changes --format json",
     f'sql --format json -e "SELECT {COUNTS}"',
 )
 

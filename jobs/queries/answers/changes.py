@@ -15,7 +15,7 @@ from coordinator_core.text import counted
 from jobs.console.names import or_nearest, short
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.delta.replay_runs import ended
+from jobs.delta.replay_runs import number_of, visible
 from jobs.delta.scanner import dataset_of
 from jobs.delta.table_files import TableFile
 from jobs.errors import ArgumentError, JobError
@@ -24,7 +24,7 @@ from schemas.tables import TABLES
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import SILVER_TABLES
-from schemas.tables.state import RUN_METRICS
+from schemas.tables.state import RUN_METRICS, RUNS
 
 CHANGE: Final = "_change_type"
 RUN: Final = "_run_id"
@@ -34,6 +34,15 @@ BEFORE: Final = "update_preimage"
 AFTER: Final = "update_postimage"
 FOLLOWED: Final = (*SILVER_TABLES, *GOLD_TABLES)
 """Tables whose versions are recorded by runs. Rows of bronze name their capture: `capture_id`."""
+RUN_COLUMNS: Final = (
+    "run_id",
+    "started_at",
+    "table_versions",
+    "replay_version",
+    "audit_version",
+    "audited_version",
+    "is_audited_next",
+)
 SUMMARY_COLUMNS: Final = ("TABLE", "RUN", "SINCE", "INSERTED", "UPDATED", "DELETED")
 
 
@@ -47,15 +56,24 @@ class Left:
     versions: Mapping[str, int]
 
 
-def runs_of(tables: ClusterTables, table: Table) -> list[Left]:
-    """The runs of a cluster that wrote this table, oldest first: replays for silver, audits for gold."""
-    number = "audit_version" if table.layer == "gold" else "replay_version"
-    rows = ended(tables, number, ["run_id", "started_at", "table_versions"])
+def runs_by_layer(tables: ClusterTables) -> Mapping[str, Sequence[Left]]:
+    """The runs of a cluster that readers may see, oldest first, at one moment: replays wrote silver, audits gold."""
+    rows = tables.read(RUNS, RUN_COLUMNS).to_pylist()
+    audits = [row for row in rows if row["audit_version"] is not None]
+    return {"silver": _ordered(visible(rows), "replay_version"), "gold": _ordered(audits, "audit_version")}
+
+
+def _ordered(rows: Sequence[Mapping[str, Any]], number: str) -> Sequence[Left]:
     found = {
-        row["run_id"]: Left(row["run_id"], row["started_at"], row[number] or -1, dict(row["table_versions"] or ()))
+        row["run_id"]: Left(row["run_id"], row["started_at"], number_of(row[number]), dict(row["table_versions"] or ()))
         for row in rows
     }
     return sorted(found.values(), key=lambda run: (run.number, run.started_at))
+
+
+def runs_of(tables: ClusterTables, table: Table) -> Sequence[Left]:
+    """Those that wrote one table."""
+    return runs_by_layer(tables)[table.layer]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +85,19 @@ class Compared:
     before: Left | None
 
 
-def compared(tables: ClusterTables, table: Table, run_id: str | None = None, since: str | None = None) -> Compared:
-    """The requested run (default: the newest), and the one to compare with (default: the one before).
+def compared(
+    tables: ClusterTables,
+    table: Table,
+    run_id: str | None = None,
+    since: str | None = None,
+    runs: Sequence[Left] | None = None,
+) -> Compared:
+    """The requested run (default: the newest), and the one to compare with (default: the one before). `runs`: those of
+    the table, if known.
 
     Raises ArgumentError for runs that the cluster does not have, or that are in the wrong order.
     """
-    runs = runs_of(tables, table)
+    runs = runs_of(tables, table) if runs is None else runs
     if not runs:
         raise ArgumentError(f"no run of {short(tables.cluster_id)} wrote {table.full_name}: run nightly first")
     place = _place(runs, run_id, table) if run_id is not None else len(runs) - 1
@@ -170,17 +195,18 @@ def summary(tables: ClusterTables, run_id: str | None, since: str | None) -> tup
     run wrote, the number of changed rows."""
     found: list[list[Any]] = []
     pairs: dict[tuple[str, str | None], list[tuple[Compared, tuple[int, int, int]]]] = {}
+    runs = runs_by_layer(tables)
     for table in FOLLOWED:
-        if not tables.warehouse.exists(table) or not runs_of(tables, table):
+        if not tables.warehouse.exists(table) or not runs[table.layer]:
             continue
-        pair = compared(tables, table, run_id, since)
+        pair = compared(tables, table, run_id, since, runs[table.layer])
         before = None if pair.before is None else pair.before.run_id
         counts = counts_of(tables, pair)
         found.append([table.full_name, pair.run.run_id, before, *counts])
         pairs.setdefault((pair.run.run_id, before), []).append((pair, counts))
     if not found:
         raise ArgumentError(f"no run of {short(tables.cluster_id)} is known: run nightly first")
-    known = {run.run_id for table in (SILVER_TABLES[0], GOLD_TABLES[0]) for run in runs_of(tables, table)}
+    known = {run.run_id for of_layer in runs.values() for run in of_layer}
     said = [] if run_id is not None else list(_later(tables, known))
     for same in pairs.values():
         layers = " and ".join(dict.fromkeys(pair.table.layer for pair, _ in same))
