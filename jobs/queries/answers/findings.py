@@ -358,11 +358,11 @@ def lines(
     is_short = room - max(map(len, commands), default=0) >= TEXT_CHARACTERS_MIN
     shown = commands if is_short else [""] * len(commands)
     room -= max(map(len, shown), default=0)
+    groups = command(f"groups --needs-attention{place}")
     if new and attention:
-        words = command(f"groups --needs-attention{place}")
         need = counted(len(attention), "group needs attention", "groups need attention")
-        room_left = max(width - len(words) - 2, len(need))
-        yield f"{_fitted(need, dict.fromkeys(attention, 1), room_left)}  {words}"
+        words = f"  {groups}" if is_short else ""
+        yield _fitted(need, dict.fromkeys(attention, 1), width - len(words)) + words
     yield "NEW tonight" if new else f"{NOTHING_NEW} tonight"
     for it, words in zip(new, shown, strict=False):
         yield f"  {it.listing:<{KIND_CHARACTERS}}  {_fitted(_said(it), it.new, room):<{room}}  {words}".rstrip()
@@ -381,6 +381,8 @@ def lines(
         yield cut(f"OVER: {', '.join(_fitted(it.text(it.over), it.over, width) for it in over)}", width)
     if commands and not is_short:
         yield f"Rows of a line, by its first word: {commands[0]}"
+        if attention:
+            yield f"Groups that need attention: {groups}"
 
 
 def _said(it: Found) -> str:

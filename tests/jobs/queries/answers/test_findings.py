@@ -171,10 +171,11 @@ def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -
     assert head == "NEW tonight"
     assert [line.partition("./spark-submit.sh ")[2] for line in reported] == [f"audit --list {it}" for it in EXPECTED]
     place = " --warehouse '/a b/of a name that is long enough to leave no room' --cluster-id c"
-    first, head, *reported, last = lines(found, place, attention=["g"])
-    assert first == f"1 group needs attention  ./spark-submit.sh groups --needs-attention{place}"
+    first, head, *reported, rows, groups = lines(found, place, attention=["g"])
+    assert first == "1 group needs attention: g"
     assert [line.split()[0] for line in reported] == list(EXPECTED)
-    assert last == f"Rows of a line, by its first word: ./spark-submit.sh audit --list {next(iter(EXPECTED))}{place}"
+    assert rows == f"Rows of a line, by its first word: ./spark-submit.sh audit --list {next(iter(EXPECTED))}{place}"
+    assert groups == f"Groups that need attention: ./spark-submit.sh groups --needs-attention{place}"
 
 
 def test_groups_that_need_attention_are_not_called_new(warehouse: Warehouse) -> None:
