@@ -16,7 +16,7 @@ Kind = tuple[int, str, int]
 class RecordFindings:
     """Findings about records of one chunk. `is_share`: of the log of share states.
 
-    Behind the first `limits.QUARANTINED_OFFSETS_MAX` offsets of a batch, one finding stands for all of a kind.
+    Behind the first `limits.QUARANTINED_OFFSETS_MAX` offsets of a batch, all of a kind have one finding.
     """
 
     def __init__(self, *, is_share: bool = False) -> None:

@@ -58,7 +58,7 @@ def chunk_of(of: Of) -> RecordChunk:
     return decode_chunk(b"".join(batches), bytes_max=1 << 20, chunk_bytes_max=1 << 20, crc="skip")
 
 
-def told(findings: Sequence[Finding]) -> list[tuple[Any, ...]]:
+def ordered(findings: Sequence[Finding]) -> list[tuple[Any, ...]]:
     """All of the findings, in an order of their own."""
     return sorted((it.base_offset, it.offset, it.code, it.message, it.group_id or "") for it in findings)
 
@@ -87,7 +87,7 @@ def test_groups(kind: str, bucket_count: int) -> None:
     divided = [
         OffsetsLogReplay(bucket=bucket).feed(bucket.own_records(chunk)) for bucket in buckets_of(owners, is_share=False)
     ]
-    assert told([it for each in divided for it in each.findings]) == told(output.findings)
+    assert ordered([it for each in divided for it in each.findings]) == ordered(output.findings)
 
 
 @pytest.mark.parametrize("kind", SHARES)
@@ -99,7 +99,7 @@ def test_share_partitions(kind: str, bucket_count: int) -> None:
     assert_bounded(output.findings, GROUPS)
     owners = bytes(slot % bucket_count for slot in range(SLOT_COUNT))
     divided = [ColumnarShareReplay().feed(bucket.own_records(chunk)) for bucket in buckets_of(owners, is_share=True)]
-    assert told([it for each in divided for it in each.findings]) == told(output.findings)
+    assert ordered([it for each in divided for it in each.findings]) == ordered(output.findings)
 
 
 @pytest.mark.parametrize("replay", [ClusterMetadataReplay, TransactionStateReplay])
