@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
-from io import StringIO
+from io import StringIO, TextIOWrapper
 from typing import Annotated, Any, Final
 
 import typer
@@ -197,6 +197,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         from jobs.cli.completion import make_ready
 
         make_ready()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a terminal that has no arrows shows the rest
     given = sys.argv[1:] if arguments is None else list(arguments)
     for word in given:
         try:
@@ -208,7 +211,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # what one command sets for its output is not for the next one of this process
     code = copy_context().run(exit_code_of, run)
     try:
-        sys.stdout.flush()
+        if not sys.stdout.closed:
+            sys.stdout.flush()
     except BrokenPipeError:
         sys.stdout = None  # else Python would write the rest at its end
     except OSError as error:

@@ -12,11 +12,11 @@ from jobs.exit_codes import DONE
 
 @job
 def explain(
-    word: Annotated[
-        str | None,
+    words: Annotated[
+        list[str] | None,
         typer.Argument(
-            metavar="[WORD]",
-            help="A word that a job prints, a table or a column. [default: lists them]",
+            metavar="[WORD]...",
+            help="Words that a job prints, tables or columns. [default: lists them]",
             autocompletion=known_names.words,
         ),
     ] = None,
@@ -25,5 +25,5 @@ def explain(
     """What a word means that a job prints: causes, methods, verdicts, states; tables and columns."""
     from jobs.queries.answers.explain import run_explain
 
-    run_explain(word, output_format)
+    run_explain(words or (), output_format)
     return DONE

@@ -33,8 +33,8 @@ def simulate(
         typer.Option(
             "--exchange",
             metavar="GROUP",
-            help="Write what this group's clients and the brokers say into truth/requests.jsonl and states.jsonl; "
-            "'*' for all groups; may be repeated.",
+            help="Write what this group's clients and the brokers say into truth/requests.jsonl and states.jsonl, and "
+            "into warehouse/ for sql; '*' for all groups; may be repeated.",
         ),
     ] = None,
     from_time: options.FromOption = None,

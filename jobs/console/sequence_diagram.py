@@ -55,6 +55,8 @@ def require_diagram(path: str | None) -> None:
         raise ArgumentError(f"--diagram {path!r}: name a file that ends in {SVG_ENDING} or {MERMAID_ENDING}")
     if path is not None and Path(path).expanduser().exists():
         raise ArgumentError(THERE_ALREADY.format(path=path))
+    if path is not None and not (folder := Path(path).expanduser().parent).is_dir():
+        raise ArgumentError(f"cannot write {path}: there is no folder {folder}")
 
 
 def write_diagram(conversation: Conversation, path: str) -> None:

@@ -30,7 +30,7 @@ from coordinator_core.live.runtime.partition import PartitionLog
 from coordinator_core.text import duration_of
 from jobs.console.command_name import command
 from jobs.console.conversation import Conversation
-from jobs.console.names import or_nearest
+from jobs.console.names import or_nearest, some_of
 from jobs.console.output import csv_line, say, time_text
 from jobs.errors import ArgumentError, KafkaVersionError, ScenarioFileError
 from jobs.laboratory.exchange_story import story_of
@@ -228,7 +228,7 @@ def _watch_of(scenario: Scenario, group_ids: Sequence[str], span: Span, *, may_b
         if group_id == ALL_GROUPS and may_be_all:
             continue
         if group_id not in known:
-            raise ArgumentError(f"the scenario has no group {or_nearest(group_id, known)}")
+            raise ArgumentError(f"the scenario has no group {or_nearest(group_id, known)}: it has {some_of(known)}")
     from_text, to_text, timezone = span
     clock = Clock.of(datetime.fromtimestamp(scenario.end_ms / 1000, UTC), timezone)
 

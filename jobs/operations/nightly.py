@@ -289,7 +289,7 @@ def print_findings(run: RunContext, code: int) -> None:
     for line in lines_of_others(found.foreign_writes, run.settings.place_words):
         run.steps.say(line)
     has_new = any(it.new for it in found.items)
-    attention = [it.group_id for it in group_verdicts(run.tables) if it.verdict != OK] if has_new else []
+    attention = [it.group_id for it in group_verdicts(run.tables) if it.verdict != OK]
     for line in (headline, *lines(found, run.settings.place_words, attention, run.steps.width)):
         run.steps.answer(line)
     if has_new and not run.settings.report_file:
@@ -299,13 +299,17 @@ def print_findings(run: RunContext, code: int) -> None:
 def _headline(run: RunContext, found: Findings, code: int) -> str:
     ends = coordinator_ends(run.warehouse, run.settings).values()
     newest_ms = newest_of(ends)
-    proven_ms = min((it.proven_ms for it in ends if it.proven_ms is not None), default=newest_ms)
+    proven = [it.proven_ms for it in ends if it.ends]
     day = run.started_at if newest_ms is None else to_datetime(newest_ms)
     facts = run.steps.facts
     records = facts["ledger"]["total"]["record_count"] if facts["replayed"]["is_new"] else 0
     counts = f"({counted(records, 'record')}, {facts['replayed']['quarantined_count']:,} quarantined)"
     state = f"NOT COMPLETE: {found.lacks or 'see above'}"
     if code == DONE and not found.lacks:
-        until = day if proven_ms is None else to_datetime(proven_ms)
-        state = f"COMPLETE to {until:%H:%M:%S}" if until.date() == day.date() else f"COMPLETE to {until:%Y-%m-%d %H:%M}"
+        # a log partition without records proves no time: a copy does not show what came after
+        state = "COMPLETE to its last record"
+        known = [it for it in proven if it is not None]
+        if known and len(known) == len(proven):
+            until = to_datetime(min(known))
+            state = f"COMPLETE to {until:{'%H:%M:%S' if until.date() == day.date() else '%Y-%m-%d %H:%M'}}"
     return cut(f"Night of {day:%Y-%m-%d}, cluster {short(run.settings.cluster_id, 40)}: {state} {counts}")

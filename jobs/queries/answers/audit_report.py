@@ -63,6 +63,8 @@ NOT_IN_ANY_LOG: Final = {
     "of compacted topics); the share coordinator only counts them",
     Listing.REDELIVERIES: "Not in any log of Kafka's: deliveries in flight when a share partition got a new leader; "
     "delivery counts are lower bounds",
+    Listing.DELETED: "Not in any log of Kafka's: the brokers' offsets.retention.minutes; offsets_retention_ms of the "
+    "settings says it (7 days by default), and what has no cause may be of an age that is not known",
     Listing.SHARE_OFFSETS: "Not in any log of Kafka's: who moved or deleted the offsets",
     Listing.LAG: "Not in any log of Kafka's coordinators: the ends of topics; lag is known where a live capture "
     "sampled them",
@@ -549,9 +551,13 @@ def write_list(
     out.writelines(lines[:before])
     if rows or not is_for_people:
         write_answers(columns, rows, output_format, out, first=first)
+        out.writelines(lines[before:])
     else:
-        out.write("# Nothing is listed\n")
-    out.writelines(lines[before:])
+        # what the list cannot have may be why it is empty
+        why = [
+            folded_text(f"# {it}", out, "#   ") + "\n" for it in complete.statements if it in NOT_IN_ANY_LOG.values()
+        ]
+        out.writelines(("# Nothing is listed\n", *why, *(it for it in lines[before:] if it not in why)))
 
 
 def without_unread(complete: Completeness, listing: Listing, unread: str) -> Completeness:

@@ -118,11 +118,18 @@ def _key(word: str) -> str:
     return word.casefold().replace("-", "_")
 
 
+def _joined(word: str) -> str:
+    """As a column is written: `partitions moved` is partitions_moved."""
+    return _key(word).replace(" ", "_").replace(".", "_")
+
+
 def explained(word: str) -> list[Meaning]:
     """What is about the word; where nothing is, what names it, or what has it among its words, as a storm among
     rebalances in storms. Raises ArgumentError for a word that is not known."""
-    every = list(meanings())
-    found = [it for it in every if _key(word) in map(_key, it.words)]
+    every = [] if not word.strip() else list(meanings())
+    # tombstones, quarantined
+    forms = dict.fromkeys((_joined(word), _joined(word).removesuffix("s"), _joined(word).removesuffix("d")))
+    found = next(filter(None, ([it for it in every if form in map(_joined, it.words)] for form in forms)), [])
     if not found:
         part = re.compile(rf"(?<!\w){re.escape(_key(word))}s?(?!\w)")
         found = [it for it in every if it.is_own and any(part.search(_key(name)) for name in it.words)]
@@ -131,20 +138,31 @@ def explained(word: str) -> list[Meaning]:
     return [it for it in found if it.is_own] or found
 
 
-def run_explain(word: str | None, output_format: str, out: TextIO | None = None) -> None:
-    """Print what a word means, or all words by kind."""
+def run_explain(asked: Sequence[str], output_format: str, out: TextIO | None = None) -> None:
+    """Print what words mean, or all words by kind. Several may be one: `thrown out`."""
     out = out or sys.stdout
-    found = [it for it in meanings() if it.is_own] if word is None else explained(word)
+    found: list[tuple[str | None, Meaning]] = [(None, it) for it in meanings() if it.is_own]
+    if asked:
+        found = list(_meant(asked))
     if output_format != "table":
         names = [name.lower() for name in COLUMNS]
-        rows = [(name, it.kind, it.text) for it in found for name in (it.words if word is None else (word,))]
+        rows = [(name, it.kind, it.text) for word, it in found for name in (it.words if word is None else (word,))]
         write_answers(names, rows, output_format, out)
-        return
-    if word is None:
-        _write_words(found, out)
-        return
-    for it in found:
-        out.write(f"{folded_text(f'{word} ({it.kind}): {it.text}', out)}\n")
+    elif not asked:
+        _write_words([it for _, it in found], out)
+    else:
+        for word, it in found:
+            out.write(f"{folded_text(f'{word} ({it.kind}): {it.text}', out)}\n")
+
+
+def _meant(asked: Sequence[str]) -> Iterator[tuple[str, Meaning]]:
+    try:
+        yield from ((" ".join(asked), it) for it in explained(" ".join(asked)))
+    except ArgumentError:
+        if len(asked) == 1:
+            raise
+        for word in asked:
+            yield from ((word, it) for it in explained(word))
 
 
 def _write_words(found: Sequence[Meaning], out: TextIO) -> None:

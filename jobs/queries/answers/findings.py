@@ -354,15 +354,16 @@ def lines(
     """
     new = [it for it in found.items if it.new]
     commands = [command(f"audit --list {it.listing}{place}") for it in new[:KINDS_MAX]]
+    groups = command(f"groups --needs-attention{place}")
     room = width - KIND_CHARACTERS - 6
     is_short = room - max(map(len, commands), default=0) >= TEXT_CHARACTERS_MIN
     shown = commands if is_short else [""] * len(commands)
     room -= max(map(len, shown), default=0)
-    groups = command(f"groups --needs-attention{place}")
-    if new and attention:
-        need = counted(len(attention), "group needs attention", "groups need attention")
-        words = f"  {groups}" if is_short else ""
-        yield _fitted(need, dict.fromkeys(attention, 1), width - len(words)) + words
+    needing = counted(len(attention), "group needs attention", "groups need attention")
+    has_room = len(needing) + len(groups) + 2 <= width
+    if attention:
+        end = f"  {groups}" if has_room else ""
+        yield _fitted(needing, dict.fromkeys(attention, 1), width - len(end)) + end
     yield "NEW tonight" if new else f"{NOTHING_NEW} tonight"
     for it, words in zip(new, shown, strict=False):
         yield f"  {it.listing:<{KIND_CHARACTERS}}  {_fitted(_said(it), it.new, room):<{room}}  {words}".rstrip()
@@ -381,8 +382,8 @@ def lines(
         yield cut(f"OVER: {', '.join(_fitted(it.text(it.over), it.over, width) for it in over)}", width)
     if commands and not is_short:
         yield f"Rows of a line, by its first word: {commands[0]}"
-        if attention:
-            yield f"Groups that need attention: {groups}"
+    if attention and not has_room:
+        yield f"Groups that need attention: {groups}"
 
 
 def _said(it: Found) -> str:

@@ -26,7 +26,7 @@ from jobs.delta.replay_runs import PinnedTables, WholeRun
 from jobs.delta.times import epoch_ms
 from jobs.queries.answers.audit_report import topics_changed
 from jobs.queries.answers.findings import audit_lacks, groups_not_judged
-from jobs.queries.answers.group_verdicts import DELETED_WITH_GROUP, GONE, OK, RULES, group_verdicts
+from jobs.queries.answers.group_verdicts import OK, RULES, group_verdicts
 from jobs.queries.answers.lists import NOT_GROWN, PARTITIONS_CHANGED
 from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG
 from jobs.queries.as_of.behind import not_audited_lines
@@ -66,6 +66,8 @@ LOG_OF_TABLE: Final = (
 )
 """The tables with events, and the log that each is from."""
 GIVEN_UP: Final = "given up"
+ONE_RESET_MS: Final = 60_000
+"""Offsets that go back within this time of one another are of one reset: a tool writes partition by partition."""
 NO_RECORDS: Final = {"TRANSACTION_MARKER": " markers at ", "GAP": " gaps at "}
 """What takes offsets and is no record, by `likely_cause`."""
 LISTED: Final = "events are listed by the times that the log has, and with their place in it where it has a time twice"
@@ -191,11 +193,18 @@ def run_history(
 
 
 def _offer(tables: ClusterTables, group_id: str, back_ms: Sequence[int]) -> Iterator[str]:
-    """The command that shows, and writes for Kafka's tool, the offsets as they were before they went back."""
+    """The command that shows, and writes for Kafka's tool, the offsets as they were before they went back; of several
+    times shortly after one another, before the first."""
     if back_ms:
-        at = time_text(back_ms[-1] - 1)
-        words = f"restore --group {shell_word(group_id)} --at {at}{tables.place_words}"
-        yield f"offsets went back {counted(len(back_ms), 'time')}; those before the last time: {command(words)}"
+        begin_ms = back_ms[-1]
+        for at_ms in reversed(back_ms):
+            begin_ms = at_ms if begin_ms - at_ms <= ONE_RESET_MS else begin_ms
+        last = sum(at_ms >= begin_ms for at_ms in back_ms)
+        words = f"restore --group {shell_word(group_id)} --at {time_text(begin_ms - 1)}{tables.place_words}"
+        before = (
+            "that" if len(back_ms) == 1 else "the last" if last == 1 else f"the last {last}, which are close together"
+        )
+        yield f"offsets went back {counted(len(back_ms), 'time')}; those before {before}: {command(words)}"
 
 
 def _remarks(tables: ClusterTables, group_id: str | None = None) -> Iterator[str]:
@@ -396,14 +405,14 @@ def run_groups(
     """
     require_in_any_log(tables, from_ms, None)
     readers = None if topic is None else groups_of_topic(tables, topic)
-    found = group_verdicts(tables, from_ms=from_ms, match=match, with_gone=True)
-    verdicts = [
-        it
-        for it in found
-        if (it.state != GONE or DELETED_WITH_GROUP in it.rules) and (readers is None or it.group_id in readers)
-    ]
+    found = group_verdicts(tables, from_ms=from_ms, match=match)
+    verdicts = [it for it in found if readers is None or it.group_id in readers]
+    nobody = []
     if match is not None and not verdicts:
         require_groups(tables, [match])
+        nobody = [
+            f"group {short(match)} is gone: {command(f'history --group {shell_word(match)}{tables.place_words}')}"
+        ]
     rows: list[list[Value]] = []
     for line in verdicts:
         if needs_attention and line.verdict == OK:
@@ -414,11 +423,11 @@ def run_groups(
     names = GROUP_COLUMNS if output_format == "table" else [name.lower().replace("-", "_") for name in GROUP_COLUMNS]
     write_answers(names, rows, output_format, out or sys.stdout, first=GROUP_ANSWER)
     if output_format != "table":
-        return list(_remarks(tables))
+        return [*nobody, *_remarks(tables)]
     asked = (
         f"audit --list {RULES[rule].listing} --group {shell_word(it.group_id)}{tables.place_words}"
         for it in verdicts[:1]
         for rule in it.rules
     )
     first = [] if rows or not needs_attention else ["no group needs attention"]
-    return [*first, *(f"look at the worst: {command(words)}" for words in asked), *_remarks(tables)]
+    return [*nobody, *first, *(f"look at the worst: {command(words)}" for words in asked), *_remarks(tables)]

@@ -86,7 +86,9 @@ RULES: Final[Mapping[str, Rule]] = {
     GIVEN_UP: Rule(25, Listing.ARCHIVED, "given up", "given up"),
     RESET: Rule(25, Listing.RESETS, "partition", "partitions"),
     MOVED: Rule(25, Listing.SHARE_OFFSETS, "time", "times"),
-    DELETED: Rule(25, Listing.DELETED, "offset deleted, not by age", "offsets deleted, not by age"),
+    DELETED: Rule(
+        25, Listing.DELETED, "offset deleted, not by the retention set", "offsets deleted, not by the retention set"
+    ),
     THROWN_OUT: Rule(20, Listing.EXPIRED, "rebalance with members thrown out", "rebalances with members thrown out"),
     FORGOTTEN: Rule(20, Listing.FORGOTTEN, "offset forgotten by the broker", "offsets forgotten by the broker"),
     WENT_BACK: Rule(10, Listing.REWINDS, "rewind", "rewinds"),
@@ -194,10 +196,12 @@ class Seen(NamedTuple):
 def group_verdicts(
     tables: ClusterTables, *, from_ms: int | None = None, match: str | None = None, with_gone: bool = False
 ) -> list[GroupVerdict]:
-    """The groups that still exist in the log, those that need attention first.
+    """The groups that still exist in the log, and those that were deleted with their offsets; those that need attention
+    first.
 
     Counts are from `from_ms` on, by default a day before the newest record that was read. `match`: a part of the group
-    id, ignoring case. `with_gone`: also groups that had events since and are gone, in state `GONE`, for sums.
+    id, ignoring case. `with_gone`: also other groups that had events since and are gone, for sums. Gone ones have the
+    state `GONE`.
     """
     ledger = DuckDb(tables.warehouse, cluster_id=tables.cluster_id, has_all=True)
     since_ms = from_ms if from_ms is not None else newest_record_ms(tables) - DAY_MS
@@ -214,13 +218,13 @@ def group_verdicts(
             seen[row["group_id"]].firsts[SHARED_GROUP] = max(epoch_ms(row["at"]), since_ms)
     lags = {row["group_id"]: row["lag"] for row in ledger.rows_of(LAGS)}
     groups = {row["group_id"]: row for row in ledger.rows_of("SELECT * FROM current_groups")}
-    if with_gone:
-        groups |= {group_id: {**NOT_THERE, "group_id": group_id} for group_id in seen.keys() - groups.keys()}
-    found = [
+    groups |= {group_id: {**NOT_THERE, "group_id": group_id} for group_id in seen.keys() - groups.keys()}
+    every = (
         _verdict(row, seen[group_id], lags.get(group_id))
         for group_id, row in groups.items()
         if match is None or match.casefold() in group_id.casefold()
-    ]
+    )
+    found = [it for it in every if with_gone or it.state != GONE or DELETED_WITH_GROUP in it.rules]
     return sorted(found, key=lambda it: (-it.score, -sum(it.rules.values()), -(it.since_ms or 0), it.group_id))
 
 

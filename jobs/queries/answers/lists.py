@@ -259,7 +259,7 @@ LISTS: Final[dict[Listing, Listed]] = {
         OF_GROUPS,
         where=IS_DELETED,
         first=OF_COMMITS,
-        finding=Finding("offset deleted, not by age", "offsets deleted, not by age"),
+        finding=Finding("offset deleted, not by the retention set", "offsets deleted, not by the retention set"),
     ),
     Listing.FLAPPING: Listed(
         REBALANCES,

@@ -100,3 +100,13 @@ def test_a_word_is_one_sentence_a_meaning(ask: Asks) -> None:
     assert (unknown.code, unknown.out) == (exit_codes.WRONG_ARGUMENTS, "")
     assert unknown.err == "error: there is no word 'LIKLY' (did you mean 'LIKELY'?)\n"
     assert re.search(r"^confidence of: .*: CERTAIN, LIKELY, GUESS$", ask("explain").out, re.MULTILINE)
+
+
+def test_several_words_are_explained(ask: Asks) -> None:
+    """Together where they are one; as columns are written, in the plural, and as a sentence has them."""
+    lines = ask("explain MEMBER_EXPIRED CERTAIN").out.splitlines()
+    assert [line.split()[0] for line in lines] == ["MEMBER_EXPIRED", "CERTAIN"]
+    assert ask("explain thrown out").out == ask("explain 'thrown out'").out != ""
+    for word in ("partitions moved", "session.timeout.ms", "tombstones", "quarantined"):
+        assert ask(f"explain '{word}'").code == exit_codes.DONE, word
+    assert ask("explain CERTAIN LIKLY").code == ask("explain ''").code == exit_codes.WRONG_ARGUMENTS

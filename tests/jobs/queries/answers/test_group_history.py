@@ -52,6 +52,16 @@ def test_every_row_of_gold_is_in_an_event(ledger: Ledger) -> None:
     assert sum(event.event == "commit REWIND" for event in commits) == 11
 
 
+def test_a_reset_is_restored_from_before_all_of_it(ledger: Ledger) -> None:
+    """A tool resets one partition after the other: the command shows the offsets before the first of them."""
+    _, remarks = printed(run_history, ledger.tables, group_id="c08-simple")
+    [offer] = [line for line in remarks if "restore" in line]
+    assert offer.startswith("offsets went back 11 times; those before the last 3, which are close together: ")
+    assert "--at 2026-11-21T02:59:16.071Z" in offer
+    events = events_and_steps(ledger.tables, "c08-simple", from_ms=None, to_ms=None)[0]
+    assert [event.at_ms % 60_000 for event in events if event.is_back and event.at_ms][-3:] == [16_072, 16_082, 16_095]
+
+
 @pytest.fixture(scope="module")
 def events_of(ledger: Ledger) -> Mapping[str, Sequence[Event]]:
     """The history of each group."""

@@ -142,7 +142,9 @@ def test_deleted_offsets_of_a_group_that_lives_are_said(tmp_path: Path, likely_c
     anomaly(made, "DELETED", NEWEST_MS, 1, None, likely_cause=likely_cause)
     found = verdict(made)
     is_named = likely_cause in (None, "OFFSETS_DELETED")
-    assert (found.rules, found.why) == (({DELETED: 1}, "1 offset deleted, not by age") if is_named else ({}, ""))
+    assert (found.rules, found.why) == (
+        ({DELETED: 1}, "1 offset deleted, not by the retention set") if is_named else ({}, "")
+    )
 
 
 @pytest.mark.parametrize(
