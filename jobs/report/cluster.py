@@ -32,7 +32,8 @@ MEASURES: Final = {
 
 OVERVIEW_COLUMNS: Final = (
     Column("group_id", Kind.TEXT),
-    Column("group_type", Kind.TEXT, "max(group_type)"),
+    # the newest: a group may have migrated
+    Column("group_type", Kind.TEXT, "coalesce(max_by(group_type, typed_at), max(group_type))"),
     *(
         Column(name, Kind.DURATION if name == "unowned_ms" else Kind.NUMBER, f"coalesce(sum({name}), 0)")
         for name in (*MEASURES, "holes")
@@ -101,8 +102,12 @@ def group_lines(reader: Reader, coverage: pa.Table) -> list[GroupLine]:
     for row in reader.ledger.rows_of(counts):
         _count(lines, row)
     known = ("group_id", "group_type", "log_partition")
-    for group_id, group_type, log_partition in _distinct(reader.intervals(GROUP_GENERATIONS, known), known):
-        _line(lines, group_id, group_type).log_partitions.add((GROUPS_LOG, log_partition))
+    generations = reader.intervals(GROUP_GENERATIONS, (*known, "from_log_offset"))
+    newest = generations.group_by(list(known)).aggregate([("from_log_offset", "max")]).sort_by("from_log_offset_max")
+    for group_id, group_type, log_partition in zip(*(newest[name].to_pylist() for name in known), strict=True):
+        line = _line(lines, group_id, group_type)
+        line.group_type = group_type  # the newest: a group may have migrated
+        line.log_partitions.add((GROUPS_LOG, log_partition))
     logs = ("group_id", "log_partition")
     for group_id, log_partition in _distinct(reader.rows(SHARE_PARTITION_STATES, logs), logs):
         _line(lines, group_id, None).log_partitions.add((SHARES_LOG, log_partition))
@@ -262,7 +267,7 @@ def _overview_sql(scope: Scope) -> str:
     """The SQL for everything that `group_lines` counts."""
     parts = [
         _part(COUNTED_EVENTS.name, scope.within("at"), **MEASURES),
-        _part("silver.group_generations", scope.overlapping()),
+        _part("silver.group_generations", scope.overlapping(), typed_at="from_log_offset"),
         _part("silver.share_partition_states", scope.rows(), group_type="null"),
         _holes_part(scope, "silver.group_generations", scope.overlapping(), GROUPS_LOG),
         _holes_part(scope, "silver.share_partition_states", scope.rows(), SHARES_LOG),
@@ -272,9 +277,11 @@ def _overview_sql(scope: Scope) -> str:
     return select(columns, f"(\n  {union}\n)", (), OVERVIEW_ORDER, group_by="group_id")
 
 
-def _part(source: str, conditions: Sequence[str], group_type: str = "group_type", **measures: str) -> str:
+def _part(
+    source: str, conditions: Sequence[str], group_type: str = "group_type", typed_at: str = "null", **measures: str
+) -> str:
     columns = [f"{measures.get(name, '0')} as {name}" for name in (*MEASURES, "holes")]
-    what = f"select group_id, {group_type} as group_type, {', '.join(columns)}"
+    what = f"select group_id, {group_type} as group_type, {typed_at} as typed_at, {', '.join(columns)}"
     return f"{what}\n    from {source} where {' and '.join(conditions)}"
 
 
