@@ -217,6 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout = None  # else Python would write the rest at its end
     except OSError as error:
         sys.stdout = None
-        say(f"error: cannot write the answer: {error.strerror}")
+        if code != FAILED:  # else it is said
+            say(f"error: cannot write the answer: {error.strerror}")
         return FAILED
     return code

@@ -93,7 +93,7 @@ def test_a_broker_that_refuses_is_an_error(root: Path) -> None:
         (("--bootstrap-server", "h:1"), "use it with one of these"),
         (("--members", "--bootstrap-server", "h:1"), "use it with one of these"),
         (("--state", "--at", "2026-01-01T00:00:00Z", "--bootstrap-server", "h:1"), "without --at"),
-        (("--state", "--command-config", "f"), "does nothing without --bootstrap-server"),
+        (("--state", "--command-config", "f"), "goes with --bootstrap-server: without it, it does nothing"),
     ],
 )
 def test_options_that_would_do_nothing_are_refused(
