@@ -28,7 +28,7 @@ from jobs.operations.run_context import RunContext
 from jobs.queries.answers.findings import Findings, audit_lacks, findings, groups_not_judged, lines
 from jobs.queries.answers.group_verdicts import OK, group_verdicts
 from jobs.queries.sql.sql_spark import has_metastore, publish
-from jobs.settings import Settings, source_line
+from jobs.settings import Settings, require_source, source_line
 from jobs.silver.hot_logs import CutRule
 from jobs.silver.privacy import host_pseudonyms
 from jobs.silver.replay import ReplaySummary, replay
@@ -43,9 +43,9 @@ def run_nightly(run: RunContext) -> int:
 
     Returns the exit code.
     """
-    cluster_id = run.settings.cluster_id
+    require_source(run.settings)
     with ExitStack() as stack:
-        stack.enter_context(only_one(run.warehouse, NIGHTLY, cluster_id, since=run.started_at))
+        stack.enter_context(only_one(run.warehouse, NIGHTLY, run.settings.cluster_id, since=run.started_at))
         if run.metrics is not None:
             stack.enter_context(run.metrics.together())
         return rebuilding(run, partial(_night, run), ("capture", "replay", "audit"))

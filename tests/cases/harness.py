@@ -36,6 +36,8 @@ MADE_WHEN_NEEDED: Final = {
     "bronze.end_offsets",
     "bronze.identities",
     "bronze.topics",
+    "simulation.requests",
+    "simulation.states",
     "state.rewrites",
     "state.run_metrics",
 }
