@@ -28,8 +28,8 @@ def test_what_it_is_about() -> None:
     [
         ("session.timeout.ms", "must be NAME=VALUE"),
         ("session.timeout=5", r"cannot be asked \(did you mean session.timeout.ms\?\); what can: "),
-        ("session.timeout.ms=5s", "whole number from 6000 to 1800000"),
-        ("session.timeout.ms=5999", "whole number from 6000"),
+        ("session.timeout.ms=5s", "whole number of ms .* from 6000 to 1800000"),
+        ("session.timeout.ms=5999", "whole number of ms .* from 6000"),
         ("session.timeout.ms=٣٠٠٠٠", "whole number"),
         ("group.consumer.session.timeout.ms=60001", "from 45000 to 60000"),
         ("group.instance.id=me", "one of static, dynamic"),
