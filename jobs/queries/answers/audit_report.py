@@ -546,18 +546,18 @@ def write_list(
         write_answers(columns, rows, output_format, out, first=first)
         return
     is_for_people = output_format == "table"
-    lines = [folded_text(f"# {line}", out, "#   ") + "\n" for line in complete.statements]
+    first_statement, *others = complete.statements
+    if is_for_people and not rows:
+        # what the list cannot have may be why it is empty
+        others.sort(key=lambda it: it not in NOT_IN_ANY_LOG.values())
+    lines = [folded_text(f"# {line}", out, "#   ") + "\n" for line in (first_statement, *others)]
     before = 1 if is_for_people else len(lines)
     out.writelines(lines[:before])
     if rows or not is_for_people:
         write_answers(columns, rows, output_format, out, first=first)
-        out.writelines(lines[before:])
     else:
-        # what the list cannot have may be why it is empty
-        why = [
-            folded_text(f"# {it}", out, "#   ") + "\n" for it in complete.statements if it in NOT_IN_ANY_LOG.values()
-        ]
-        out.writelines(("# Nothing is listed\n", *why, *(it for it in lines[before:] if it not in why)))
+        out.write("# Nothing is listed\n")
+    out.writelines(lines[before:])
 
 
 def without_unread(complete: Completeness, listing: Listing, unread: str) -> Completeness:

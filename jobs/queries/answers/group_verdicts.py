@@ -231,8 +231,7 @@ def group_verdicts(
 def newest_record_ms(tables: ClusterTables) -> int:
     """The latest time up to which any log partition of the coordinators was read (epoch ms); 0 for none. While captures
     are ahead of what readers see: the time of the newest record that these see, by the statistics of silver's files."""
-    silver = WholeRun.newest(tables)
-    if is_behind(tables) and silver.is_known:
+    if is_behind(tables) and (silver := WholeRun.newest(tables)).is_known:
         files = ((name, silver.files(table)) for table, name in TIMES_SEEN)
         times = (file.maximum[name] for name, of_table in files for file in of_table if name in file.maximum)
         return max(map(epoch_ms, times), default=0)
