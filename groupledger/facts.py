@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812  (as Spark's own documentat
 
 from coordinator_core.inference.audit.log_anomalies import CLOCK_STEP_MS_MIN, LogAnomalyRow
 from coordinator_core.inference.commits.deletions import Removed
+from coordinator_core.inference.commits.lag import Samples
 from coordinator_core.inference.facts.configs import Configs
 from coordinator_core.inference.facts.life import PartitionCounts
 from coordinator_core.inference.facts.log_facts import LEADERLESS_LOG, UNKNOWN_LEADERS, LogFacts
@@ -19,7 +20,7 @@ from coordinator_core.inference.facts.settings import InferenceSettings
 from groupledger.silver import SilverRows
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.part_files import LOG_PARTITION
-from jobs.gold.audit_lag import Samples, end_samples
+from jobs.gold.audit_lag import end_samples
 from jobs.gold.hanging_transactions import CLEANED
 from jobs.gold.share_reader import configs, counts_by_id, removed_topics, topic_growth, topic_partition_counts
 from jobs.gold.task import AuditWork

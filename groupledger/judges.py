@@ -19,7 +19,7 @@ from groupledger.silver import SilverRows
 from jobs.delta.core_tables import rows_table
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.gold.audit_groups import audit_whole_log
-from jobs.gold.audit_lag import LagWriter
+from jobs.gold.audit_lag import Lags
 from jobs.gold.audit_shares import audit_by_group, audit_log
 from jobs.gold.hanging_transactions import COLUMNS as PENDING_COLUMNS
 from jobs.gold.hanging_transactions import hanging_table, open_commits
@@ -99,8 +99,10 @@ class JudgeGroup:
         files = SilverRows({**apart(rows, GROUP_COLUMNS), TOPICS.full_name: known.topics})
         work = self.facts.work(cluster_id, files, self.inference, log_partition)
         with Gathered(work, self.tables) as parts:
-            lags = LagWriter(known.samples if LAG_HISTORY in self.tables else {}, self.inference, parts)
-            audit_whole_log(log_partition, work, parts, known.configs, known.removed, lags)
+            log = work.log(log_partition)
+            audit_whole_log(log_partition, work, parts, known.configs, known.removed, log)
+            if known.samples and LAG_HISTORY in self.tables:
+                Lags(known.samples, work, parts, log).write(log_partition)
         yield from parts.rows
 
 

@@ -160,8 +160,7 @@ def _work(warehouse: Warehouse, snapshot: Snapshot, plan: AuditPlan) -> AuditWor
         files=SilverFiles(files),
         targets={table.full_name: warehouse.target(table) for table in (*TASK_TABLES, AUDITED_LOGS)},
         inference=basis.inference,
-        # where end offsets of topics were sampled, every commit has a row in gold.lag_history
-        keeps_groups=plan.is_resting and not files[END_OFFSETS.full_name],
+        lags_since_ms=basis.lags_since_ms,
         audited_version=newest.replay_version,
         removed_since_ms=removed_since_ms(basis.removals, newest.settings),
         group_files=snapshot.group_files,

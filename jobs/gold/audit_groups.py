@@ -29,12 +29,14 @@ from coordinator_core.inference.audit.group_past import (
 from coordinator_core.inference.audit.groups import GroupGold, Judged, judge_group
 from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, group_anomalies, not_judged
 from coordinator_core.inference.commits.deletions import CLOCKS_MS, NOTHING_REMOVED, Removed
+from coordinator_core.inference.commits.lag import Samples
 from coordinator_core.inference.facts.calendar import DAY_MS
 from coordinator_core.inference.facts.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.facts.life import GroupLife
+from coordinator_core.inference.facts.log_facts import LogFacts
 from coordinator_core.inference.facts.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.inference.groups.owners import topics_read_together
-from jobs.gold.audit_lag import LagWriter, Samples, end_samples
+from jobs.gold.audit_lag import Lags, end_samples
 from jobs.gold.clock_steps import clock_steps, steps_before
 from jobs.gold.former_rows import Outdated, day_of
 from jobs.gold.group_checkpoints import SavedGroups, packed_watermark, unpacked_watermark
@@ -63,23 +65,26 @@ NEW_COMMIT_WEIGHT: Final = 2
 def group_audit(work: AuditWork, parts: AuditParts) -> Callable[[int], None]:
     """What audits the groups of a log partition: all groups, or those with new records that affect more than counts."""
     known, removed, samples = _inputs(work, parts)
-    lags = LagWriter(samples, work.inference, parts)
 
     def audit(log_partition: int) -> None:
         packed = work.all_saved(log_partition)
         saved = None if packed is None else SavedGroups.together([SavedGroups.unpacked(state) for state in packed])
         if saved is not None and work.bucket is not None:
             saved = saved.of_bucket(work.bucket)
-        if saved is not None and log_partition in work.resting and not (saved.not_judged or late_groups(saved, work)):
-            parts.remove(LOG_ANOMALIES, Outdated(work.topic, log_partition))
-            left = saved
-        elif saved is not None and work.keeps_groups:
-            left = _NewAudit(work, parts, known, removed, log_partition, saved).run()
-        else:
+        place = 0 if saved is None else work.next_offsets[log_partition]
+        log, only = _with_clock_steps(work, parts, log_partition, place), None
+        if saved is None:
             own, only = _own_groups(work, log_partition)
             if log_partition in work.not_replayed:
                 only = work.judged_of(log_partition, group_ids(own.files, log_partition) if only is None else only)
-            left = audit_whole_log(log_partition, own, parts, known, removed, lags, only)
+            left = audit_whole_log(log_partition, own, parts, known, removed, log, only)
+        elif log_partition in work.resting and not (saved.not_judged or late_groups(saved, work)):
+            parts.remove(LOG_ANOMALIES, Outdated(work.topic, log_partition))
+            left = saved
+        else:
+            left = _NewAudit(work, parts, known, removed, log_partition, saved, log).run()
+        lags = partial(Lags(samples, work, parts, log).find, log_partition, saved, only)
+        read_or(None, f"lag of the commits in {work.topic}-{log_partition}", lags, parts.done.lacks)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.keep(log_partition, left.packed())
 
@@ -94,6 +99,21 @@ def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, Removed, Sampl
         read_or(NOTHING_REMOVED, "topics that were removed", partial(removed_topics, files), lacks),
         read_or({}, "samples of the ends of topics", partial(end_samples, files), lacks),
     )
+
+
+def _with_clock_steps(work: AuditWork, parts: AuditParts, log_partition: int, from_log_offset: int) -> LogFacts:
+    """What is known of a log partition, with all places where its timestamps go back. Those at or after a log offset
+    become rows."""
+    log = work.log(log_partition)
+    if not work.finds_clock_steps:
+        return log
+    steps = clock_steps(work, parts, log_partition, from_log_offset)
+    if work.is_first:
+        write_log_anomalies(steps, work.topic, parts)
+    places = [step.log_offset for step in steps]
+    if from_log_offset:
+        places = steps_before(parts, log_partition, work.topic, from_log_offset) + places
+    return replace(log, clock_steps=tuple(places))
 
 
 def _own_groups(work: AuditWork, log_partition: int) -> tuple[AuditWork, Set[str] | None]:
@@ -119,20 +139,18 @@ def audit_whole_log(
     parts: AuditParts,
     known: Configs,
     removed: Removed,
-    lags: LagWriter,
+    log: LogFacts,
     only: Set[str] | None = None,
 ) -> SavedGroups:
     """Audit the groups of a log partition from their beginning; `only`: just these groups."""
     parts.remove_all(log_partition, *GROUP_TABLES, LOG_ANOMALIES)
-    made, kept = _Made(work, parts, log_partition), _KeptBuilder()
-    made.find_clock_steps(0)
+    made, kept = _Made(work, parts, log_partition, log), _KeptBuilder()
     for bundle in group_bundles(work.files, log_partition, only):
         for life in bundle.lives():
-            if (judged := made.judge(life, known, removed, lags)) is not None:
+            if (judged := made.judge(life, known, removed)) is not None:
                 kept.add(judged)
             del life, judged  # before more is read: a group may have many commits
         del bundle
-    lags.flush()
     return made.left(kept.built(), MemberCommitTimes(), SavedGroups())
 
 
@@ -140,7 +158,7 @@ class _Made:
     """Collects what an audit makes of the groups of one log partition: gold rows, written in portions, and the kept
     state."""
 
-    def __init__(self, work: AuditWork, parts: AuditParts, log_partition: int) -> None:
+    def __init__(self, work: AuditWork, parts: AuditParts, log_partition: int, log: LogFacts) -> None:
         self._work = work
         self._parts = parts
         self._log_partition = log_partition
@@ -150,12 +168,12 @@ class _Made:
         self._watermarks: dict[str, AuditWatermark] = {}
         self._commit_times = CommitTimesBuilder()
         self._not_judged: set[str] = set()
-        self._log = work.log(log_partition)
+        self._log = log
         self._topic_ids = TopicIds(work.files)
         self.recreated: Counter[tuple[str, int]] = Counter()
         """`recreated_days`, as far as no row that is written here counts them."""
 
-    def judge(self, life: GroupLife, known: Configs, removed: Removed, lags: LagWriter | None = None) -> Judged | None:
+    def judge(self, life: GroupLife, known: Configs, removed: Removed) -> Judged | None:
         """Judge a group from its beginning and add the results.
 
         None: it cannot be judged. Then gold.log_anomalies gets a row, and all other groups are audited.
@@ -163,8 +181,6 @@ class _Made:
         try:
             judged = judge_group(self.of_log(life), self._work.inference, known, None, removed)
             self.add(judged)
-            if lags is not None:
-                lags.add(self.of_log(life))
         except MemoryError:
             raise
         except Exception as error:
@@ -172,21 +188,6 @@ class _Made:
             write_log_anomalies([_not_judged(life, error)], self._work.topic, self._parts)
             return None
         return judged
-
-    def find_clock_steps(self, from_log_offset: int) -> None:
-        """Find where the timestamps of the log partition go back.
-
-        Steps at or after `from_log_offset` are reported; groups are judged with all steps.
-        """
-        if not self._work.finds_clock_steps:
-            return
-        steps = clock_steps(self._work, self._parts, self._log_partition, from_log_offset)
-        if self._work.is_first:
-            write_log_anomalies(steps, self._work.topic, self._parts)
-        places = [step.log_offset for step in steps]
-        if from_log_offset:
-            places = steps_before(self._parts, self._log_partition, self._work.topic, from_log_offset) + places
-        self._log = replace(self._log, clock_steps=tuple(places))
 
     def of_log(self, life: GroupLife) -> GroupLife:
         """The group with facts about its log partition."""
@@ -294,6 +295,7 @@ class _NewAudit:
         removed: Removed,
         log_partition: int,
         saved: SavedGroups,
+        log: LogFacts,
     ) -> None:
         self._work = work
         self._parts = parts
@@ -303,9 +305,8 @@ class _NewAudit:
         self._saved = saved
         self._late = late_groups(saved, work)
         self._place = work.next_offsets[log_partition]
-        # the outcome of transactions that were open counts as new
-        self._begin = min([self._place, *saved.commits.pending.tolist()])
-        self._made = _Made(work, parts, log_partition)
+        self._begin = saved.begin(self._place)
+        self._made = _Made(work, parts, log_partition, log)
         self._commit_times = saved.commit_times
         self._commit_times_before = saved.commit_times.by_group()
         self._days_before = parts.former_days()
@@ -326,7 +327,6 @@ class _NewAudit:
     def run(self) -> SavedGroups:
         """Write the gold rows of the groups as of now; rows of the last audit that remain true stay."""
         work, saved, log_partition, place = self._work, self._saved, self._log_partition, self._place
-        self._made.find_clock_steps(place)
         for group_id in saved.not_judged:
             self._judge_whole(group_id)
         versions = changed_versions(work.group_files.get(log_partition, ())).items()

@@ -1,29 +1,42 @@
-"""The audit of lag, where end offsets were sampled."""
+"""The audit of lag, where end offsets were sampled.
 
-from collections.abc import Mapping
+The lag of a commit depends on the samples next to it, and on no other commit. So an audit finds it for the commits that
+are new, and again for those that are near new samples.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence, Set
+from itertools import compress
 from typing import Any, Final
 
 import numpy as np
 import pyarrow as pa
 
-from coordinator_core.inference.commits.commit_anomalies import GenerationsAt
-from coordinator_core.inference.commits.lag import CONFIDENCES, METHODS, NONE, EndSamples, LagColumns, lag_history
-from coordinator_core.inference.facts.life import GroupLife
+from coordinator_core.bytes.log.chunk import I64
+from coordinator_core.inference.commits.lag import CONFIDENCES, METHODS, NONE, EndSamples, Samples, lag_history
+from coordinator_core.inference.facts.clock import CLOCK_MS
+from coordinator_core.inference.facts.life import GroupCommits
+from coordinator_core.inference.facts.log_facts import LogFacts
 from coordinator_core.inference.facts.settings import InferenceSettings
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of
 from jobs.delta.arrow_schemas import DAY, made_schema, timestamps
 from jobs.delta.core_tables import constant, days
-from jobs.gold.task import AuditParts
+from jobs.delta.times import epoch_ms
+from jobs.gold.former_rows import Outdated, day_of
+from jobs.gold.group_checkpoints import SavedGroups
+from jobs.gold.task import NEVER_MS, AuditParts, AuditWork
+from jobs.silver.commits import new_commits
 from jobs.silver.reader import SilverFiles
+from jobs.silver.row_groups import LOG_OFFSET
 from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.gold import LAG_HISTORY
-from schemas.tables.silver import TOPICS
+from schemas.tables.silver import GROUP_GENERATIONS, OFFSET_COMMITS, TOPICS
 
-COMMITS_AT_ONCE: Final = 1 << 20
-"""Number of commits of a group whose lag is found at a time."""
-WAITING_ROWS_MAX: Final = 100_000
-"""Lag rows buffered before a row group is written."""
-Samples = Mapping[tuple[str, int], EndSamples]
+ALL_MS: Final = -NEVER_MS
+"""Earlier than all times."""
+Known = Sequence[int]
+"""How many times an audit knew, and the latest of them (ms)."""
+NONE_KNOWN: Final[Known] = (0, -1)
 
 
 def end_samples(files: SilverFiles) -> Samples:
@@ -58,63 +71,152 @@ def _remade_topics(files: SilverFiles) -> dict[str, list[int]]:
     return remade
 
 
-class LagWriter:
-    """Writes gold.lag_history of many groups in portions."""
+def times_of_samples(files: SilverFiles) -> tuple[I64, I64]:
+    """When (ms) end offsets were sampled, and when topics were removed or recreated; unordered."""
+    remade = [at_ms for times in _remade_topics(files).values() for at_ms in times]
+    return epoch_ms_column(files.scan(END_OFFSETS, ("sampled_at",))["sampled_at"]), np.array(remade, np.int64)
 
-    def __init__(self, samples: Samples, settings: InferenceSettings, parts: AuditParts) -> None:
+
+def known_of(times_ms: I64) -> Known:
+    return [len(times_ms), int(times_ms.max(initial=-1))]
+
+
+def changed_since_ms(times_ms: I64, known: Known, settings: InferenceSettings) -> int:
+    """The time from which lags may differ from those that an audit found that knew `known` of the times; NEVER_MS if
+    nothing is new, ALL_MS if a time is missing or came late."""
+    count, newest_ms = known
+    is_new = times_ms > newest_ms
+    if np.count_nonzero(~is_new) != count:
+        return ALL_MS
+    if not is_new.any():
+        return NEVER_MS
+    return int(times_ms[is_new].min()) - settings.lag_sample_age_max_ms - CLOCK_MS
+
+
+class Lags:
+    """Writes gold.lag_history of log partitions."""
+
+    def __init__(self, samples: Samples, work: AuditWork, parts: AuditParts, log: LogFacts) -> None:
+        """`log`: of the log partitions, with clock steps."""
         self._samples = samples
-        self._settings = settings
+        self._work = work
         self._parts = parts
-        self._waiting: list[pa.Table] = []
+        self._log = log
 
-    def add(self, life: GroupLife) -> None:
-        """Add the lag of one group, COMMITS_AT_ONCE commits at a time."""
+    def find(self, log_partition: int, before: SavedGroups | None, only: Set[str] | None = None) -> None:
+        """The lag at commits, as far as it differs from what the last audit found, whose state is `before`. None: at
+        all commits, of all groups or `only` some."""
+        work, steps = self._work, self._log.clock_steps
+        place = 0 if before is None else work.next_offsets[log_partition]
+        if before is not None and (work.lags_since_ms == ALL_MS or (steps and steps[0] >= place)):
+            self._parts.remove_all(log_partition, LAG_HISTORY)  # a first clock step: no lag is certain any more
+            place = 0
+        elif before is not None:
+            place = self._place(log_partition, before.begin(place))
         if not self._samples:
             return
-        for first in range(0, len(life.commits), COMMITS_AT_ONCE):
-            part = life._replace(commits=life.commits.taken(slice(first, first + COMMITS_AT_ONCE)))
-            lags = lag_history(part.commits, self._samples, self._settings)
-            if len(lags):
-                self._waiting.append(lag_table(part, lags))
-            if sum(table.num_rows for table in self._waiting) > WAITING_ROWS_MAX:
-                self.flush()
+        if work.bucket is not None and only is None:
+            new = work.files.group_ids(OFFSET_COMMITS, log_partition, from_log_offset=place)
+            only = frozenset(compress(new, work.bucket.has_groups(new).tolist()))
+        self.write(log_partition, place, only)
 
-    def flush(self) -> None:
-        """Write the buffered rows."""
-        if self._waiting:
-            self._parts.write(LAG_HISTORY, pa.concat_tables(self._waiting))
-            self._waiting = []
+    def write(self, log_partition: int, from_log_offset: int = 0, only: Set[str] | None = None) -> None:
+        """The lag at commits from a log offset on, of all groups or `only` some. Their rows of the last audit from
+        there on go."""
+        groups: set[str] = set()
+        first_ms = NEVER_MS
+        types = _GroupTypes(self._work.files, log_partition, from_log_offset)
+        for commits, group, group_ids in new_commits(self._work.files, log_partition, from_log_offset, only):
+            groups.update(group_ids)
+            first_ms = int(commits.applied_at_ms.min(where=commits.applied_at_ms >= 0, initial=first_ms))
+            self._parts.write(LAG_HISTORY, self._rows(commits, group, group_ids, types, log_partition))
+        if groups:
+            again = dict.fromkeys(groups if only is None else groups & only, from_log_offset - 1)
+            self._parts.remove(
+                LAG_HISTORY, Outdated(self._work.topic, log_partition, groups=again, from_day=day_of(first_ms))
+            )
+
+    def _place(self, log_partition: int, from_log_offset: int) -> int:
+        """The log offset of the first commit that is new, from a log offset on, or near new samples."""
+        since_ms = self._work.lags_since_ms
+        near = [
+            file
+            for file in self._work.files.files(OFFSET_COMMITS)
+            if (newest := file.maximum.get("applied_at")) is None or epoch_ms(newest) >= since_ms
+        ]
+        files = SilverFiles({OFFSET_COMMITS.full_name: tuple(near)})
+        columns = (LOG_OFFSET, "applied_at")
+        for rows in files.iterate(OFFSET_COMMITS, columns, log_partition, to_log_offset=from_log_offset):
+            is_near = epoch_ms_column(rows["applied_at"]) >= since_ms
+            from_log_offset = int(numbers_of(rows[LOG_OFFSET]).min(where=is_near, initial=from_log_offset))
+        return from_log_offset
+
+    def _rows(
+        self,
+        commits: GroupCommits,
+        group: I64,
+        group_ids: Sequence[str],
+        types: "_GroupTypes",
+        log_partition: int,
+    ) -> pa.Table:
+        """Rows of gold.lag_history, without `cluster_id`."""
+        lags = lag_history(commits, self._samples, self._work.inference)
+        rank = np.argsort(np.argsort(np.array(group_ids, object), kind="stable"))
+        lags = lags.take(np.lexsort((commits.log_offset[lags.row], rank[group[lags.row]])))  # rows of a group together
+        rows = lags.row
+        at = timestamps(commits.applied_at_ms[rows])
+        columns = {
+            "group_id": _coded(group[rows], group_ids),
+            "group_type": _coded(*types.at(group[rows], group_ids, commits.applied_log_offset[rows])),
+            "topic": _coded(commits.topic[rows], commits.topics),
+            "partition": pa.array(commits.partition[rows]),
+            "log_offset": pa.array(commits.log_offset[rows]),
+            "at": at,
+            DAY: days(at),
+            "log_partition": constant(log_partition, pa.int32(), len(rows)),
+            "committed_offset": pa.array(commits.committed_offset[rows]),
+            **{
+                name: pa.array(getattr(lags, name), mask=getattr(lags, name) == NONE)
+                for name in ("end_offset", "lag", "lag_min", "lag_max", "time_behind_ms")
+            },
+            "sampled_at": timestamps(lags.sampled_at_ms),
+            "method": _coded(lags.method, METHODS),
+            # samples use another clock than commits: between which samples a commit lies is certain only if clocks
+            # agree
+            "confidence": _coded(
+                np.where(lags.is_sure & (not self._log.clock_steps), lags.method, METHODS.index("BETWEEN_SAMPLES")),
+                CONFIDENCES,
+            ),
+        }
+        schema = made_schema(LAG_HISTORY)
+        return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
 
 
-def lag_table(life: GroupLife, lags: LagColumns) -> pa.Table:
-    """Rows of gold.lag_history, without `cluster_id`."""
-    commits, rows = life.commits, lags.row
-    group_type, group_types = GenerationsAt(life.generations, life.events).types_at(commits.log_offset[rows])
-    at = timestamps(commits.applied_at_ms[rows])
-    columns = {
-        "group_id": pa.repeat(pa.scalar(life.group_id), len(rows)),
-        "group_type": _coded(group_type, group_types),
-        "topic": _coded(commits.topic[rows], commits.topics),
-        "partition": pa.array(commits.partition[rows]),
-        "log_offset": pa.array(commits.log_offset[rows]),
-        "at": at,
-        DAY: days(at),
-        "log_partition": constant(life.log_partition, pa.int32(), len(rows)),
-        "committed_offset": pa.array(commits.committed_offset[rows]),
-        **{
-            name: pa.array(getattr(lags, name), mask=getattr(lags, name) == NONE)
-            for name in ("end_offset", "lag", "lag_min", "lag_max", "time_behind_ms")
-        },
-        "sampled_at": timestamps(lags.sampled_at_ms),
-        "method": _coded(lags.method, METHODS),
-        # samples use another clock than commits: between which samples a commit lies is certain only if clocks agree
-        "confidence": _coded(
-            np.where(lags.is_sure & (not life.log.clock_steps), lags.method, METHODS.index("BETWEEN_SAMPLES")),
-            CONFIDENCES,
-        ),
-    }
-    schema = made_schema(LAG_HISTORY)
-    return pa.table([columns[name] for name in schema.names], names=schema.names).cast(schema)
+class _GroupTypes:
+    """Types of the groups of one log partition, by log offset."""
+
+    def __init__(self, files: SilverFiles, log_partition: int, from_log_offset: int) -> None:
+        columns, coded = ("group_id", "from_log_offset", "group_type"), ("group_id", "group_type")
+        begins: defaultdict[str, dict[int, str]] = defaultdict(dict)
+        for rows in files.iterate(GROUP_GENERATIONS, columns, log_partition, coded, ended_after=from_log_offset - 1):
+            for group_id, place, group_type in zip(*(rows[name].to_pylist() for name in columns), strict=True):
+                begins[group_id][place] = group_type
+        self._begins = {group_id: sorted(of_group.items()) for group_id, of_group in begins.items()}
+
+    def at(self, group: I64, group_ids: Sequence[str], log_offset: I64) -> tuple[I64, Sequence[str]]:
+        """Of the generation in force at each place (a commit makes its group, if there is none): indexes into the
+        types; -1 if the log shows none."""
+        order = np.lexsort((log_offset, group))
+        bounds = np.searchsorted(group[order], np.arange(len(group_ids) + 1))
+        found = np.full(len(group), -1, np.int64)
+        names: dict[str, int] = {}
+        for code in np.unique(group).tolist():
+            if begins := self._begins.get(group_ids[code]):
+                mine = order[bounds[code] : bounds[code + 1]]
+                index = np.searchsorted([place for place, _ in begins], log_offset[mine], side="right") - 1
+                codes = [names.setdefault(group_type, len(names)) for _, group_type in begins]
+                found[mine] = np.array(codes)[np.maximum(index, 0)]
+        return found, list(names)
 
 
 def _coded(indices: Any, texts: Any) -> pa.Array:

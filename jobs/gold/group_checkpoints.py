@@ -36,6 +36,10 @@ class SavedGroups:
     not_judged: frozenset[str] = frozenset()
     """Groups that could not be judged: nothing is kept of them, and the next audit judges them from their beginning."""
 
+    def begin(self, next_offset: int) -> int:
+        """Where the commits begin that are new from a log offset on: the outcome of open transactions is new, too."""
+        return int(self.commits.pending.min(initial=next_offset))
+
     @classmethod
     def together(cls, parts: Sequence[Self]) -> Self:
         """Merge the states of several tasks; no group is in two of them."""

@@ -70,8 +70,9 @@ GROUP_TABLES: Final[Mapping[Table, GroupTable]] = {
         ),
         GroupTable(COMMIT_ANOMALIES, attrgetter("anomalies")),
         GroupTable(GROUP_SUMMARY, attrgetter("days"), lambda rows: day_starts(rows["day"])),
-        GroupTable(LAG_HISTORY, None),
+        GroupTable(LAG_HISTORY, None, lambda rows: numbers_of(rows["log_offset"])),
     )
 }
 ADDED_UP: Final = frozenset({GROUP_SUMMARY, LAG_HISTORY})
-"""Tables whose earlier rows an incremental audit updates itself: it adds to the counts of days, and has no samples."""
+"""Tables whose earlier rows do not go by which groups are judged: counts are added to those of days, and the lag of a
+commit depends on samples (`jobs.gold.audit_lag`)."""

@@ -12,6 +12,7 @@ from jobs.silver.checkpoints import ReplayMode, Watermark, step_of
 from jobs.silver.replay_failures import groups_left_out
 from jobs.silver.tasks import LogFiles
 from jobs.spark.tasks import tapered
+from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables.gold import LOG_ANOMALIES
 from schemas.tables.state import AUDITED_LOGS
@@ -54,7 +55,10 @@ def make_plan(snapshot: Snapshot, *, rebuild: bool = False) -> AuditPlan:
     # silver lacked something then, or does now: no state was kept of these log partitions
     steps |= dict.fromkeys(basis.lacking_logs & steps.keys(), ReplayMode.AFRESH)
     next_offsets = {log: watermark.next_offset for log, watermark in before.items()}
-    plan = AuditPlan(logs, steps, basis.unchanged >= SOURCES, next_offsets)
+    has_same_sources = basis.unchanged >= SOURCES
+    plan = AuditPlan(logs, steps, has_same_sources, next_offsets)
+    if not has_same_sources:
+        plan = plan.afresh(OFFSETS_TOPIC)
     # settled rows of all log partitions share files, so auditing one from its beginning means auditing all
     is_again = any(step is ReplayMode.AFRESH and log in before and log[0] == SHARE_TOPIC for log, step in steps.items())
     return plan.afresh(SHARE_TOPIC) if is_again or FORMER_SHARES not in basis.unchanged else plan

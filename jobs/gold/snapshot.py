@@ -34,6 +34,7 @@ from jobs.delta.replay_runs import WholeRun, is_renamed_since
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver
 from jobs.delta.table_files import TableFile, read_file
 from jobs.delta.times import epoch_ms
+from jobs.gold.audit_lag import NONE_KNOWN, changed_since_ms, known_of, times_of_samples
 from jobs.gold.isolation import Lack, read_or
 from jobs.gold.share_reader import CountsById, counts_by_id, topic_growth, topic_partition_counts
 from jobs.silver.checkpoints import WATERMARK_COLUMNS, Watermark, read_watermarks, watermark_from
@@ -51,23 +52,27 @@ AUDIT_FORMAT: Final = 24
 """Raise it when the rules of inference change, or the state kept for the next audit: gold of an older format is
 rebuilt."""
 
-END_OFFSETS_VERSION: Final = "end_offsets_version"
 SESSION_CONFIGS: Final = "session_configs"
 GROWN_TOPICS: Final = "grown_topics"
 READ_TOGETHER: Final = "read_together"
 """Key in `settings`: topics that a subtopology of a streams group read with others, and their partition counts."""
-SOURCES: Final = frozenset({END_OFFSETS_VERSION, SESSION_CONFIGS, GROWN_TOPICS, READ_TOGETHER})
-"""Keys in `settings` of state.runs whose values come from tables. The others are settings and formats."""
+SOURCES: Final = frozenset({SESSION_CONFIGS, GROWN_TOPICS, READ_TOGETHER})
+"""Keys in `settings` of state.runs whose values come from tables: where one changed, all groups are audited from their
+beginning. The others are settings and formats."""
 REMOVED_TOPICS: Final = "removed_topics"
 REMOVED_UNTIL: Final = "removed_until_ms"
 FORMER_SHARES: Final = "former_share_logs"
 FORMER_GROUPS: Final = "former_group_logs"
 NOT_REPLAYED_LOGS: Final = "not_replayed_logs"
-REMOVALS: Final = frozenset({REMOVED_TOPICS, REMOVED_UNTIL, FORMER_SHARES, FORMER_GROUPS, NOT_REPLAYED_LOGS})
-"""Further keys in `settings`, about topics that the metadata log shows removed: groups that lost offsets after the
-first new removal are audited from their beginning, others are not. Also about groups and share partitions whose log
-partition changed, since rows have a column for that; and about log partitions of which silver lacks something: these
-are audited from their beginning."""
+SAMPLED: Final = "end_offsets_sampled"
+REMADE: Final = "topics_remade"
+FOLLOWED: Final = frozenset(
+    {REMOVED_TOPICS, REMOVED_UNTIL, FORMER_SHARES, FORMER_GROUPS, NOT_REPLAYED_LOGS, SAMPLED, REMADE}
+)
+"""Further keys in `settings`, whose changes concern some rows only. Topics that the metadata log shows removed: groups
+that lost offsets after the first new removal are audited from their beginning. Groups and share partitions whose log
+partition changed, since rows have a column for that. Log partitions of which silver lacks something: these are audited
+from their beginning. Samples of end offsets, and topics removed or recreated: gold.lag_history changes near them."""
 
 
 IS_WHOLE: Final = "is_whole"
@@ -89,6 +94,8 @@ class Basis:
     settings: Mapping[str, Any]
     lacks: tuple[Lack, ...]
     """Inputs that could not be read."""
+    lags_since_ms: int
+    """From when on the lag of commits may be another one than the newest audit found."""
     failures: FailuresByLog = field(default_factory=dict)
     """Records that silver lacks, since their replay failed."""
     is_set_back: bool = False
@@ -110,11 +117,21 @@ class Basis:
         removals = read_or(no_removals, "when topics were removed", partial(_removals, run), lacks)
         nowhere: Mapping[str, Mapping[str, int]] = {}
         places = read_or(nowhere, "which groups are in several log partitions", partial(_places, run), lacks)
+        no_times = np.zeros(0, np.int64), np.zeros(0, np.int64)
+        of_samples = SilverFiles({table.full_name: run.files(table) for table in (END_OFFSETS, TOPICS)})
+        sampled, remade = read_or(
+            no_times, "when end offsets were sampled", partial(times_of_samples, of_samples), lacks
+        )
         newest = WholeAudit.newest(tables, is_writer=True)
+        since = (
+            changed_since_ms(times, newest.settings.get(name, NONE_KNOWN), inference)
+            for name, times in ((SAMPLED, sampled), (REMADE, remade))
+        )
         settings = {
             "format": AUDIT_FORMAT,
             "silver_format": SILVER_FORMAT,
-            END_OFFSETS_VERSION: tables.warehouse.version(END_OFFSETS),
+            SAMPLED: known_of(sampled),
+            REMADE: known_of(remade),
             SESSION_CONFIGS: read_or("", "configs of sessions", partial(_session_configs, run), lacks),
             GROWN_TOPICS: blake2b(json.dumps(growth, sort_keys=True).encode(), digest_size=16).hexdigest(),
             READ_TOGETHER: _counts_of(of_topics, newest.settings.get(READ_TOGETHER, ())),
@@ -140,6 +157,7 @@ class Basis:
             places,
             settings,
             tuple(lacks),
+            min(since),
             failures,
             is_back,
         )
@@ -173,7 +191,7 @@ class Basis:
         """Did the newest audit complete with the same formats and settings, so that another one can continue
         from it?
         """
-        is_same = self.unchanged >= self.settings.keys() - SOURCES - REMOVALS
+        is_same = self.unchanged >= self.settings.keys() - SOURCES - FOLLOWED
         return self.newest.is_known and not self.newest.has_broken_off and not self.is_set_back and is_same
 
 

@@ -72,8 +72,8 @@ class AuditWork:
     """Log partitions that are audited incrementally; the others are audited from their beginning."""
     resting: frozenset[int] = frozenset()
     """Log partitions without new records."""
-    keeps_groups: bool = False
-    """Groups without new records need not be audited."""
+    lags_since_ms: int = NEVER_MS
+    """From when on the lag of commits may be another one than the last audit found."""
     next_offsets: Mapping[int, int] = field(default_factory=dict)
     """By log partition, the first offset that is not audited."""
     audited_version: int = -1

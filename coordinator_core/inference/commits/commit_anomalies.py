@@ -210,14 +210,6 @@ class GenerationsAt:
         is_empty = is_empty and log_offset >= self._empty_from[index]
         return None if is_empty and log_offset >= self._unread_from else is_empty
 
-    def types_at(self, log_offsets: I64) -> tuple[I64, Sequence[str]]:
-        """The group type of each `Moment`, as indexes into the types; -1 if unknown."""
-        if not self._rows:
-            return np.full(len(log_offsets), -1, np.int64), ()
-        names = sorted({row.group_type for row in self._rows})
-        codes = np.array([names.index(row.group_type) for row in self._rows], np.int64)
-        return codes[np.maximum(np.searchsorted(self._from, log_offsets, side="right") - 1, 0)], names
-
     def emptied_rows(self, log_offsets: I64) -> Iterator[tuple[int, int]]:
         """For each interval in which a group that had members has none: the first and the end index (exclusive) of the
         ascending log offsets within it."""

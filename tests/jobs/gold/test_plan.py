@@ -52,7 +52,7 @@ def snapshot(before: Mapping[str, Any] | None = SETTINGS, **changes: Any) -> Sna
     row = None if before is None else {"audit_version": 1, "replay_version": 1, "settings": json.dumps(dict(before))}
     tables = ClusterTables(NOWHERE, "c")
     newest = WholeAudit(tables, row)
-    basis = Basis(tables, InferenceSettings(), WholeRun(tables, None), newest, {}, {}, (), {}, SETTINGS, ())
+    basis = Basis(tables, InferenceSettings(), WholeRun(tables, None), newest, {}, {}, (), {}, SETTINGS, (), NEVER_MS)
     ends = {IDLE: 100, BUSY: 200, SHARE: 200, NEW: 50}
     found = Snapshot(
         basis,
@@ -108,11 +108,12 @@ def test_an_audit_after_one_that_broke_off() -> None:
     assert set(make_plan(found).steps.values()) == {ReplayMode.AFRESH}
 
 
-def test_another_source_wakes_groups_and_keeps_what_was_read() -> None:
+def test_another_source_wakes_groups_and_not_share_partitions() -> None:
     """Where configs of sessions changed, groups without new records are judged again too."""
     plan = make_plan(snapshot({**SETTINGS, SESSION_CONFIGS: "others"}))
     assert not plan.is_resting
-    assert plan.steps[IDLE] is ReplayMode.REST
+    assert plan.steps[IDLE] is ReplayMode.AFRESH
+    assert plan.steps[SHARE] is ReplayMode.GO_ON
 
 
 @pytest.mark.parametrize(
