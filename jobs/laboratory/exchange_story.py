@@ -371,17 +371,22 @@ def _range(offsets: Line) -> str:
 
 def _of_share_state(line: Line, names: Names) -> str:
     return "; ".join(
-        f"of {names.get(topic, topic)}-{at['partition']}{_written(at)}"
+        f"of {names.get(topic, topic)}-{at['partition']}{_state(at) if 'stateBatches' in at else ''}"
         for topic, at in _partitions_in(line["request"]["topics"])
     )
 
 
-def _written(at: Line) -> str:
-    """The state that is written, ranges of one state and delivery count joined."""
-    if "stateBatches" not in at:
-        return ""
+def _share_state(line: Line, names: Names) -> str:
+    return "; ".join(
+        f"{names.get(topic, topic)}-{at['partition']}{_state(at)}"
+        for topic, at in _partitions_in(line["response"]["results"])
+    )
+
+
+def _state(at: Line) -> str:
+    """The state of a share partition, ranges of one state and delivery count joined."""
     joined: list[list[int]] = []
-    for batch in at["stateBatches"]:
+    for batch in at.get("stateBatches", ()):
         first, last, *state = (batch[name] for name in STATE_BATCH)
         if joined and joined[-1][1] == first - 1 and joined[-1][2:] == state:
             joined[-1][1] = last
@@ -402,7 +407,6 @@ def _end(line: Line, names: Names) -> str:
 
 
 Words = Callable[[Line, Names], str]
-_STATE_APIS: Final = ("Initialize", "Read", "Write", "Delete")
 WORDS: Final[Mapping[str, tuple[Words, Words]]] = {
     "FindCoordinator": (_find, _found),
     "JoinGroup": (_join, _joined),
@@ -418,7 +422,7 @@ WORDS: Final[Mapping[str, tuple[Words, Words]]] = {
     "EndTxn": (_end, _nothing),
     "ShareFetch": (_share_fetch, _acquired),
     "ShareAcknowledge": (_share_fetch, _nothing),
-    **{f"{verb}ShareGroupState": (_of_share_state, _nothing) for verb in _STATE_APIS},
-    "ReadShareGroupStateSummary": (_of_share_state, _nothing),
+    **{f"{verb}ShareGroupState": (_of_share_state, _nothing) for verb in ("Initialize", "Write", "Delete")},
+    **{f"ReadShareGroupState{what}": (_of_share_state, _share_state) for what in ("", "Summary")},
 }
 """API -> the words of its request, and of its answer."""

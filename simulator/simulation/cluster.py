@@ -7,6 +7,7 @@ A broker that is down answers no request: its connections break, and clients not
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, Final
 
 from coordinator_core.bytes.log.compression import Codec
@@ -59,7 +60,7 @@ from simulator.simulation.observe import ObservedMachine, ObservedMachines
 from simulator.simulation.other_logs import MetadataLog, TransactionLogs
 from simulator.simulation.process import Process
 from simulator.simulation.random_streams import java_uuid
-from simulator.simulation.scenario import ClusterSpec
+from simulator.simulation.scenario import ClusterSpec, GroupSpec, coordinator_configs
 from simulator.simulation.topics import Topics
 from simulator.simulation.transactions import Transaction, Transactions
 from simulator.simulation.truth_recorder import COMMITS, TruthRecorder, is_quiet
@@ -97,12 +98,18 @@ class Cluster:
         topics: Topics,
         truth_recorder: TruthRecorder,
         exchange: Exchange,
-        group_settings: Mapping[str, Mapping[str, int]],
+        groups: Sequence[GroupSpec] = (),
     ) -> None:
-        """`group_settings`: group id -> the group's own settings."""
         self.spec = spec
         self.exchange = exchange
-        self._group_settings = group_settings
+        self._group_settings = {
+            group_id: {
+                name.replace(".", "_"): value for name, value in coordinator_configs(group, spec.settings).items()
+            }
+            for group in groups
+            for group_id in group.group_ids()
+        }
+        """Group id -> the configs of the group, as coordinators name them."""
         self.truth_recorder = truth_recorder
         self.alive = set(range(1, spec.brokers + 1))
         self.image_version = 1
@@ -230,9 +237,15 @@ class Cluster:
         """A process ended: its connections to the brokers break."""
         self._loop.after(process.latency_ms, self.on_disconnect, process, member_id)
 
-    def deliver(self, process: Process, broker_id: int, send: Send) -> None:
+    def deliver(self, process: Process, broker_id: int, send: Send, *, is_late: bool = False) -> None:
+        """`is_late`: once more, over a connection that is closed by now."""
         self.request_count += 1
         incarnation = process.incarnation
+        if is_late:
+            self.truth_recorder.heartbeats.wake(process.group_id)
+        elif self._loop.now_ms < process.repeats_until_ms and send.service is not Service.TRANSACTION:
+            late = partial(self.deliver, process, broker_id, send, is_late=True)
+            self._loop.after(process.repeats_after_ms, late)
         number = self.exchange.asked(
             process.group_id,
             process.client_id,
@@ -244,22 +257,27 @@ class Cluster:
 
         def respond(response: Any, error: ErrorCode | None = None) -> None:
             self.exchange.answered(number, response, error)
-            self._loop.after(process.latency_ms, process.answered, incarnation, send, response, error)
+            if not is_late:
+                self._loop.after(process.latency_ms, process.answered, incarnation, send, response, error)
 
         def lost() -> None:
             respond(None, ErrorCode.REQUEST_TIMED_OUT)
 
         if broker_id not in self.alive:
             lost()
-            return
-        if send.service is Service.DATA:
+        elif send.service is Service.DATA:
             self.serve_data(process, broker_id, send, respond)
-            return
-        if send.service is Service.TRANSACTION:
+        elif send.service is Service.TRANSACTION:
             is_init = isinstance(send.request, InitProducerIdRequest)
             serve = self.transactions.init_producer_id if is_init else self.transactions.end_txn
             serve(send.request, respond)
-            return
+        else:
+            self._serve_group(process, broker_id, send, respond, lost)
+
+    def _serve_group(
+        self, process: Process, broker_id: int, send: Send, respond: Respond, lost: Callable[[], None]
+    ) -> None:
+        """A request reaches the coordinator of a group, which checks what concerns transactions and topics first."""
         if isinstance(send.request, TxnOffsetCommitRequest):
             code = self.transactions.refusal(send.request)
             if code is not None:
@@ -270,11 +288,11 @@ class Cluster:
         if isinstance(message, OffsetCommitRequest):
             message, unknown = self._without_unknown_topics(message)
             if unknown and not message.topics:
-                respond(OffsetCommitResponse(topics=unknown))
+                respond(OffsetCommitResponse(topics=unknown), None)
                 return
 
         def answered(answer: Answer) -> None:
-            if send.operation in COMMITS and self.truth_recorder.heartbeats is not None:
+            if send.operation in COMMITS:
                 self.truth_recorder.heartbeats.signed(process)
             response = answer.response
             wanted = getattr(response, "initialize_share_state", None)
@@ -473,8 +491,7 @@ class Cluster:
 
     def _wake(self, is_wanted: Callable[[int], bool]) -> None:
         """Wake the groups of the wanted log partitions: their members send heartbeats again."""
-        if self.truth_recorder.heartbeats is not None:
-            self.truth_recorder.heartbeats.wake_where(lambda group_id: is_wanted(self.partition_of(group_id)))
+        self.truth_recorder.heartbeats.wake_where(lambda group_id: is_wanted(self.partition_of(group_id)))
 
     # --- brokers that fail and return ---
 

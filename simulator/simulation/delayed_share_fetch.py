@@ -4,9 +4,10 @@ Theory of operation
 -------------------
 A ShareFetch reads share partitions whose **fetch lock** it has: one fetch at a time reads a share partition, so that
 two members do not receive the same records. It takes the lock of each share partition that is active, that no other
-fetch reads and that has room for records in flight (acquirablePartitions). If the log of one of these has a record, the
-fetch reads them all, acquires what it read, releases the locks, and is answered. Otherwise it releases the locks and is
-**parked** in the purgatory, and tries again each time when something may have changed:
+fetch reads and that has room for records in flight (acquirablePartitions). If the logs of these have `fetch.min.bytes`
+together, the fetch reads of each an equal part of `fetch.max.bytes`, acquires what it read, releases the locks, and is
+answered. Otherwise it releases the locks and is **parked** in the purgatory, and tries again each time when something
+may have changed:
 
 * records are appended to the log of one of its partitions (the high watermark moves, or for read_committed the last
   stable offset);
@@ -28,7 +29,13 @@ from collections.abc import Callable
 
 from coordinator_core.live.assignors.client_group import TopicPartition
 from coordinator_core.live.share_partition.acquire import acquire
-from coordinator_core.live.share_partition.state import AcquiredRecords, AcquireMode, FetchedBatches, IsolationLevel
+from coordinator_core.live.share_partition.state import (
+    AcquiredRecords,
+    AcquireMode,
+    FetchedBatches,
+    IsolationLevel,
+    LogBatch,
+)
 from coordinator_core.live.share_partition.window import can_acquire_records, next_fetch_offset
 from simulator.simulation.clock import EventLoop
 from simulator.simulation.data_broker import Acquired, DataBroker, DelayedShareFetch, Served
@@ -80,9 +87,11 @@ class ShareFetches:
             self.check(broker, group_id, at)
 
     def _try(self, broker: DataBroker, fetch: DelayedShareFetch) -> None:
-        now_ms = self._loop.now_ms
+        now_ms, request = self._loop.now_ms, fetch.request
         readable: list[tuple[Served, int]] = []
-        has_records = False
+        found: list[int] = []
+        """Bytes from the fetch offset to the end, of each of these."""
+        is_refused = False
         for served in fetch.share_partitions:
             partition = served.partition
             if not partition.is_active or served.fetch_lock is not None:
@@ -94,8 +103,11 @@ class ShareFetches:
             readable.append((served, fetch_offset))
             # A fetch from an offset beyond the end is answered at once, too: the log refuses it.
             end_offset = self._topics.readable_end_offset(served.at, now_ms, is_committed=fetch.is_committed)
-            has_records = has_records or fetch_offset != end_offset
-        if has_records or now_ms >= fetch.deadline_ms:
+            is_refused = is_refused or fetch_offset > end_offset
+            found.append((end_offset - fetch_offset) * self._topics.record_bytes(served.at))
+        bytes_max = request.max_bytes // max(len(readable), 1)
+        has_bytes = bool(readable) and sum(min(size, bytes_max) for size in found) >= request.min_bytes
+        if has_bytes or is_refused or now_ms >= fetch.deadline_ms:
             self._read(broker, fetch, readable)
         else:
             self._wait(broker, fetch, readable)
@@ -103,11 +115,10 @@ class ShareFetches:
     def _wait(self, broker: DataBroker, fetch: DelayedShareFetch, readable: list[tuple[Served, int]]) -> None:
         """Wait until records are appended to what it could read now, or until the deadline; other changes call
         `check`."""
-        wake_ms = fetch.deadline_ms
-        for served, offset in readable:
-            wake_ms = self._topics.growth_ms(
-                served.at, offset, self._loop.now_ms, wake_ms, is_committed=fetch.is_committed
-            )
+        now_ms, is_committed, wake_ms = self._loop.now_ms, fetch.is_committed, fetch.deadline_ms
+        for served, _ in readable:
+            end_offset = self._topics.readable_end_offset(served.at, now_ms, is_committed=is_committed)
+            wake_ms = self._topics.growth_ms(served.at, end_offset, now_ms, wake_ms, is_committed=is_committed)
         if wake_ms != fetch.wake_ms:
             fetch.wake_ms = wake_ms
             self._loop.at(wake_ms, self._wake, broker, fetch, wake_ms)
@@ -126,11 +137,19 @@ class ShareFetches:
                 del broker.parked[place]
         now_ms = self._loop.now_ms
         fetched = []
+        left = bytes_max = fetch.request.max_bytes
         for served, fetch_offset in readable:
             served.fetch_lock = fetch
             batches = self._topics.log_batches(
                 served.at, fetch_offset, fetch.request.max_records, now_ms, is_committed=fetch.is_committed
             )
+            batches, size = _within(
+                batches,
+                self._topics.record_bytes(served.at),
+                min(bytes_max // len(readable), left),
+                has_one=left == bytes_max,
+            )
+            left = max(0, left - size)
             aborted = self._topics.aborted_transactions(served.at, batches) if fetch.is_committed else ()
             fetched.append((served, FetchedBatches(fetch_offset, batches, aborted)))
         if self._read_ms and fetched:
@@ -169,6 +188,20 @@ class ShareFetches:
             if (served.group_id, served.at) in broker.parked:
                 # Scheduled, as with Kafka's action queue: no fetch is tried from within another.
                 self._loop.after(0, self.check, broker, served.group_id, served.at)
+
+
+def _within(batches: list[LogBatch], record_bytes: int, bytes_max: int, *, has_one: bool) -> tuple[list[LogBatch], int]:
+    """The batches that are at most so large together, and their size; with `has_one` the first one in any case.
+
+    Source: ReplicaManager.readFromLog (KIP-74), PartitionMaxBytesStrategy.
+    """
+    kept, size = 0, 0
+    for batch in batches:
+        following = size + (batch.last_offset - batch.first_offset + 1) * record_bytes
+        if following > bytes_max and not (has_one and kept == 0):
+            break
+        kept, size = kept + 1, following
+    return batches[:kept], size
 
 
 def rotated(partitions: tuple[TopicPartition, ...], session_epoch: int) -> tuple[TopicPartition, ...]:

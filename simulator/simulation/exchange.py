@@ -310,6 +310,8 @@ def _share_fetch(request: ShareFetchRequest, api: str) -> dict[str, Any]:
         return both
     return both | {
         "maxWaitMs": request.max_wait_ms,
+        "minBytes": request.min_bytes,
+        "maxBytes": request.max_bytes,
         "maxRecords": request.max_records,
         "batchSize": request.max_records,
         "shareAcquireMode": int(request.is_record_limit),

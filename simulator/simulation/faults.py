@@ -15,7 +15,14 @@ from coordinator_core.live.share.messages import (
     DeleteShareGroupOffsetsRequest,
     DeleteShareGroupOffsetsResponse,
 )
-from coordinator_core.live.share.service import Flow, alter_offsets, delete_groups, delete_offsets
+from coordinator_core.live.share.service import (
+    Flow,
+    StateResults,
+    alter_offsets,
+    delete_groups,
+    delete_offsets,
+    describe_offsets,
+)
 from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import SlowPoll, Subscribe, TopicsChanged
 from simulator.simulation.clock import EventLoop
@@ -90,6 +97,16 @@ class Faults:
         assert spec.duration_ms is not None
         event = SlowPoll(spec.duration_ms)
         self._each(spec, lambda process: process.deliver(event))
+
+    def _repeat(self, spec: FaultSpec) -> None:
+        assert spec.duration_ms is not None
+        duration_ms = spec.duration_ms
+
+        def strike(process: Process) -> None:
+            self._stage.heartbeats.wake(process.group_id)
+            process.repeats_after_ms, process.repeats_until_ms = duration_ms, self._loop.now_ms + duration_ms
+
+        self._each(spec, strike)
 
     def _subscribe(self, spec: FaultSpec) -> None:
         assert spec.topics is not None
@@ -229,6 +246,13 @@ class Faults:
             request = DeleteShareGroupOffsetsRequest(group_id, (DeleteOffsetsTopic(spec.topic),))
             self._administer(spec, group_id, partial(delete_offsets, request), error_of, topic=spec.topic)
 
+    def _describe_share_offsets(self, spec: FaultSpec) -> None:
+        def error_of(response: StateResults) -> int:
+            return next((one.error_code for of_topic in response.values() for one in of_topic if one.error_code), 0)
+
+        for group_id in self._group_ids(spec):
+            self._administer(spec, group_id, partial(describe_offsets, group_id), error_of)
+
     def _delete_group(self, spec: FaultSpec) -> None:
         def error_of(response: tuple[DeletableGroupResult, ...]) -> int:
             return next((one.error_code for one in response if one.error_code), 0)
@@ -285,11 +309,13 @@ STRIKES: Final[dict[str, Callable[[Faults, FaultSpec], None]]] = {
     "crash": lambda faults, spec: faults._for_a_while(spec, Process.crash, Process.start),
     "stop": lambda faults, spec: faults._for_a_while(spec, Process.stop, Process.start),
     "slow_poll": Faults._slow_poll,
+    "repeat": Faults._repeat,
     "pause": lambda faults, spec: faults._for_a_while(spec, Process.pause, Process.resume),
     "subscribe": Faults._subscribe,
     "alter_config": Faults._alter_config,
     "alter_share_offsets": Faults._alter_share_offsets,
     "delete_share_offsets": Faults._delete_share_offsets,
+    "describe_share_offsets": Faults._describe_share_offsets,
     "delete_group": Faults._delete_group,
     "rolling_deploy": Faults._rolling_deploy,
     "poison": Faults._poison,

@@ -24,6 +24,8 @@ class Sender(Protocol):
     rank: int
     group_id: str
     latency_ms: int
+    repeats_until_ms: int
+    """Until then its heartbeats count, since they are repeated."""
 
     def session_key(self) -> str:
         """The key of its session timer."""
@@ -102,6 +104,8 @@ class Heartbeats:
         """The answer to a heartbeat had no error: the process may be parked."""
         heartbeat = self._heartbeats.get(process.rank)
         if heartbeat is None or not self._skips or heartbeat.parked is not None:
+            return
+        if self._loop.now_ms < process.repeats_until_ms:
             return
         if not self._sessions.is_quiet(process.group_id):
             return

@@ -135,7 +135,8 @@ class InternalTopic:
         if self._deadlines.get(broker_id) != deadline_ms:
             return
         del self._deadlines[broker_id]
-        self._run(broker_id)
+        if broker_id not in self._due:  # else the deadline may have moved, and would part requests that share a batch
+            self._run(broker_id)
 
     # --- replication ---
 

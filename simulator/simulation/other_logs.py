@@ -17,7 +17,7 @@ from schemas import cluster_metadata as metadata
 from schemas import transaction_state as transactions
 from schemas.wire import Message
 from simulator.simulation.clock import EventLoop
-from simulator.simulation.scenario import ClusterSpec, GroupSpec, TopicSpec
+from simulator.simulation.scenario import ClusterSpec, GroupSpec, TopicSpec, coordinator_configs
 from simulator.simulation.topics import replicas_of
 
 METADATA_TOPIC_ID: Final = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -126,10 +126,10 @@ class MetadataLog:
         return records
 
     def _group_configs(self, group: GroupSpec) -> Iterable[tuple[str, str]]:
-        spec, settings = self._spec, self._spec.settings
+        spec = self._spec
+        for name, number in coordinator_configs(group, spec.settings).items():
+            yield name, str(number)
         if group.protocol == "share":
-            yield "share.session.timeout.ms", str(settings.group_share_session_timeout_ms)
-            yield "share.heartbeat.interval.ms", str(settings.group_share_heartbeat_interval_ms)
             lock_ms, limit = group.record_lock_duration_ms, group.delivery_count_limit
             yield "share.record.lock.duration.ms", str(lock_ms or spec.share_record_lock_duration_ms)
             yield "share.delivery.count.limit", str(limit or spec.share_delivery_count_limit)
@@ -139,16 +139,6 @@ class MetadataLog:
             yield "share.isolation.level", group.isolation_level
             if group.dead_letter_topic is not None:
                 yield "errors.deadletterqueue.topic.name", group.dead_letter_topic
-        elif group.protocol == "streams":
-            standby_replicas = group.standby_replicas
-            if standby_replicas is None:
-                standby_replicas = settings.group_streams_num_standby_replicas
-            yield "streams.session.timeout.ms", str(settings.group_streams_session_timeout_ms)
-            yield "streams.heartbeat.interval.ms", str(settings.group_streams_heartbeat_interval_ms)
-            yield "streams.num.standby.replicas", str(standby_replicas)
-        elif group.protocol == "consumer":
-            yield "consumer.session.timeout.ms", str(settings.group_consumer_session_timeout_ms)
-            yield "consumer.heartbeat.interval.ms", str(settings.group_consumer_heartbeat_interval_ms)
 
     def _append(self, values: Iterable[bytes], at_ms: int) -> None:
         every = list(values)

@@ -70,6 +70,9 @@ class Process:
     fault: int | None = None
     """The index of the last fault that hit it, in faults.jsonl."""
     incarnation: int = 0
+    repeats_after_ms: int = 0
+    repeats_until_ms: int = 0
+    """What it sends until then comes to the broker once more, so much later."""
     _timers: dict[str, int] = field(default_factory=dict)
     """Timer -> its token; a firing with another one is void."""
     _token: int = 0

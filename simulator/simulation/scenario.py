@@ -89,6 +89,8 @@ class TopicSpec:
     """Records per second, all partitions together."""
     batch_records: Annotated[int, values.count(1, 1_000_000)] = 1
     """Records per batch; a batch is appended at once."""
+    record_bytes: Annotated[int, values.count(1, 2**31 - 1)] = 100
+    """The size of a record in the log, with its part of the batch: what the limits of a ShareFetch count."""
     transaction_records: Annotated[int, values.count(0, 1_000_000)] = 0
     """The number of records of one transaction in a partition; a marker of one offset follows them. 0: producers are
     not transactional. A multiple of `batch_records`."""
@@ -153,10 +155,11 @@ class GroupSpec:
     """The start of its first member, after the start of the scenario."""
     stagger_ms: Annotated[int, values.duration] = 1000
     """The time between the starts of two members."""
-    session_timeout_ms: Annotated[int, values.config_duration] = 45_000
-    """session.timeout.ms of members of classic groups; the other groups use the broker's."""
-    heartbeat_interval_ms: Annotated[int, values.config_duration] = 3000
-    """heartbeat.interval.ms."""
+    session_timeout_ms: Annotated[int | None, values.config_duration] = None
+    """session.timeout.ms of members of classic groups, 45 s by default. In the others it is the group's config
+    (share.session.timeout.ms and so on); without it, the brokers' setting."""
+    heartbeat_interval_ms: Annotated[int | None, values.config_duration] = None
+    """heartbeat.interval.ms, 3 s by default; in the other groups as with session_timeout."""
     max_poll_interval_ms: Annotated[int, values.config_duration] = 300_000
     """max.poll.interval.ms: a member that does not poll for this long leaves."""
     member_max_poll_interval_ms: Annotated[tuple[int, ...], values.durations] = ()
@@ -186,7 +189,13 @@ class GroupSpec:
     """share.acquire.mode: batch_optimized, which acquires whole batches of the log, so that a poll may return more, or
     record_limit."""
     fetch_max_wait_ms: Annotated[int, values.within_request_timeout] = 500
-    """fetch.max.wait.ms: how long a ShareFetch that finds nothing is parked on the broker (DelayedShareFetch)."""
+    """fetch.max.wait.ms: how long a ShareFetch is parked on the broker that finds less than `fetch_min_bytes`
+    (DelayedShareFetch)."""
+    fetch_min_bytes: Annotated[int, values.count(0, 2**31 - 1)] = 1
+    """fetch.min.bytes: what a ShareFetch waits for."""
+    fetch_max_bytes: Annotated[int, values.count(1, values.FETCH_BYTES_MAX)] = 52_428_800
+    """fetch.max.bytes: each of the partitions that a ShareFetch reads has an equal part of it, and the first one at
+    least a batch, however large. max.partition.fetch.bytes is in no ShareFetch."""
     poll_interval_ms: Annotated[int, values.config_duration] = 1000
     """Share: the time between two polls of a member."""
     release_every: Annotated[int, values.count(0, 2**31 - 1)] = 0
@@ -217,6 +226,16 @@ class GroupSpec:
         return (self.name,) if self.count == 1 else tuple(f"{self.name}-{index}" for index in range(self.count))
 
     @property
+    def session_ms(self) -> int:
+        """`session_timeout`, or the default of the clients: so for members of classic groups."""
+        return self.session_timeout_ms or 45_000
+
+    @property
+    def heartbeat_ms(self) -> int:
+        """In the same way."""
+        return self.heartbeat_interval_ms or 3000
+
+    @property
     def auto_offset_reset(self) -> str:
         """`offset_reset`, or the default of the clients."""
         return self.offset_reset or ("earliest" if self.protocol == "streams" else "latest")
@@ -228,6 +247,7 @@ FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "slow_poll": ("group", "duration"),
     "pause": ("group", "duration"),
     "rolling_deploy": ("group", "duration"),
+    "repeat": ("group", "duration"),
     "poison": ("topic", "partition", "offset"),
     "broker_failover": ("broker", "duration"),
     "producer_stall": ("topic", "duration"),
@@ -239,6 +259,7 @@ FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
     "alter_config": ("group", "config", "value"),
     "alter_share_offsets": ("group", "topic", "partition", "offset"),
     "delete_share_offsets": ("group", "topic"),
+    "describe_share_offsets": ("group",),
     "delete_group": ("group",),
 }
 """Fault -> the keys that it needs besides `kind` and `at`.
@@ -246,7 +267,9 @@ FAULT_KEYS: Final[Mapping[str, tuple[str, ...]]] = {
 crash: the member dies without leaving the group, and a new process starts after `duration` (without it, none does).
 stop: as with crash, but the member leaves the group properly. slow_poll: processing one poll takes `duration`. pause:
 the whole process pauses, including its heartbeats. rolling_deploy: members are stopped and started again one after
-another; each is away for `duration`. poison: this record cannot be processed. broker_failover: the broker is down for
+another; each is away for `duration`. repeat: each request that the member sends to its coordinator or to a leader of
+data during `duration` comes to the broker once more, `duration` later, over a connection that the member has closed by
+then. poison: this record cannot be processed. broker_failover: the broker is down for
 `duration`, and others lead its partitions. producer_stall: nothing is produced. delete_records: the log starts at
 `offset` from now on. add_partitions: the topic has `partitions` from now on. create_topic: the topic is created, with a
 new id and empty logs; until its first `create_topic` it does not exist, unless a `delete_topic` comes before.
@@ -254,7 +277,8 @@ delete_topic: the topic is deleted: coordinators delete its committed offsets, a
 heartbeats (consumer groups) or when the leader refreshes its metadata (classic groups). subscribe: the members
 subscribe to `topics` from now on, until they are restarted. alter_config: an admin sets a config of the group to
 `value`. alter_share_offsets: an admin sets the start offset of a share partition (AlterShareGroupOffsets).
-delete_share_offsets: an admin deletes the group's offsets of a topic (DeleteShareGroupOffsets). delete_group: an admin
+delete_share_offsets: an admin deletes the group's offsets of a topic (DeleteShareGroupOffsets).
+describe_share_offsets: an admin asks for the group's offsets (DescribeShareGroupOffsets). delete_group: an admin
 deletes the group (DeleteGroups). A group with members refuses this, alter_share_offsets and delete_share_offsets; the
 truth has the `error`.
 """
@@ -308,6 +332,7 @@ FAULT_KEYS_MORE: Final[Mapping[str, tuple[str, ...]]] = {
     "stop": ("member", "duration"),
     "slow_poll": ("member",),
     "pause": ("member",),
+    "repeat": ("member",),
     "subscribe": ("member",),
     "producer_stall": ("partition",),
     "create_topic": ("partitions",),
@@ -344,13 +369,15 @@ class Use:
     """Another key -> its values with which this one has an effect; `acknowledge` counts in share groups only."""
 
 
-def group_settings(groups: Iterable[GroupSpec]) -> dict[str, dict[str, int]]:
-    """Group id -> the group's own settings for the group coordinator, as `Context.group_setting` names them."""
+def coordinator_configs(group: GroupSpec, settings: GroupCoordinatorConfig) -> dict[str, int]:
+    """The configs of a group by which its coordinator goes -> the group's value, or else the brokers'."""
+    own = {"session.timeout.ms": group.session_timeout_ms, "heartbeat.interval.ms": group.heartbeat_interval_ms}
+    if group.protocol == "streams":
+        own["num.standby.replicas"] = group.standby_replicas
+    named = {f"{group.protocol}.{name}": value for name, value in own.items()} if group.protocol != "classic" else {}
     return {
-        group_id: {"streams_num_standby_replicas": group.standby_replicas}
-        for group in groups
-        if group.standby_replicas is not None
-        for group_id in group.group_ids()
+        name: getattr(settings, f"group.{name}".replace(".", "_")) if value is None else value
+        for name, value in named.items()
     }
 
 
@@ -377,10 +404,6 @@ GROUP_KEYS: Final[Mapping[str, Use]] = {
     "static": Use(COMMITTING, "whose members have no group.instance.id"),
     "instance_ids": Use(COMMITTING, "whose members have no group.instance.id"),
     "request_timeout": Use(("classic",), "whose members wait for no other members"),
-    "session_timeout": Use(("classic",), "where brokers set it (group.consumer.session.timeout.ms, group.share...)"),
-    "heartbeat_interval": Use(
-        ("classic",), "where brokers set it (group.consumer.heartbeat.interval.ms, group.share...)"
-    ),
     "commits": Use(COMMITTING, "which commits no offsets"),
     "commit_interval": Use(COMMITTING, "which commits no offsets", {"commits": ("auto", "transactional")}),
     "abort_every": Use(COMMITTING, "which commits no offsets", {"commits": ("transactional",)}),
@@ -388,6 +411,8 @@ GROUP_KEYS: Final[Mapping[str, Use]] = {
     "on_poison": Use((*COMMITTING, "share"), "", {"acknowledge": ("explicit",)}),
     "acknowledge": Use(SHARE_ONLY, "which acknowledges no records"),
     "fetch_max_wait": Use(SHARE_ONLY, "which has records as soon as they are in the log"),
+    "fetch_min_bytes": Use(SHARE_ONLY, "which has records as soon as they are in the log"),
+    "fetch_max_bytes": Use(SHARE_ONLY, "whose members read at a rate (rate)"),
     "max_poll_records": Use(SHARE_ONLY, "whose members read at a rate (rate)"),
     "release_every": Use(SHARE_ONLY, "which acknowledges no records", {"acknowledge": ("explicit",)}),
     "renew_every": Use(SHARE_ONLY, "which acknowledges no records", {"acknowledge": ("explicit",)}),

@@ -20,6 +20,7 @@ from simulator.simulation.scenario import (
     GroupSpec,
     Scenario,
     TopicSpec,
+    coordinator_configs,
     key_of,
     occurrences,
     topics_made_later,
@@ -179,12 +180,13 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
         raise place.key("commits").error("share groups commit no offsets: leave it out")
     settings = scenario.cluster.settings
     shortest_ms, longest_ms = settings.group_min_session_timeout_ms, settings.group_max_session_timeout_ms
-    if group.protocol == "classic" and not shortest_ms <= group.session_timeout_ms <= longest_ms:
+    if group.protocol == "classic" and not shortest_ms <= group.session_ms <= longest_ms:
         raise place.key("session_timeout").error(
             f"the brokers take {shortest_ms} to {longest_ms} ms (group.min.session.timeout.ms, group.max...)"
         )
-    if group.protocol == "classic" and group.heartbeat_interval_ms >= group.session_timeout_ms:
-        raise place.key("heartbeat_interval").error(f"must be below session_timeout ({group.session_timeout_ms} ms)")
+    timeouts = tuple(coordinator_configs(group, settings).values()) or (group.session_ms, group.heartbeat_ms)
+    if timeouts[1] >= timeouts[0]:
+        raise place.key("heartbeat_interval").error(f"must be below session_timeout ({timeouts[0]} ms)")
 
 
 def _check_streams(scenario: Scenario, group: GroupSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:

@@ -63,6 +63,16 @@ from simulator.simulation.values import reset_duration_ms
 GIVEN_UP_STATES: Final = frozenset({RecordState.ARCHIVING, RecordState.ARCHIVED})
 GIVEN_UP: Final = {(int(AcknowledgeType.REJECT),): "REJECTED", (int(AcknowledgeType.GAP),): "GAP"}
 """Acknowledge types of a batch -> the reason why its records are archived."""
+FENCING: Final = frozenset(
+    {
+        "FencedStateEpochException",
+        "GroupIdNotFoundException",
+        "NotLeaderOrFollowerException",
+        "UnknownTopicOrPartitionException",
+    }
+)
+"""Errors of an acknowledgement or a release after which the leader drops the share partition, to read its state again
+(SharePartitionManager.fencedSharePartitionHandler)."""
 WITHOUT_RESPONSE: Final = frozenset({"initialize_share_group_state", "uninitialize_share_group_state"})
 """Operations of the group coordinator that have no answer if they succeed."""
 WRITTEN_MS: Final = 2 * REPLICATION_MS
@@ -224,15 +234,25 @@ class ShareLeaders:
         found.partitions.update(dict.fromkeys(request.partitions))
         for at in request.forgotten:
             found.partitions.pop(at, None)
-        errors = _Gathered(len(request.acknowledgements))
-        for at, batches in request.acknowledgements.items():
-            self._acknowledge(broker, process, request, at, batches, errors)
+        errors: dict[TopicPartition, str | None] = {}
+        found_records: list[Acquired] = []
+
+        def answer_if_done() -> None:
+            if found_records and len(errors) == len(request.acknowledgements):
+                lock_timeout_ms = self._config(request.group_id, 0).record_lock_duration_ms
+                response = ShareFetchResponse(0, found_records.pop(), errors, lock_timeout_ms)
+                self._finish(broker, request, lambda: respond(response))
+
+        def acknowledged(at: TopicPartition, error_class: str | None) -> None:
+            errors[at] = error_class
+            answer_if_done()
 
         def fetched(acquired: Acquired) -> None:
-            lock_timeout_ms = self._config(request.group_id, 0).record_lock_duration_ms
-            response = ShareFetchResponse(0, acquired, errors.values, lock_timeout_ms)
-            errors.when_done(lambda: self._finish(broker, request, lambda: respond(response)))
+            found_records.append(acquired)
+            answer_if_done()
 
+        for at, batches in request.acknowledgements.items():
+            self._acknowledge(broker, process, request, at, batches, partial(acknowledged, at))
         if request.session_epoch == CLOSE_EPOCH:
             del broker.sessions[session]
             fetched({})
@@ -375,7 +395,7 @@ class ShareLeaders:
         request: ShareFetchRequest,
         at: TopicPartition,
         batches: tuple[AcknowledgementBatch, ...],
-        errors: "_Gathered",
+        on_done: Callable[[str | None], None],
     ) -> None:
         served = broker.served.get((request.group_id, at))
 
@@ -387,7 +407,8 @@ class ShareLeaders:
                     self._record(
                         "acknowledgements", served, process, {**facts, "acknowledge_type": names, "error": error_class}
                     )
-            errors.add(at, error_class)
+                self._drop_if_fenced(broker, served, error_class)
+            on_done(error_class)
 
         if served is None or not served.partition.is_active:
             done("NotLeaderOrFollowerException")
@@ -436,7 +457,8 @@ class ShareLeaders:
         """The member's session ends: the records that it had acquired are available again."""
         for served in tuple(broker.served.values()):
             if served.group_id == group_id and served.partition.is_active:
-                self._persist(broker, served, release(served.partition, member_id))
+                on_done = partial(self._drop_if_fenced, broker, served)
+                self._persist(broker, served, release(served.partition, member_id), on_done)
                 self._check(broker, served)
 
     # --- locks ---
@@ -627,6 +649,11 @@ class ShareLeaders:
         fence(served.partition)
         self._note_state(broker, served, why)
 
+    def _drop_if_fenced(self, broker: DataBroker, served: Served, error_class: str | None) -> None:
+        place = served.group_id, served.at
+        if error_class in FENCING and broker.served.get(place) is served:
+            self._drop(broker, place, error_class or "")
+
     def _note_state(self, broker: DataBroker, served: Served, why: str) -> None:
         name = f"{served.at.topic}-{served.at.partition} on broker-{broker.broker_id}"
         self._cluster.exchange.moved(
@@ -664,26 +691,3 @@ class ShareLeaders:
     def _record_archived(self, served: Served, records: Undelivered | StateBatch, why: str) -> None:
         facts = {"first_offset": records.first_offset, "last_offset": records.last_offset, "why": why}
         self._record("archived", served, None, {**facts, "delivery_count": records.delivery_count})
-
-
-class _Gathered:
-    """The errors of several acknowledgements, with a callback for when all are complete."""
-
-    def __init__(self, expected_count: int) -> None:
-        self.values: dict[TopicPartition, str | None] = {}
-        self._expected_count = expected_count
-        self._on_done: Callable[[], None] | None = None
-
-    def add(self, at: TopicPartition, error_class: str | None) -> None:
-        self.values[at] = error_class
-        self._check()
-
-    def when_done(self, on_done: Callable[[], None]) -> None:
-        """Call this when the last one is complete, or now."""
-        self._on_done = on_done
-        self._check()
-
-    def _check(self) -> None:
-        if self._on_done is not None and len(self.values) == self._expected_count:
-            on_done, self._on_done = self._on_done, None
-            on_done()

@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Final
 
 from coordinator_core.bytes.kafka_versions import Since
 from coordinator_core.live.find_coordinator.internal_topics import CreatableTopic as InternalTopic
@@ -14,9 +14,9 @@ from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.transaction_state import TOPIC as TRANSACTIONS_TOPIC
 from simulator.simulation.clients.classic import ClassicConsumer
 from simulator.simulation.clients.consumer import ConsumerMember
+from simulator.simulation.clients.machine import MemberConfig
 from simulator.simulation.clients.member import Member
-from simulator.simulation.clients.offsets import ConsumerConfig
-from simulator.simulation.clients.share import ShareConfig, ShareConsumer
+from simulator.simulation.clients.share import ShareConsumer
 from simulator.simulation.clients.streams import (
     HEARTBEAT_VERSION,
     HEARTBEAT_VERSION_44,
@@ -33,7 +33,7 @@ from simulator.simulation.heartbeats import Heartbeats
 from simulator.simulation.other_logs import METADATA_TOPIC_ID, topic_configs
 from simulator.simulation.process import Process
 from simulator.simulation.random_streams import java_uuid, kafka_uuid, stream
-from simulator.simulation.scenario import GroupSpec, Scenario, TopicSpec, group_settings, topics_made_later
+from simulator.simulation.scenario import GroupSpec, Scenario, TopicSpec, topics_made_later
 from simulator.simulation.share_leader import ShareLeaders
 from simulator.simulation.topics import Topics
 from simulator.simulation.transactions import TopicTransactions
@@ -115,7 +115,7 @@ class Simulation:
             self.topics,
             self.truth_recorder,
             self.exchange,
-            group_settings(scenario.groups),
+            scenario.groups,
         )
         self.cluster.on_topic_made = self._note_topic
         self.cluster.on_streams_topics = self._make_streams_topics
@@ -295,42 +295,20 @@ class Simulation:
         if spec.member_max_poll_interval_ms:
             max_poll_interval_ms = spec.member_max_poll_interval_ms[index % len(spec.member_max_poll_interval_ms)]
         rack_id = spec.racks[index % len(spec.racks)] if spec.racks else None
-        shared: dict[str, Any] = {
-            "group_id": group_id,
-            "client_id": client_id,
-            "topics": topics,
-            "poll_interval_ms": spec.poll_interval_ms,
-            "max_poll_interval_ms": max_poll_interval_ms,
-            "rack_id": rack_id,
-        }
-        if spec.protocol == "share":
-            share_config = ShareConfig(
-                **shared,
-                max_poll_records=spec.max_poll_records,
-                is_explicit=spec.acknowledge == "explicit",
-                on_poison=spec.on_poison,
-                release_every=spec.release_every,
-                renew_every=spec.renew_every,
-                is_record_limit=spec.acquire_mode == "record_limit",
-                fetch_max_wait_ms=spec.fetch_max_wait_ms,
-            )
-            return lambda draws: ShareConsumer(
-                share_config, self.topics, draws, self.topics.names(), self.cluster.data_leader
-            )
-        config = ConsumerConfig(
-            **shared,
-            assignors=assignors,
-            instance_id=_instance_id(spec, group_id, index),
-            session_timeout_ms=spec.session_timeout_ms,
-            heartbeat_interval_ms=spec.heartbeat_interval_ms,
-            request_timeout_ms=spec.request_timeout_ms,
-            auto_commit_interval_ms=None if spec.commits == "none" else spec.commit_interval_ms,
-            records_per_second=spec.rate,
-            stops_at_poison=spec.on_poison == "stuck",
-            offset_reset=spec.auto_offset_reset,
-            transactional_id=client_id if spec.commits == "transactional" else None,
-            abort_every=spec.abort_every,
+        config = MemberConfig(
+            spec,
+            group_id,
+            client_id,
+            topics,
+            assignors,
+            max_poll_interval_ms,
+            rack_id,
+            _instance_id(spec, group_id, index),
         )
+        if spec.protocol == "share":
+            return lambda draws: ShareConsumer(
+                config, self.topics, draws, self.topics.names(), self.cluster.data_leader
+            )
         if spec.protocol == "streams":
             streams = self._streams(spec, group_id, index)
             return lambda draws: StreamsMember(config, self.topics, draws, self.topics.names(), streams=streams)

@@ -201,6 +201,9 @@ class Topics:
         partition = self._partitions[at]
         return partition.stable_offset(now_ms) if is_committed else partition.end_offset(now_ms)
 
+    def record_bytes(self, at: TopicPartition) -> int:
+        return self._partitions[at].spec.record_bytes
+
     def growth_ms(self, at: TopicPartition, offset: int, now_ms: int, until_ms: int, *, is_committed: bool) -> int:
         """The first time after now at which a fetch from an offset finds a record; `until_ms` if there is none before
         that.

@@ -100,7 +100,7 @@ class TruthRecorder:
         processes: Callable[[str], Process | None],
         now_ms: Callable[[], int],
     ) -> None:
-        self.heartbeats: Heartbeats | None = None
+        self.heartbeats: Heartbeats
         """Set later: heartbeats need the coordinators, and these need their observer."""
         self._truth = truth
         self._exchange = exchange
@@ -127,7 +127,7 @@ class TruthRecorder:
     def before(self, machine: ObservedMachine, request: Request, now_ms: int) -> None:
         """Wake the group if the request may change it."""
         group_id = group_id_of(request.message)
-        if group_id is not None and self.heartbeats is not None and request.operation not in HARMLESS:
+        if group_id is not None and request.operation not in HARMLESS:
             self.heartbeats.wake(group_id)
         if group_id is not None and request.operation in MEMBERSHIP:
             self._seen[group_id] = _look(machine, group_id)
@@ -166,7 +166,7 @@ class TruthRecorder:
                 reason = TIMER_REASONS.get(fired.key.partition("-")[0], ANOTHER_TIMER)
                 self._note_cause(machine, group_id, reason, process)
                 self._note_modern_cause(group_id, reason, process, outcome)
-                if self.heartbeats is not None and not is_quiet(machine.coordinator, group_id):
+                if not is_quiet(machine.coordinator, group_id):
                     self.heartbeats.wake(group_id)
         is_expiry = any(fired.key == EXPIRY_TIMER for fired in outcome.fired)
         self._note_records(machine, outcome.records, "EXPIRED" if is_expiry else None)
@@ -342,7 +342,7 @@ class TruthRecorder:
         process = None if request.client is None else self._process(request.client.client_id)
         self._note_modern_cause(group_id, reason, process, outcome)
         self._note_records(machine, outcome.records)
-        if self.heartbeats is not None and not is_quiet(machine.coordinator, group_id):
+        if not is_quiet(machine.coordinator, group_id):
             self.heartbeats.wake(group_id)
 
     def _note_modern_cause(self, group_id: str, reason: str, process: Process | None, outcome: Outcome) -> None:
@@ -364,8 +364,7 @@ class TruthRecorder:
         is_static_back = wrote and state is STABLE
         if not is_cause and not is_static_back:
             return
-        if self.heartbeats is not None:
-            self.heartbeats.wake(group_id)
+        self.heartbeats.wake(group_id)
         self._add_cause(group_id, "STATIC_MEMBER_BACK" if is_static_back else reason, process)
 
     def _add_cause(self, group_id: str, reason: str, process: Process | None) -> None:

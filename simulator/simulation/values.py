@@ -39,6 +39,8 @@ CONFIG_MS_MAX: Final = 2**31 - 1
 """The most of a duration of clients and brokers, which Kafka keeps in 32 bits."""
 LINGER_MS_MAX: Final = 4999
 """offsets.commit.timeout.ms: a write times out after 5 s, and with a longer linger every write would."""
+FETCH_BYTES_MAX: Final = 57_671_680
+"""fetch.max.bytes of brokers by default: they cut down to it what a client asks for."""
 TEXT_BYTES_MAX: Final = 32_000
 """The length of a string in a record has 16 bits; member names and transactional ids are a little longer than the group
 id."""

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Final, NamedTuple
 
 from schemas.group_types import GroupType
-from simulator.simulation.clients.offsets import COOPERATIVE
+from simulator.simulation.clients.machine import COOPERATIVE
 from simulator.whatif.first_generations import LATENCY_MS, FirstGeneration, first_generations
 from simulator.whatif.hypotheses import Hypothesis
 from simulator.whatif.lifetimes import POLL_MS, End

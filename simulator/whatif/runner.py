@@ -24,12 +24,11 @@ from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.group_types import GroupType
 from simulator.simulation.clients.classic import ClassicConsumer
 from simulator.simulation.clients.consumer import ConsumerMember
-from simulator.simulation.clients.machine import SlowPoll, TopicsChanged
+from simulator.simulation.clients.machine import MemberConfig, SlowPoll, TopicsChanged
 from simulator.simulation.clients.member import Member
-from simulator.simulation.clients.offsets import ConsumerConfig
 from simulator.simulation.process import Process
 from simulator.simulation.random_streams import stream
-from simulator.simulation.scenario import ClusterSpec, Scenario, TopicSpec
+from simulator.simulation.scenario import ClusterSpec, GroupSpec, Scenario, TopicSpec
 from simulator.simulation.simulation import Simulation
 from simulator.simulation.truth import MemorySink
 from simulator.whatif.hypotheses import ENDING, STARTING, WARM_UP_MS, Act, Hypothesis, What, acts_of
@@ -206,22 +205,28 @@ class _Runner:
 
         return make
 
-    def _config(self, slot: int, life: Lifetime) -> ConsumerConfig:
+    def _config(self, slot: int, life: Lifetime) -> MemberConfig:
         member, cast, timeline = life.member, self._cast, self._timeline
         known = tuple(topic for topic in member.subscribed_topics or () if topic in timeline.topics)
         instance_id = member.instance_id
         if cast.is_static is not None:
             instance_id = self._names[slot] if cast.is_static else None
-        return ConsumerConfig(
-            group_id=timeline.group_id,
-            client_id=self._names[slot],
-            topics=known or tuple(sorted(timeline.topics)),
-            assignors=cast.assignors,
-            instance_id=instance_id,
+        spec = GroupSpec(
+            timeline.group_id,
+            known or tuple(sorted(timeline.topics)),
             session_timeout_ms=cast.session_timeout_ms or life.session_timeout_ms,
             heartbeat_interval_ms=cast.heartbeat_interval_ms,
-            max_poll_interval_ms=cast.max_poll_interval_ms or life.poll_timeout_ms,
-            auto_commit_interval_ms=None,
+            commits="none",
+        )
+        max_poll_interval_ms = cast.max_poll_interval_ms or life.poll_timeout_ms
+        return MemberConfig(
+            spec,
+            spec.name,
+            self._names[slot],
+            spec.topics,
+            cast.assignors,
+            max_poll_interval_ms,
+            instance_id=instance_id,
         )
 
     def _perform(self, act: Act) -> None:

@@ -38,7 +38,13 @@ from coordinator_core.live.share.messages import (
     ShareStatePartitions,
     TopicPartitionMap,
 )
-from coordinator_core.live.share_state.messages import DeletePartition, InitializePartition, PartitionResult
+from coordinator_core.live.share_state.messages import (
+    NO_CHECK,
+    DeletePartition,
+    InitializePartition,
+    PartitionResult,
+    ReadPartition,
+)
 from coordinator_core.live.share_state.persister import Persister
 from coordinator_core.replay.lookup import SharePartitionKey
 from schemas.error_codes import ErrorCode
@@ -57,13 +63,11 @@ class Ask:
 
 @dataclass(frozen=True, slots=True)
 class Persist:
-    """`initialize_state` or `delete_state` of the share coordinators. `partitions`: topic id -> request for each
-    partition.
-    """
+    """An operation of the share coordinators. `partitions`: topic id -> request for each partition."""
 
     operation: str
     group_id: str
-    partitions: Mapping[str, tuple[InitializePartition | DeletePartition, ...]]
+    partitions: Mapping[str, tuple[InitializePartition | DeletePartition | ReadPartition, ...]]
 
 
 Flow = Generator[Ask | Persist, Any, R]
@@ -193,6 +197,25 @@ def _with_partitions(
         replace(topic, partitions=tuple(answer_of(topic.topic_id, partition) for partition in topic.partitions))
         for topic in response.responses
     )
+
+
+# --- DescribeShareGroupOffsets ---
+
+
+def describe_offsets(group_id: str) -> Flow[StateResults]:
+    """DescribeShareGroupOffsets of all topics: a SummaryResult for each initialized partition.
+
+    Raises Refused if the persister fails as a whole.
+    """
+    outcome: Outcome = yield Ask("initialized_share_group_partitions", group_id)
+    partitions: TopicPartitionMap = outcome.response or {}
+    if not partitions:
+        return {}
+    wanted = {
+        topic_id: tuple(ReadPartition(one, NO_CHECK) for one in of_topic) for topic_id, of_topic in partitions.items()
+    }
+    results: StateResults = yield Persist("read_state_summary", group_id, wanted)
+    return results
 
 
 # --- DeleteShareGroupOffsets, DeleteGroups ---

@@ -62,7 +62,6 @@ from simulator.simulation.clients.member import (
     ReadingMember,
     error_of,
 )
-from simulator.simulation.clients.offsets import ConsumerConfig
 from simulator.simulation.clients.reader import COMMIT, FETCH, Reader
 from simulator.simulation.clients.subscriptions import (
     Snapshot,
@@ -119,7 +118,6 @@ VALID_PREVIOUS: Final[Mapping[MemberState, frozenset[MemberState]]] = {
 
 @dataclass(slots=True)
 class ClassicConsumer(ReadingMember):
-    config: ConsumerConfig
     state: MemberState = field(default=UNJOINED, init=False)
     generation_id: int = field(default=-1, init=False)
     is_leader: bool = field(default=False, init=False)
@@ -195,7 +193,7 @@ class ClassicConsumer(ReadingMember):
         config = self.config
         request = JoinGroupRequest(
             config.group_id,
-            config.session_timeout_ms,
+            config.spec.session_ms,
             config.max_poll_interval_ms,
             self.member_id,
             PROTOCOL_TYPE,
@@ -203,7 +201,7 @@ class ClassicConsumer(ReadingMember):
             config.instance_id,
             self.rejoin_reason,
         )
-        timeout_ms = max(config.request_timeout_ms, config.max_poll_interval_ms + JOIN_GROUP_TIMEOUT_LAPSE_MS)
+        timeout_ms = max(config.spec.request_timeout_ms, config.max_poll_interval_ms + JOIN_GROUP_TIMEOUT_LAPSE_MS)
         join = self._send("classic_join", request, "join", JOIN_VERSION, timeout_ms)
         return [Heartbeat(0), CancelTimer(POLL), CancelTimer(COMMIT), join]
 
@@ -246,8 +244,8 @@ class ClassicConsumer(ReadingMember):
             self.protocol_name,
             assignments,
         )
-        sync = self._send("classic_sync", request, "sync", SYNC_VERSION, self.config.request_timeout_ms)
-        return [Heartbeat(self.config.heartbeat_interval_ms), sync]
+        sync = self._send("classic_sync", request, "sync", SYNC_VERSION, self.config.spec.request_timeout_ms)
+        return [Heartbeat(self.config.spec.heartbeat_ms), sync]
 
     def _on_join_refused(self, code: ErrorCode) -> Actions:
         if code in FATAL:
@@ -364,7 +362,7 @@ class ClassicConsumer(ReadingMember):
     def _at_next_poll(self, reason: str) -> Actions:
         """Rejoin at the next poll: polls are `poll_interval_ms` apart, and the current one began at a random time."""
         self.rejoin_reason = reason
-        return [SetTimer(POLL, self.draws.randrange(self.config.poll_interval_ms))]
+        return [SetTimer(POLL, self.draws.randrange(self.config.spec.poll_interval_ms))]
 
     def _poll(self, now_ms: int) -> Actions:
         """Poll, and join the group again."""

@@ -48,7 +48,6 @@ from simulator.simulation.clients.member import (
     Member,
     ReadingMember,
 )
-from simulator.simulation.clients.offsets import ConsumerConfig
 from simulator.simulation.clients.reader import COMMIT, FETCH, Reader
 
 HEARTBEAT_VERSION: Final = 1
@@ -56,7 +55,6 @@ HEARTBEAT_VERSION: Final = 1
 
 @dataclass(slots=True)
 class ConsumerMember(HeartbeatMember, ReadingMember):
-    config: ConsumerConfig
     owned: tuple[TopicPartition, ...] = field(default=(), init=False)
     target: tuple[TopicPartition, ...] = field(default=(), init=False)
     """Its target assignment: what the coordinator assigned to it."""
@@ -112,7 +110,7 @@ class ConsumerMember(HeartbeatMember, ReadingMember):
         if self.state is RECONCILING:
             return []
         self.state = RECONCILING
-        return [SetTimer(POLL, self.draws.randrange(self.config.poll_interval_ms))]
+        return [SetTimer(POLL, self.draws.randrange(self.config.spec.poll_interval_ms))]
 
     def _target_of(self, response: Any) -> tuple[TopicPartition, ...] | None:
         """The target assignment in a response; None if it is unchanged."""

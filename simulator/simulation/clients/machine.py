@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from coordinator_core.live.assignors.client_group import TopicPartition
 from schemas.error_codes import ErrorCode
+from simulator.simulation.scenario import GroupSpec
 from simulator.simulation.topics import Topics
 
 
@@ -40,17 +41,36 @@ POLL, RETRY, BUSY, POLL_EXPIRED = "poll", "retry", "busy", "poll-expired"
 longer than allowed."""
 
 
+COOPERATIVE: Final = "cooperative-sticky"
+
+
 @dataclass(frozen=True, slots=True)
 class MemberConfig:
-    """The settings that all members of groups have."""
+    """The settings of one member: its own ones, and in `spec` those that all members of the group have."""
 
+    spec: GroupSpec
     group_id: str
     client_id: str
     topics: tuple[str, ...]
-    poll_interval_ms: int = field(default=1000, kw_only=True)
-    max_poll_interval_ms: int = field(default=300_000, kw_only=True)
-    rack_id: str | None = field(default=None, kw_only=True)
+    assignors: tuple[str, ...] = ()
+    """Classic: the preferred one first. Consumer protocol: the first is the server-side assignor to request; empty:
+    any.
+    """
+    max_poll_interval_ms: int = 300_000
+    rack_id: str | None = None
     """client.rack."""
+    instance_id: str | None = None
+    """group.instance.id."""
+
+    @property
+    def is_cooperative(self) -> bool:
+        """Whether the rebalance protocol that all assignors support is COOPERATIVE: only if none is eager."""
+        return all(name == COOPERATIVE for name in self.assignors)
+
+    @property
+    def auto_commit_interval_ms(self) -> int | None:
+        """None: it does not commit."""
+        return None if self.spec.commits == "none" else self.spec.commit_interval_ms
 
     def busy_for(self, duration_ms: int) -> list["SetTimer"]:
         """The timers of a thread that is busy from now on: the heartbeat thread watches the poll interval."""
@@ -178,13 +198,10 @@ Action = Send | SetTimer | CancelTimer | Heartbeat | Took | Gave | Closed
 Actions = list[Action]
 
 
-LATEST: Final = "latest"
-"""The default of auto.offset.reset."""
-
-
-def reset_position(topics: Topics, offset_reset: str, at: TopicPartition, now_ms: int) -> int:
+def reset_position(topics: Topics, spec: GroupSpec, at: TopicPartition, now_ms: int) -> int:
     """Where a consumer begins without an offset in the log."""
-    return topics.end_offset(at, now_ms) if offset_reset == LATEST else topics.start_offset(at, now_ms)
+    is_latest = spec.auto_offset_reset == "latest"
+    return topics.end_offset(at, now_ms) if is_latest else topics.start_offset(at, now_ms)
 
 
 @dataclass(slots=True)
@@ -198,9 +215,7 @@ class Progress:
     """
 
     topics: Topics
-    records_per_second: float
-    stops_at_poison: bool
-    offset_reset: str
+    spec: GroupSpec
     offsets: dict[TopicPartition, int] = field(default_factory=dict)
     """The next offset to read."""
     since_ms: int = 0
@@ -210,16 +225,16 @@ class Progress:
         elapsed_ms = now_ms - since_ms
         if not self.offsets or elapsed_ms <= 0:
             return
-        share = int(self.records_per_second * elapsed_ms / 1000 / len(self.offsets))
+        share = int(self.spec.rate * elapsed_ms / 1000 / len(self.offsets))
         for at, offset in self.offsets.items():
             if not self.topics.exists(at):
                 continue
             is_in_range = offset >= self.topics.start_offset(at, now_ms) and not self.topics.made_since(
                 at.topic, since_ms
             )
-            first = offset if is_in_range else reset_position(self.topics, self.offset_reset, at, now_ms)
+            first = offset if is_in_range else reset_position(self.topics, self.spec, at, now_ms)
             following = max(first, min(first + share, self.topics.end_offset(at, now_ms)))
-            if self.stops_at_poison and following > first:
+            if self.spec.on_poison == "stuck" and following > first:
                 poison = self.topics.next_poison_offset(at, first, following)
                 following = following if poison is None else poison
             self.offsets[at] = following

@@ -1,7 +1,6 @@
-"""Positions of consumers: their settings, their progress, and their requests for offsets."""
+"""Positions of consumers: where they begin, their requests for offsets, and their commits."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from coordinator_core.bytes.client_protocols import TopicPartitions
@@ -15,7 +14,6 @@ from coordinator_core.live.offsets.messages import (
 )
 from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import (
-    LATEST,
     Actions,
     Answered,
     MemberConfig,
@@ -30,35 +28,6 @@ from simulator.simulation.topics import Topics
 COMMIT_VERSION: Final = 10
 FETCH_VERSION: Final = 10
 """The request versions on which 4.3 clients and brokers agree."""
-
-COOPERATIVE: Final = "cooperative-sticky"
-
-
-@dataclass(frozen=True, slots=True)
-class ConsumerConfig(MemberConfig):
-    """A consumer's settings. `records_per_second` is the rate at which it can process records."""
-
-    assignors: tuple[str, ...] = ("range", "cooperative-sticky")
-    """Classic: the preferred one first. Consumer protocol: the first is the server-side assignor to request; empty:
-    any.
-    """
-    instance_id: str | None = None
-    session_timeout_ms: int = 45_000
-    heartbeat_interval_ms: int = 3000
-    request_timeout_ms: int = 30_000
-    auto_commit_interval_ms: int | None = 5000
-    records_per_second: float = 1000.0
-    stops_at_poison: bool = False
-    offset_reset: str = LATEST
-    transactional_id: str | None = None
-    """A transactional producer with this id makes the commits; None: the consumer makes them."""
-    abort_every: int = 0
-    """Every n-th transaction is aborted; 0: none."""
-
-    @property
-    def is_cooperative(self) -> bool:
-        """Whether the rebalance protocol that all assignors support is COOPERATIVE: only if none is eager."""
-        return all(name == COOPERATIVE for name in self.assignors)
 
 
 def by_topic(partitions: Sequence[TopicPartition]) -> TopicPartitions:
@@ -100,24 +69,24 @@ def committed_offsets(answer: Answered) -> dict[TopicPartition, int]:
     }
 
 
-def first_position(topics: Topics, config: ConsumerConfig, at: TopicPartition, committed: int, now_ms: int) -> int:
+def first_position(topics: Topics, config: MemberConfig, at: TopicPartition, committed: int, now_ms: int) -> int:
     """The first position of a consumer: the committed offset if it still exists, otherwise as auto.offset.reset
     says."""
     if committed >= topics.start_offset(at, now_ms):
         return committed
-    return reset_position(topics, config.offset_reset, at, now_ms)
+    return reset_position(topics, config.spec, at, now_ms)
 
 
 class OffsetCommitter:
     """Commits a consumer's offsets: with OffsetCommit, or in transactions of a producer."""
 
-    def __init__(self, config: ConsumerConfig, topics: Topics, progress: Progress) -> None:
+    def __init__(self, config: MemberConfig, topics: Topics, progress: Progress) -> None:
         self._config = config
         self._topics = topics
         self._progress = progress
         self._producer: TransactionalProducer | None = None
-        if config.transactional_id is not None:
-            self._producer = TransactionalProducer(config.group_id, config.transactional_id, config.abort_every)
+        if config.spec.commits == "transactional":  # its transactional id is the client id
+            self._producer = TransactionalProducer(config.group_id, config.client_id, config.spec.abort_every)
         self._committed: dict[TopicPartition, int] = {}
         """The positions to which an aborted transaction returns."""
 

@@ -13,6 +13,7 @@ from simulator.simulation.clients.machine import (
     Actions,
     Answered,
     Gave,
+    MemberConfig,
     Progress,
     Send,
     Service,
@@ -21,7 +22,6 @@ from simulator.simulation.clients.machine import (
 )
 from simulator.simulation.clients.offsets import (
     FETCH_VERSION,
-    ConsumerConfig,
     OffsetCommitter,
     committed_offsets,
     fetched_topics,
@@ -37,10 +37,10 @@ COMMIT, FETCH = "commit", "fetch"
 class Reader:
     """See above. While `is_busy`, the thread processes the records of the last poll and reads nothing."""
 
-    def __init__(self, config: ConsumerConfig, topics: Topics) -> None:
+    def __init__(self, config: MemberConfig, topics: Topics) -> None:
         self._config = config
         self._topics = topics
-        self._progress = Progress(topics, config.records_per_second, config.stops_at_poison, config.offset_reset)
+        self._progress = Progress(topics, config.spec)
         self.committer = OffsetCommitter(config, topics, self._progress)
         self.is_busy = False
         self.is_pending_revocation = False

@@ -42,7 +42,6 @@ from simulator.simulation.clients.machine import (
     Answered,
     CancelTimer,
     Heartbeat,
-    MemberConfig,
     Send,
     Service,
     SetTimer,
@@ -79,22 +78,6 @@ OPEN: Final = ()
 """The type of records that the application has not acknowledged yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class ShareConfig(MemberConfig):
-    """A share consumer's settings. `on_poison`: skip (accept it all the same), reject, release, time_out or forget."""
-
-    max_poll_records: int = 500
-    is_explicit: bool = False
-    on_poison: str = "skip"
-    release_every: int = 0
-    """Every n-th record is released once; 0: none."""
-    renew_every: int = 0
-    """Every n-th record takes two polls, and its lock is renewed; 0: none."""
-    is_record_limit: bool = False
-    """share.acquire.mode=record_limit."""
-    fetch_max_wait_ms: int = 500
-
-
 @dataclass(slots=True)
 class Session:
     """The session with one broker, and the records fetched in it that are not acknowledged yet."""
@@ -114,7 +97,6 @@ class Session:
 
 @dataclass(slots=True)
 class ShareConsumer(HeartbeatMember):
-    config: ShareConfig
     data_leader: Callable[[TopicPartition], int | None]
     """The leader of a data partition, according to the metadata."""
     assigned: tuple[TopicPartition, ...] = field(default=(), init=False)
@@ -151,7 +133,7 @@ class ShareConsumer(HeartbeatMember):
         return self._start(now_ms)
 
     def _joined(self, response: ShareGroupHeartbeatResponse, now_ms: int) -> Actions:
-        first_poll_ms = self.draws.randrange(self.config.poll_interval_ms)
+        first_poll_ms = self.draws.randrange(self.config.spec.poll_interval_ms)
         return [*self._on_response(response, now_ms), SetTimer(POLL, first_poll_ms)]
 
     def _on_answer(self, answer: Answered, now_ms: int) -> Actions:
@@ -173,11 +155,11 @@ class ShareConsumer(HeartbeatMember):
         """
         if self.state is not STABLE:
             return []
-        actions: Actions = [SetTimer(POLL, self.config.poll_interval_ms)]
+        actions: Actions = [SetTimer(POLL, self.config.spec.poll_interval_ms)]
         if self.is_busy or now_ms < self.works_until_ms:
             return actions
         holds = any(self._holds(session) for session in self.sessions.values())
-        if holds and self.config.on_poison == FORGET:
+        if holds and self.config.spec.on_poison == FORGET:
             return self._fail()
         if holds:
             self.works_until_ms = now_ms + self.lock_timeout_ms
@@ -203,7 +185,7 @@ class ShareConsumer(HeartbeatMember):
 
     def _holds(self, session: Session) -> bool:
         """Whether the application has just got a poison record that it does not acknowledge in time."""
-        if session.is_kept or self.config.on_poison not in {TIME_OUT, FORGET}:
+        if session.is_kept or self.config.spec.on_poison not in {TIME_OUT, FORGET}:
             return False
         said = (self._acknowledge(at, acquired, session) for at, acquired in session.owned.items())
         return any(batch.acknowledge_types == OPEN for batches in said for batch in batches)
@@ -233,16 +215,19 @@ class ShareConsumer(HeartbeatMember):
             added = tuple(at for at in partitions if at not in session.partitions)
             forgotten = tuple(at for at in session.partitions if at not in partitions)
             session.partitions = partitions
+        spec, is_fetch = self.config.spec, operation == SHARE_FETCH
         request = ShareFetchRequest(
             self.config.group_id,
             self.member_id,
             epoch,
             added,
             acknowledgements,
-            self.config.max_poll_records if operation == SHARE_FETCH else 0,
+            spec.max_poll_records if is_fetch else 0,
             forgotten,
-            self.config.is_record_limit,
-            self.config.fetch_max_wait_ms if operation == SHARE_FETCH else 0,
+            spec.acquire_mode == "record_limit",
+            spec.fetch_max_wait_ms if is_fetch else 0,
+            spec.fetch_min_bytes,
+            spec.fetch_max_bytes,
         )
         session.request = request
         tag = f"{SHARE_FETCH}:{broker_id}"
@@ -252,7 +237,7 @@ class ShareConsumer(HeartbeatMember):
         self, at: TopicPartition, acquired: tuple[AcquiredRecords, ...], session: Session, is_last: bool = False
     ) -> tuple[AcknowledgementBatch, ...]:
         """The application's acknowledgement of the records, in runs of one type each. `is_last`: it closes."""
-        if not self.config.is_explicit and not self.topics.has_markers(at):
+        if self.config.spec.acknowledge == "implicit" and not self.topics.has_markers(at):
             accept = (int(AcknowledgeType.ACCEPT),)
             return tuple(
                 AcknowledgementBatch(records.first_offset, records.last_offset, accept) for records in acquired
@@ -275,19 +260,19 @@ class ShareConsumer(HeartbeatMember):
         """None: the record stays unacknowledged."""
         if self.topics.is_marker(at, offset):
             return AcknowledgeType.GAP
-        if not self.config.is_explicit:
+        if self.config.spec.acknowledge == "implicit":
             return AcknowledgeType.ACCEPT
         is_poison = self.topics.next_poison_offset(at, offset, offset + 1) is not None
-        if is_poison and self.config.on_poison == FORGET:
+        if is_poison and self.config.spec.on_poison == FORGET:
             return None
-        if is_poison and self.config.on_poison == TIME_OUT:
+        if is_poison and self.config.spec.on_poison == TIME_OUT:
             return AcknowledgeType.ACCEPT if is_kept and not is_last else None
-        if is_poison and self.config.on_poison != "skip":
-            return POISON_TYPES[self.config.on_poison]
-        renew_every = self.config.renew_every
+        if is_poison and self.config.spec.on_poison != "skip":
+            return POISON_TYPES[self.config.spec.on_poison]
+        renew_every = self.config.spec.renew_every
         if not (is_kept or is_last) and renew_every and offset % renew_every == renew_every - 1:
             return AcknowledgeType.RENEW
-        every = self.config.release_every
+        every = self.config.spec.release_every
         if every and delivery_count == 1 and offset % every == every - 1:
             return AcknowledgeType.RELEASE
         return AcknowledgeType.ACCEPT

@@ -38,7 +38,10 @@ class ShareFetchRequest:
     is_record_limit: bool = False
     """ShareAcquireMode RECORD_LIMIT: no more than `max_records`, even if that splits a batch of the log."""
     max_wait_ms: int = 0
-    """How long it waits on the broker if there is nothing to fetch; one byte ends the wait (MinBytes 1)."""
+    """How long it waits on the broker while there are less than `min_bytes` to fetch."""
+    min_bytes: int = 1
+    max_bytes: int = 52_428_800
+    """The partitions that it reads have equal parts of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,7 +23,8 @@ from coordinator_core.live.assignors.client_group import Topic, TopicPartition, 
 from coordinator_core.live.classic.messages import JoinGroupResponse, SyncGroupRequestAssignment
 from coordinator_core.replay.java.hash_codes import string_hash_code
 from coordinator_core.replay.java.hash_map import HashMap
-from simulator.simulation.clients.offsets import COOPERATIVE, by_topic
+from simulator.simulation.clients.machine import COOPERATIVE
+from simulator.simulation.clients.offsets import by_topic
 from simulator.simulation.topics import Topics
 
 SUBSCRIPTION_VERSION: Final = 3

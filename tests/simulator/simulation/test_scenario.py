@@ -37,11 +37,7 @@ def test_a_scenario_is_read_with_kafka_s_defaults() -> None:
     assert scenario.cluster.latency_ms == (2, 9)
     assert scenario.cluster.settings.group_max_size == 7
     (group,) = scenario.groups
-    assert (group.session_timeout_ms, group.heartbeat_interval_ms, group.max_poll_interval_ms) == (
-        45_000,
-        3000,
-        300_000,
-    )
+    assert (group.session_ms, group.heartbeat_ms, group.max_poll_interval_ms) == (45_000, 3000, 300_000)
 
 
 def test_a_table_of_many_groups_names_each() -> None:
@@ -231,8 +227,11 @@ WITHOUT_EFFECT = (
     (GROUP, 'acquire_mode = "record_limit"', "acquire_mode: does nothing in a classic group"),
     (SHARE, "rate = 10.0", "rate: does nothing in a share group, whose members handle"),
     (SHARE, 'request_timeout = "30s"', "request_timeout: does nothing in a share group, whose members wait"),
-    (SHARE, 'session_timeout = "30s"', "session_timeout: does nothing in a share group, where brokers set it"),
-    (SHARE, 'heartbeat_interval = "1s"', "heartbeat_interval: does nothing in a share group"),
+    (SHARE, 'heartbeat_interval = "45s"', "heartbeat_interval: must be below session_timeout (45000 ms)"),
+    (CONSUMER, 'session_timeout = "4s"', "heartbeat_interval: must be below session_timeout (4000 ms)"),
+    (GROUP, "fetch_min_bytes = 2", "fetch_min_bytes: does nothing in a classic group"),
+    (CONSUMER, "fetch_max_bytes = 2", "fetch_max_bytes: does nothing in a consumer group"),
+    (SHARE, "fetch_max_bytes = 60_000_000", "fetch_max_bytes: must be a whole number from 1 to 57671680"),
     (
         SHARE,
         'commits = "transactional"',
@@ -266,8 +265,6 @@ WITHOUT_EFFECT = (
     (GROUP, "delivery_count_limit = 3", "delivery_count_limit: does nothing in a classic group, which counts no"),
     (GROUP, "abort_every = 5", "abort_every: does nothing with commits = 'auto': ... 'transactional'"),
     (GROUP + 'commits = "none"\n', 'commit_interval = "1s"', "commit_interval: does nothing with commits = 'none'"),
-    (CONSUMER, 'session_timeout = "30s"', "session_timeout: does nothing in a consumer group"),
-    (CONSUMER, 'heartbeat_interval = "1s"', "heartbeat_interval: does nothing in a consumer group"),
     (CONSUMER, "max_poll_records = 5", "max_poll_records: does nothing in a consumer group"),
     (CONSUMER, 'assignors = ["uniform", "range"]', "assignors: takes one in a consumer group"),
     (CONSUMER, 'assignors = ["sticky"]', "assignors: must be among uniform, range"),

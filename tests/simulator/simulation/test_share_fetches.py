@@ -244,3 +244,43 @@ def test_a_write_of_a_leader_that_is_lost_is_in_the_truth(broker: int) -> None:
     }
     assert given_up == given_up_in_the_log(run)
     assert last["state_batches"][1][0] in given_up
+
+
+LARGE = {"partitions = 4": "partitions = 2\nrecord_bytes = 1000", "brokers = 3": "brokers = 1"}
+
+
+def records_of(run: Run) -> list[dict[int, int]]:
+    """Of each answer that gave records, how many of each partition."""
+    found: dict[int, dict[int, int]] = {}
+    for line in run.lines("deliveries"):
+        counts = found.setdefault(line["ts_ms"], {})
+        counts[line["partition"]] = counts.get(line["partition"], 0) + line["last_offset"] + 1 - line["first_offset"]
+    return list(found.values())
+
+
+def test_a_fetch_waits_until_there_are_so_many_bytes() -> None:
+    """fetch.min.bytes: 90 records of 1,000 bytes, of two partitions together; less only after fetch.max.wait.ms."""
+    text = GROUP + "fetch_min_bytes = 90_000\n" + 'fetch_max_wait = "{wait}"\n'
+    patient, hasty = (run_text(text.format(wait=wait), minutes=2, head=LARGE) for wait in ("10s", "500ms"))
+    sizes = [sum(counts.values()) for counts in records_of(patient)]
+    assert len(sizes) > 30
+    assert min(sizes[1:]) >= 90
+    assert max(sizes[1:]) <= 92
+    assert any(sum(counts.values()) < 90 for counts in records_of(hasty)[1:])
+
+
+@pytest.mark.parametrize(("most", "of_each"), [(60_000, 30), (40_001, 20), (2000, 1)])
+def test_partitions_have_equal_parts_of_the_most_bytes(most: int, of_each: int) -> None:
+    """fetch.max.bytes: no partition gives more than its part of it."""
+    text = GROUP + f"fetch_max_bytes = {most}\n" + 'start_after = "30s"\noffset_reset = "earliest"\n'
+    found = records_of(run_text(text, minutes=2, head=LARGE))
+    assert max(value for counts in found if len(counts) == 2 for value in [0, *counts.values()]) == of_each
+    assert max(sum(counts.values()) for counts in found) == 2 * of_each
+
+
+def test_a_fetch_of_large_batches_gives_them_whole() -> None:
+    """KIP-74: a batch that is larger than fetch.max.bytes comes whole, one in a fetch."""
+    head = {**LARGE, "rate = 40.0": "rate = 40.0\nbatch_records = 25"}
+    found = records_of(run_text(GROUP + "fetch_max_bytes = 1000\n", minutes=2, head=head))
+    assert len(found) > 50
+    assert {tuple(counts.values()) for counts in found} == {(25,)}

@@ -4,6 +4,7 @@ from operator import itemgetter
 
 import pytest
 
+from simulator.simulation.exchange import Watch
 from simulator.simulation.values import reset_duration_ms
 from tests.simulator.simulation.simulations import Run, run_text
 
@@ -180,3 +181,18 @@ def test_an_explicit_member_polls_only_when_it_has_acknowledged_all() -> None:
             open_since |= dict.fromkeys(places, line["ts_ms"])
     assert late_count > 10
     assert {line["delivery_count"] for line in run.lines("archived", why="DELIVERY_LIMIT")} == {5}
+
+
+@pytest.mark.parametrize("protocol", ["share", "consumer"])
+def test_a_group_has_its_own_session_and_heartbeats(protocol: str) -> None:
+    """share.session.timeout.ms, share.heartbeat.interval.ms and those of consumer groups: a member that is paused for
+    longer than its group's session is thrown out, while the brokers' session would have kept it."""
+    group = f'[[group]]\nname = "g"\nprotocol = "{protocol}"\ntopics = ["t"]\n'
+    fault = '[[fault]]\nkind = "pause"\nat = "60s"\ngroup = "g"\nduration = "30s"\n'
+    own = 'session_timeout = "20s"\nheartbeat_interval = "2s"\n'
+    short, usual = (run_text(group + more + fault, minutes=3, watch=Watch()) for more in (own, ""))
+    ends = [[line["ts_ms"] for line in run.lines("states", kind="member", to="NONE")] for run in (short, usual)]
+    (end_ms,) = ends[0]
+    assert ends[1] == []
+    beats = [line["asked_ms"] for line in short.lines("requests") if line["api"].endswith("GroupHeartbeat")]
+    assert end_ms - max(beat for beat in beats if beat < end_ms) <= 20_000

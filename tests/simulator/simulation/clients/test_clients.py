@@ -32,6 +32,7 @@ from simulator.simulation.clients.machine import (
     Closed,
     Gave,
     Heartbeat,
+    MemberConfig,
     Send,
     SetTimer,
     SlowPoll,
@@ -41,11 +42,10 @@ from simulator.simulation.clients.machine import (
     Took,
 )
 from simulator.simulation.clients.member import MemberState
-from simulator.simulation.clients.offsets import ConsumerConfig
 from simulator.simulation.clients.producer import EndTxnRequest, InitProducerIdRequest, ProducerResponse
 from simulator.simulation.clock import EventLoop
 from simulator.simulation.other_logs import TRANSACTION_TIMEOUT_MS
-from simulator.simulation.scenario import TopicSpec
+from simulator.simulation.scenario import GroupSpec, TopicSpec
 from simulator.simulation.topics import Topics
 from simulator.simulation.transactions import Transactions
 
@@ -56,7 +56,9 @@ OURS = (TopicPartition("t", 0), TopicPartition("t", 1))
 def consumer(**fields: Any) -> ClassicConsumer:
     """A consumer which has not started."""
     topics = Topics((TopicSpec("t", 4, 40.0),), start_ms=NOW_MS, retention_check_interval_ms=1000, seed=1)
-    return ClassicConsumer(ConsumerConfig("g", "c", ("t",), **fields), topics, random.Random(1))
+    fields = {"assignors": ("range", "cooperative-sticky")} | fields
+    config = MemberConfig(GroupSpec("g", ("t",)), "g", "c", ("t",), **fields)
+    return ClassicConsumer(config, topics, random.Random(1))
 
 
 def sent(actions: list[Action], operation: str) -> list[Any]:
