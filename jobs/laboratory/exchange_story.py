@@ -170,8 +170,9 @@ def _messages(asked: Iterable[Line], names: Names) -> Iterator[Message]:
 
 def _has_news(line: Line) -> bool:
     request, response = line["request"], line["response"] or {}
-    if line["api"] == "ShareFetch":
-        return bool(response.get("responses")) or request["shareSessionEpoch"] <= 0
+    if line["api"] in ("ShareFetch", "ShareAcknowledge"):
+        has_records = line["api"] == "ShareFetch" and bool(response.get("responses"))
+        return has_records or request["shareSessionEpoch"] <= 0
     if line["api"] == "WriteShareGroupState":
         states = {batch["deliveryState"] for _, at in _partitions_in(request["topics"]) for batch in at["stateBatches"]}
         return not GIVEN_UP.isdisjoint(states)

@@ -6,7 +6,7 @@
 * STALE: it left because the application did not poll within `max_poll_interval_ms`; it joins again at the next poll.
   The records that it had fetched stay acquired until then, or until the locks expire.
 * FAILED: its application stopped with an exception and did not close it: it heartbeats until `max_poll_interval_ms`.
-* LEAVING: it releases the records that it has (session epoch -1), then leaves.
+* LEAVING: it releases the records that it has (a ShareAcknowledge of session epoch -1), then leaves.
 * CLOSED: it has left.
 
 Implicit acknowledgement: the next poll accepts all records of the one before. Explicit: the application accepts,
@@ -204,14 +204,14 @@ class ShareConsumer(HeartbeatMember):
         given = {at: tuple(it for it in batches if it.acknowledge_types != OPEN) for at, batches in said.items()}
         acknowledgements = {at: batches for at, batches in given.items() if batches}
         kept = {} if is_last else _kept(said, session.owned)
-        operation = SHARE_FETCH if fetches and not kept else SHARE_ACKNOWLEDGE
-        if operation == SHARE_ACKNOWLEDGE and not acknowledgements:
+        operation = SHARE_FETCH if fetches and not (kept or is_last) else SHARE_ACKNOWLEDGE
+        if operation == SHARE_ACKNOWLEDGE and not (acknowledgements or is_last):
             session.is_kept = True
             return []
         session.owned, session.kept = {}, kept
         added: tuple[TopicPartition, ...] = ()
         forgotten: tuple[TopicPartition, ...] = ()
-        if operation == SHARE_FETCH and epoch != CLOSE_EPOCH:
+        if operation == SHARE_FETCH:
             added = tuple(at for at in partitions if at not in session.partitions)
             forgotten = tuple(at for at in session.partitions if at not in partitions)
             session.partitions = partitions
