@@ -115,8 +115,8 @@ DIFFERENT: Final[Mapping[tuple[str, str], str]] = {
     ("resubscribe", "consumer-uniform"): "OFFSET_FETCH",
 }
 """Story and kind -> the API that is not compared there: the assignor goes by topic ids, which are random, so that a
-member may or may not get other partitions of two topics. In no story anybody commits: real applications do so when they
-are told, simulated ones by auto.commit.interval.ms."""
+member may or may not get other partitions of two topics. In no story anybody commits: real applications do so when a
+test says so, simulated ones by auto.commit.interval.ms."""
 LONGEST_MS: Final = 6_000 + 500
 """A JoinGroup waits for a member that heartbeats at last, or whose session ends."""
 SLOWER_MS: Final = 3_000
