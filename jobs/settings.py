@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import quote
 
 from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.limits import PARTITION_COUNT_MAX
@@ -281,6 +282,11 @@ def place_options(warehouse: str, cluster_id: str | None = None) -> list[str]:
 def place_words(warehouse: str, cluster_id: str | None = None) -> str:
     """`place_options`, quoted for a shell, each preceded by a space."""
     return "".join(f" {shlex.quote(word)}" for word in place_options(warehouse, cluster_id))
+
+
+def report_path(name: str, cluster_id: str) -> str:
+    """Where the report of a cluster is, by the name that its user gave."""
+    return name.replace(CLUSTER_PLACE, quote(cluster_id, safe=""))
 
 
 def first_night(warehouse: str, cluster_id: str | None = None) -> str:

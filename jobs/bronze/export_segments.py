@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from coordinator_core.bytes.log.segment import parse_partition_folder
 from jobs.bronze.reader import rows_in_order
-from jobs.console.names import or_nearest
+from jobs.console.names import or_some
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, ExportError, writing
@@ -78,7 +78,7 @@ def export_segments(
             if topics is None or values["topic"] in topics:
                 by_partition.setdefault((values["topic"], values["partition"]), []).append(file)
     for topic in known and set(topics or ()) - known:
-        raise ArgumentError(f"there is no topic {or_nearest(topic, known)} in bronze of cluster {cluster_id!r}")
+        raise ArgumentError(f"there is no topic {or_some(topic, known)} in bronze of cluster {cluster_id!r}")
     if not by_partition:
         raise ExportError(f"{warehouse.path(RECORD_BATCHES)} has nothing of cluster {cluster_id} to export")
     for topic, _ in by_partition:

@@ -73,23 +73,22 @@ class InOrder(TyperGroup):
 
 
 class EachOnce(TyperCommand):
-    """An option that takes one value is given once: of two values nobody would know which one counts."""
+    """An option that takes one value is given once: of two values nobody would know which one counts. None is empty, as
+    of a variable that is not set: only a group's id can be that."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        takes_one = {
-            name: it for it in self.params if not getattr(it, "is_flag", True) and not it.multiple for name in it.opts
-        }
+        takes_value = {name: it for it in self.params if not getattr(it, "is_flag", True) for name in it.opts}
         words, given = iter(args), set[str]()
         for word in words:
             if word == "--":
                 break
-            name, equals, _ = word.partition("=")
-            if name in takes_one:
-                if name in given:
+            name, equals, value = word.partition("=")
+            if option := takes_value.get(name):
+                if name in given and not option.multiple:
                     raise BadParameter(f"{name} is given twice", ctx)
                 given.add(name)
-                if not equals:
-                    next(words, None)
+                if not (value if equals else next(words, name)) and option.metavar != "GROUP":
+                    raise BadParameter(f"{name} is empty", ctx)
         return super().parse_args(ctx, args)
 
 

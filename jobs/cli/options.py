@@ -9,6 +9,8 @@ from jobs.cli import known_names
 from jobs.cli_enums import DumpFormat, Format, SummaryFormat
 
 PARTITION_MAX: Final = 2**31 - 1
+INT64_MAX: Final = 2**63 - 1
+"""Of an offset, and of a number in a scenario file."""
 TIME_HELP: Final = "ISO 8601 (UTC), epoch ms, now, -2h, today or 'yesterday 03:12'."
 
 WarehouseOption = Annotated[

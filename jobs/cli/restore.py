@@ -30,6 +30,7 @@ def restore(
             "--log-offset",
             metavar="OFFSET",
             min=0,
+            max=options.INT64_MAX,
             help="Where the log has that time more than once: the last log offset that counts.",
         ),
     ] = None,

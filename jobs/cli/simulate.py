@@ -19,7 +19,10 @@ def simulate(
         str | None, typer.Option("--output", metavar="DIR", help="New or empty folder for logs/ and truth/.")
     ] = None,
     seed: Annotated[
-        int | None, typer.Option("--seed", metavar="NUMBER", min=0, help="In place of the scenario's own seed.")
+        int | None,
+        typer.Option(
+            "--seed", metavar="NUMBER", min=0, max=options.INT64_MAX, help="In place of the scenario's own seed."
+        ),
     ] = None,
     explain: Annotated[
         str | None,

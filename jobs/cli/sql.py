@@ -2,7 +2,6 @@
 
 import sys
 from contextlib import nullcontext
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +12,7 @@ from jobs.cli.outcome import job
 from jobs.cli.readable import no_tables
 from jobs.cli.session import start_run
 from jobs.cli_enums import Engine, SqlFormat
+from jobs.console.new_files import new_file, require_new
 from jobs.console.output import say
 from jobs.errors import ArgumentError, SettingsError
 from jobs.exit_codes import DONE, FAILED
@@ -48,7 +48,7 @@ def sql(
         SqlFormat, typer.Option("--format", help="How rows are printed; json: one object a line.")
     ] = SqlFormat.TABLE,
     output: Annotated[
-        str | None, typer.Option("--output", metavar="FILE", help="Write the result of -e to a file, not to stdout.")
+        str | None, typer.Option("--output", metavar="FILE", help="New file for the result of -e. [default: stdout]")
     ] = None,
 ) -> int:
     """SQL over the tables, as silver.offset_commits: a shell, or one statement with -e.
@@ -63,6 +63,7 @@ def sql(
         raise SettingsError("--output has the result of one statement: name it with -e")
     if output_format is SqlFormat.PARQUET and output is None and (execute is None or sys.stdout.isatty()):
         raise SettingsError("--format parquet is for one statement, -e SQL, with --output FILE or into a pipe")
+    require_new(output)
     settings = settings_of(warehouse, cluster_id)
     from jobs.delta.warehouse import Warehouse
     from jobs.queries.as_of.in_log import require_cluster
@@ -86,13 +87,8 @@ def sql(
         failed_count = shell(answering, output_format)
         # nobody reads the errors of a script
         return FAILED if failed_count and not sys.stdin.isatty() else DONE
-    try:
-        with nullcontext(sys.stdout) if output is None else Path(output).open("w", encoding="utf-8", newline="") as out:
-            run_query(answering, execute, output_format, out)
-    except OSError as error:
-        if output is None:
-            raise
-        raise ArgumentError(f"--output {output} cannot be written: {error.strerror}") from error
+    with nullcontext(sys.stdout) if output is None else new_file(output) as out:
+        run_query(answering, execute, output_format, out)
     say(*sql_remarks(tables, cluster_id))
     return DONE
 

@@ -1,7 +1,8 @@
 """Names within a line of text: each shortened, how many more there are, and the nearest one to an unknown one."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from difflib import get_close_matches
+from pathlib import PurePath
 from typing import Final
 
 from jobs.console.output import printable
@@ -37,9 +38,18 @@ def names_of(names: Iterable[str]) -> str:
 
 
 def or_nearest(name: str, known: Iterable[str]) -> str:
-    """A name that is not known, in quotes, and the nearest one that is; of those that differ in case only, that one."""
+    """A name that is not known, in quotes, and the nearest one that is; of those that differ in case only, that one.
+    A file may be named without its folder and ending."""
     own = printable(name)[:NAME_CHARACTERS_MAX]
     others = sorted({printable(it)[:NAME_CHARACTERS_MAX] for it in known})
     alike = [it for it in others if it.casefold() == own.casefold()]
+    stems = {PurePath(it).stem: it for it in others[:COMPARED_MAX] if "/" in it}
     found = alike or get_close_matches(own, others[:COMPARED_MAX], 1)
+    found = found or [stems[it] for it in get_close_matches(PurePath(own).stem, stems, 1)]
     return f"'{own}'" + (f" (did you mean '{found[0]}'?)" if found else "")
+
+
+def or_some(name: str, known: Collection[str]) -> str:
+    """As `or_nearest`; where none is near, some that there are."""
+    text = or_nearest(name, known)
+    return text if text.endswith("?)") or not known else f"{text} (known: {names_of(known)})"

@@ -1,8 +1,8 @@
 """Print answers: as a table in the style of Kafka's tools, as JSON (one object per line), or as CSV.
 
 On a terminal, a table is as wide as the terminal: the columns that are the answer come first, long cells go on in
-the next line, and columns for which there is no room are left out. A pipe or a file gets everything, and JSON and CSV
-have everything.
+the next line, what is the same in all rows is said above them if that makes room, and columns for which there is no
+room are left out. A pipe or a file gets everything, and JSON and CSV have everything.
 
 A value is a number, a string, a bool, or None for unknown: `-` in tables and CSV, null in JSON. Strings may contain
 anything a client sent: output of all kinds is safe for terminals (`escaped`), and CSV for spreadsheets (formulas).
@@ -126,7 +126,8 @@ def _joined(rows: Iterable[Sequence[str]], bars: Bars, header_count: int = 1) ->
 
 def _fitted(columns: Sequence[Sequence[str]], answer_count: int, room: int, bars: Bars) -> Iterator[str]:
     """Lines that fit into the room: long cells of the first columns, which are the answer, go on in the next line, and
-    of the other columns there are those that still fit. A last line says how many were left out."""
+    of the other columns there are those that still fit. Where names and times would be broken, what is the same in all
+    rows is said above them, if a line has room for it. A last line says how many columns were left out."""
     gap = len(bars.row)
     needed = [max(map(_shown_length, texts)) for texts in columns]
     answer = columns[:answer_count]
@@ -146,6 +147,13 @@ def _fitted(columns: Sequence[Sequence[str]], answer_count: int, room: int, bars
                 left -= least + gap
         if len(widths) == answer_count:
             break
+    alike = [index for index, (_, *cells) in enumerate(answer) if len(cells) > 1 and len(set(cells)) == 1]
+    said = f"all: {', '.join(' '.join(answer[index][:2]) for index in alike)}"
+    if (folded_count > 1 or is_squeezed) and 0 < len(alike) < answer_count and _shown_length(said) <= room:
+        yield said
+        others = [texts for index, texts in enumerate(columns) if index not in alike]
+        yield from _fitted(others, answer_count - len(alike), room, bars)
+        return
     for index, width in widths.items():
         more = min(needed[index] - width, left)
         widths[index] += more

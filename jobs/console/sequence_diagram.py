@@ -7,13 +7,12 @@ request waits for its answer, and a ribbon with the states of the group. What is
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
-from pathlib import Path
 from typing import Final
 
 from jobs.console.conversation import Change, Conversation, Event, Message, changed, clock, folded, words_of
 from jobs.console.names import cut
-from jobs.console.new_files import THERE_ALREADY, write_new
-from jobs.console.output import printable
+from jobs.console.new_files import new_file, require_new
+from jobs.console.output import printable, say
 from jobs.errors import ArgumentError
 
 ROW: Final = 26
@@ -53,16 +52,16 @@ def require_diagram(path: str | None) -> None:
     """Raise ArgumentError for the name of a file that does not say how it is drawn, or of one that is there."""
     if path is not None and not path.endswith((SVG_ENDING, MERMAID_ENDING)):
         raise ArgumentError(f"--diagram {path!r}: name a file that ends in {SVG_ENDING} or {MERMAID_ENDING}")
-    if path is not None and Path(path).expanduser().exists():
-        raise ArgumentError(THERE_ALREADY.format(path=path))
-    if path is not None and not (folder := Path(path).expanduser().parent).is_dir():
-        raise ArgumentError(f"cannot write {path}: there is no folder {folder}")
+    require_new(path)
 
 
 def write_diagram(conversation: Conversation, path: str) -> None:
-    """Write the diagram: the file's name says how it is drawn. Raises ArgumentError if it cannot be written."""
+    """Write the diagram, and say so: the file's name says how it is drawn. Raises ArgumentError if it cannot be
+    written."""
     text = mermaid(conversation) if path.endswith(MERMAID_ENDING) else svg(conversation)
-    write_new(Path(path).expanduser(), text)
+    with new_file(path) as out:
+        out.write(text)
+    say(f"diagram: {path}")
 
 
 def svg(conversation: Conversation) -> str:

@@ -103,7 +103,6 @@ def write_whole(file: Path, data: bytes) -> None:
     if file.exists() and not (file.is_file() or file.is_dir()):
         file.write_bytes(data)
         return
-    file.parent.mkdir(parents=True, exist_ok=True)
     number, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
     try:
         with os.fdopen(number, "wb") as out:

@@ -20,7 +20,7 @@ from coordinator_core.text import counted
 from jobs.bronze import coverage as coverage_rows
 from jobs.bronze.retention import record_deletions
 from jobs.bronze.writer import is_damaged, offsets_of
-from jobs.console.names import or_nearest
+from jobs.console.names import or_some
 from jobs.console.progress import Steps, size_text, summary_table
 from jobs.delta.arrow_schemas import DAY
 from jobs.delta.audit_runs import WholeAudit, audit_application
@@ -167,7 +167,7 @@ def maintain(
     """
     unknown = [name for name in tables if name not in TABLES]
     if unknown:
-        raise SettingsError(f"there is no table {or_nearest(unknown[0], TABLES)}")
+        raise SettingsError(f"there is no table {or_some(unknown[0], TABLES)}")
     retention_ms = settings.maintain.vacuum_after_ms if vacuum_after_ms is None else vacuum_after_ms
     if retention_ms < READERS_MS and not allows_short_retention:
         raise SettingsError(

@@ -1,11 +1,12 @@
 """nightly: capture, replay, audit, and print the results. `replay` and `audit` run only these parts."""
 
-import dataclasses
-from collections.abc import Mapping, Set
+from collections.abc import Iterator, Mapping, Set
 from contextlib import ExitStack
+from dataclasses import asdict
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
+from coordinator_core.history.ledger import LedgerCounts
 from coordinator_core.text import counted
 from jobs.bronze.capture import CaptureSummary, capture
 from jobs.bronze.coverage import hole_count
@@ -14,6 +15,7 @@ from jobs.cli_enums import Listing
 from jobs.console.command_name import command
 from jobs.console.names import cut, short
 from jobs.console.progress import Steps, size_text, summary_table
+from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.locks import NIGHTLY, only_one
 from jobs.delta.other_writers import lines as lines_of_others
@@ -28,7 +30,7 @@ from jobs.operations.run_context import RunContext
 from jobs.queries.answers.findings import Findings, audit_lacks, findings, groups_not_judged, lines
 from jobs.queries.answers.group_verdicts import OK, group_verdicts
 from jobs.queries.sql.sql_spark import has_metastore, publish
-from jobs.settings import Settings, require_source, source_line
+from jobs.settings import KEYS, Settings, require_source, source_line
 from jobs.silver.hot_logs import CutRule
 from jobs.silver.privacy import host_pseudonyms
 from jobs.silver.replay import ReplaySummary, replay
@@ -108,10 +110,14 @@ def run_audit(run: RunContext, *, rebuild: bool = False) -> int:
 
     Returns the exit code: INCOMPLETE where a group could not be judged, or an input could not be read.
     """
-    return rebuilding(run, lambda rebuilt: _audit(run, rebuild=rebuild or bool(rebuilt)), ("audit",))
+    code = rebuilding(run, lambda rebuilt: _audit(run, rebuild=rebuild or bool(rebuilt)), ("audit",))
+    for line in _rebuilt_lines(run.steps.facts):
+        run.steps.say(line)
+    return code
 
 
 def _audit(run: RunContext, *, rebuild: bool, waits: bool = False) -> int:
+    before = WholeAudit.newest(run.tables).settings
     with job_of(run.metrics, "audit") as job, run.steps.step("audit"):
         summary = audit(
             run.executor,
@@ -134,6 +140,7 @@ def _audit(run: RunContext, *, rebuild: bool, waits: bool = False) -> int:
         run.steps.say(f"gold is of {summary.replaced_version}: rebuilt")
     run.steps.facts["inferred"] = {
         "is_new": not summary.skipped,
+        "changed_settings": {} if summary.skipped else _changed(before, run.settings),
         "row_counts": dict(sorted(summary.row_counts.items())),
     }
     if not summary.skipped:
@@ -143,6 +150,23 @@ def _audit(run: RunContext, *, rebuild: bool, waits: bool = False) -> int:
         with run.steps.step("tables, views and functions in the metastore"):
             publish(session, run.warehouse)
     return job.exit_code
+
+
+def _changed(before: Mapping[str, Any], settings: Settings) -> dict[str, tuple[object, object]]:
+    """Settings of inference that the audit before had otherwise, by key: their values then and now."""
+    keys = {name: key for key, name in KEYS.items()}
+    return {
+        keys[name]: (before[name], now)
+        for name, now in asdict(settings.inference).items()
+        if before.get(name, now) != now
+    }
+
+
+def _rebuilt_lines(facts: Mapping[str, Any]) -> Iterator[str]:
+    """Why gold was rebuilt, if settings changed."""
+    if changed := facts["inferred"]["changed_settings"]:
+        texts = (f"{key} {before} to {now}" for key, (before, now) in changed.items())
+        yield f"Settings changed, so all of gold was rebuilt: {', '.join(texts)}"
 
 
 def run_replay(run: RunContext, *, rebuild: bool = False) -> int:
@@ -252,8 +276,8 @@ def print_replay(
         "not_replayed": [failure_text(failure) for failure in summary.failures],
     }
     steps.facts["ledger"] = {
-        **{topic: dataclasses.asdict(counts[topic]) for topic in counts},
-        "total": dataclasses.asdict(all_counts),
+        **{topic: asdict(counts[topic]) for topic in counts},
+        "total": asdict(all_counts),
     }
     if summary.quarantined_row_count:
         steps.say(
@@ -290,7 +314,8 @@ def print_findings(run: RunContext, code: int) -> None:
         run.steps.say(line)
     has_new = any(it.new for it in found.items)
     attention = [it.group_id for it in group_verdicts(run.tables) if it.verdict != OK]
-    for line in (headline, *lines(found, run.settings.place_words, attention, run.steps.width)):
+    said = lines(found, run.settings.place_words, attention, run.steps.width)
+    for line in (headline, *_rebuilt_lines(run.steps.facts), *said):
         run.steps.answer(line)
     if has_new and not run.settings.report_file:
         run.steps.answer(f"Report: {command('report --output report.html' + run.settings.place_words)}")
@@ -302,8 +327,8 @@ def _headline(run: RunContext, found: Findings, code: int) -> str:
     proven = [it.proven_ms for it in ends if it.ends]
     day = run.started_at if newest_ms is None else to_datetime(newest_ms)
     facts = run.steps.facts
-    records = facts["ledger"]["total"]["record_count"] if facts["replayed"]["is_new"] else 0
-    counts = f"({counted(records, 'record')}, {facts['replayed']['quarantined_count']:,} quarantined)"
+    of = facts["ledger"]["total"] if facts["replayed"]["is_new"] else asdict(LedgerCounts())
+    counts = f"({counted(of['record_count'], 'record')}, {of['quarantined_count']:,} quarantined)"
     state = f"NOT COMPLETE: {found.lacks or 'see above'}"
     if code == DONE and not found.lacks:
         # a log partition without records proves no time: a copy does not show what came after

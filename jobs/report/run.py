@@ -36,7 +36,7 @@ from jobs.report.pictures import Column, Kind, Listing, Picture
 from jobs.report.reader import LOGS, Limits, Reader
 from jobs.report.shares import ShareGroupFacts, read_share_groups, share_pictures
 from jobs.report.sql_text import Scope
-from jobs.settings import CLUSTER_PLACE, Settings, first_night, place_options
+from jobs.settings import CLUSTER_PLACE, Settings, first_night, place_options, report_path
 from schemas.tables.gold import REBALANCES
 
 BYTES_MAX: Final = 8_000_000
@@ -84,7 +84,7 @@ def write_report(
     previous: str | None = None,
 ) -> None:
     """As `run_report`, and print what was written."""
-    output = output.replace(CLUSTER_PLACE, quote(settings.cluster_id, safe=""))
+    output = report_path(output, settings.cluster_id)
     with steps.step("report"):
         written = run_report(
             warehouse,
@@ -137,22 +137,19 @@ def write_index(warehouse: Warehouse, settings: Settings, exit_codes: Mapping[st
 
     Raises JobError where it cannot be written.
     """
-
-    def named(name: str) -> str:
-        return settings.report_file.replace(CLUSTER_PLACE, name)
-
+    index = report_path(settings.report_file, CLUSTERS)
     lines = []
     for cluster_id, exit_code in exit_codes.items():
-        file = named(quote(cluster_id, safe=""))
+        file = report_path(settings.report_file, cluster_id)
         # links are relative to the page, and the file name may contain %
-        report = quote(posixpath.relpath(file, posixpath.dirname(named(CLUSTERS))))
+        report = quote(posixpath.relpath(file, posixpath.dirname(index)))
         lines.append(
             cluster_line(
                 ClusterTables(warehouse, cluster_id), exit_code, report if cluster_of(file) == cluster_id else ""
             )
         )
-    _write(named(CLUSTERS), index_page(lines, time_text(epoch_ms(made_at)) or "").encode())
-    return named(CLUSTERS)
+    _write(index, index_page(lines, time_text(epoch_ms(made_at)) or "").encode())
+    return index
 
 
 def make_report(

@@ -5,10 +5,13 @@ from pathlib import Path
 import pytest
 
 from coordinator_core.bytes.coverage import CoverageKind, CoverageRange
+from coordinator_core.bytes.log.batch import build_batch
+from coordinator_core.bytes.log.compression import Codec
 from jobs.bronze.coverage import LOG_START
 from schemas.tables import TABLES
 from tests.cases.harness import CASES, Ledger
 from tests.jobs.builders import batch, damaged, write_segment
+from tests.jobs.silver.test_replay import commit, with_crc
 
 SHARES, OFFSETS = "__share_group_state", "__consumer_offsets"
 
@@ -74,6 +77,30 @@ def test_a_damaged_batch_is_reported_by_its_code(ledger: Ledger, tmp_path: Path)
     assert night.exit_code == 3
     assert "quarantined: 1 with CRC_MISMATCH" in night.lines
     assert any(line.startswith(f"hole: {OFFSETS}-0 offsets 1 to 1 are CORRUPT: ") for line in night.lines)
+
+
+def test_the_headline_counts_records_as_the_ledger_does(ledger: Ledger, tmp_path: Path) -> None:
+    """Two records of a batch that is no gzip are two, though they are one row in quarantine; a later night has none."""
+    unreadable = bytearray(build_batch([commit(1), commit(2)]))
+    unreadable[22] = Codec.GZIP
+    write_segment(tmp_path / "logs", OFFSETS, 0, 0, build_batch([commit(0)]) + with_crc(bytes(unreadable)))
+    night = ledger.night(tmp_path / "logs")
+    assert night.facts["ledger"]["total"]["quarantined_count"] == 2 and len(ledger.rows("bronze.quarantine")) == 1
+    assert night.facts["found"]["headline"].endswith(": NOT COMPLETE: 1 row in quarantine (3 records, 2 quarantined)")
+    again = ledger.night(tmp_path / "logs", number=2)
+    assert again.facts["found"]["headline"].endswith(": NOT COMPLETE: 1 row in quarantine (0 records, 0 quarantined)")
+
+
+def test_gold_that_is_rebuilt_has_a_reason(ledger: Ledger) -> None:
+    """Which settings changed, from what to what, below the headline; a night with the same ones has no such line."""
+    logs = CASES / "C-expiry" / "logs"
+    for number, (count, changed) in enumerate([(5, False), (2, True), (2, False)], 1):
+        night = ledger.night(logs, number=number, storm_generation_count=count)
+        said = [index for index, line in enumerate(night.lines) if line.startswith("Settings changed, ")]
+        assert bool(said) == changed and night.facts["inferred"]["is_new"] == (number < 3)
+        for index in said:
+            assert night.lines[index - 1] == night.facts["found"]["headline"]
+            assert night.lines[index].endswith("all of gold was rebuilt: inference.storm_generation_count 5 to 2")
 
 
 def test_many_holes_are_counted() -> None:

@@ -16,7 +16,7 @@ from deltalake.exceptions import DeltaError
 from jobs import exit_codes
 from jobs.bronze.export_segments import ExportWork, export_log
 from jobs.cli import outcome
-from jobs.console.new_files import write_new
+from jobs.console.new_files import new_file
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.filesystems import write_whole
 from jobs.delta.locks import only_one
@@ -149,8 +149,11 @@ def test_a_part_of_a_file_that_resets_offsets_is_not_left(tmp_path: Path, monkey
         return open("/dev/full", "w", encoding="utf-8")  # noqa: PTH123  (`Path.open` is replaced)
 
     monkeypatch.setattr(Path, "open", on_a_full_disk)
-    with pytest.raises(JobError, match=r"cannot write .*reset\.csv: No space left on device"):
-        write_new(file, "g,t,0,1\n")
+    with (
+        pytest.raises(JobError, match=r"cannot write .*reset\.csv: No space left on device"),
+        new_file(str(file)) as out,
+    ):
+        out.write("g,t,0,1\n")
     assert not file.exists()
 
 

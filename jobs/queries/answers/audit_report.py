@@ -25,8 +25,8 @@ from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, numbers
 from jobs.bronze.quarantine import open_rows
 from jobs.cli_enums import Listing
 from jobs.console.command_name import command
-from jobs.console.names import short, some_of
-from jobs.console.output import Value, folded_text, json_line, time_text, write_answers
+from jobs.console.names import LINE_CHARACTERS_MAX, short, some_of
+from jobs.console.output import Value, folded_text, json_line, room_for, time_text, write_answers
 from jobs.delta import other_writers
 from jobs.delta.arrow_schemas import file_schema
 from jobs.delta.audit_runs import WholeAudit
@@ -34,7 +34,7 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.errors import ArgumentError
-from jobs.queries.answers.findings import audit_lacks, groups_not_judged
+from jobs.queries.answers.findings import COUNTED_APART, audit_lacks, groups_not_judged, sum_line
 from jobs.queries.answers.lists import BEGAN_AT, LISTS, OF_GROUPS, OF_SHARES, TOPICS, WHO, of_cause
 from jobs.queries.as_of.as_of import SHARES_LOG, SilverAt, timestamp_scalar
 from jobs.queries.as_of.behind import not_audited_lines, not_replayed_lines
@@ -68,12 +68,12 @@ NOT_IN_ANY_LOG: Final = {
     Listing.SHARE_OFFSETS: "Not in any log of Kafka's: who moved or deleted the offsets",
     Listing.LAG: "Not in any log of Kafka's coordinators: the ends of topics; lag is known where a live capture "
     "sampled them",
-    Listing.RESETS: "Not in this list: offsets that went back, by a tool as well: those are in the list rewinds",
     Listing.FLAPPING: "Not in any log of Kafka's: who asked to rebalance; if nobody flapped, who has all members",
     Listing.REBALANCES: "Not in any log of Kafka's: rebalances of classic groups that ended without a new generation",
 }
 """What even a complete list cannot contain."""
 
+NOT_HERE: Final = "Not in this list"
 OF_ASSIGNMENTS: Final = frozenset(
     listing for listing, it in LISTS.items() if it.table in (PARTITION_OWNERS, REBALANCES)
 )
@@ -372,18 +372,13 @@ def within(column: str, span: Span) -> list[Any]:
     return conditions
 
 
-def listed(
-    tables: ClusterTables, group_ids: Collection[str] | None, listing: Listing, span: Span
-) -> tuple[list[str], list[tuple[Value, ...]]]:
-    """Columns and rows of a list in a span, ordered by group, time and log position."""
-    it = LISTS[listing]
-    table, time, where = it.table, it.time, it.where
-    schema = file_schema(table)
-    names = [field.name for field in schema if field.name != "cluster_id" and not pa.types.is_binary(field.type)]
+def _asked(listing: Listing, group_ids: Collection[str] | None, span: Span) -> tuple[str, list[Any]]:
+    """The condition on rows of a list that are of these groups and in a span, and its values."""
+    table, time = LISTS[listing].table, LISTS[listing].time
     # an interval counts for every moment in it
     last = "valid_to" if listing is Listing.OWNERS else time
     values: list[Any] = []
-    conditions = [f"({where})"]
+    conditions = ["true"]
     for column, sign, at_ms in ((last, ">" if last != time else ">=", span.from_ms), (time, "<", span.to_ms)):
         if at_ms is not None and time:
             values.append(to_datetime(at_ms))
@@ -391,6 +386,18 @@ def listed(
     if group_ids is not None and "group_id" in table.column_names:
         values.append(sorted(group_ids))
         conditions.append(f"list_contains(${len(values)}, r.group_id)")
+    return " AND ".join(conditions), values
+
+
+def listed(
+    tables: ClusterTables, group_ids: Collection[str] | None, listing: Listing, span: Span
+) -> tuple[list[str], list[tuple[Value, ...]]]:
+    """Columns and rows of a list in a span, ordered by group, time and log position."""
+    it = LISTS[listing]
+    table, time = it.table, it.time
+    schema = file_schema(table)
+    names = [field.name for field in schema if field.name != "cluster_id" and not pa.types.is_binary(field.type)]
+    condition, values = _asked(listing, group_ids, span)
     # of one time, in the order of the log; each incarnation has generations of its own
     places = (LOG_PARTITION, "log_offset", "from_log_offset", "incarnation")
     key = [name for name in ("group_id", time, *places, *table.key) if name in table.column_names]
@@ -399,7 +406,7 @@ def listed(
     shown = ", ".join(f'{value} AS "{name}"' for name, value in values_of.items())
     ledger = DuckDb(tables.warehouse, cluster_id=tables.cluster_id, has_all=True)
     answer = ledger.answer(
-        f"SELECT {shown} FROM {table.full_name} AS r WHERE {' AND '.join(conditions)} ORDER BY {order or 'ALL'}",
+        f"SELECT {shown} FROM {table.full_name} AS r WHERE ({it.where}) AND {condition} ORDER BY {order or 'ALL'}",
         *values,
     )
     rows = list(answer.rows())
@@ -455,14 +462,15 @@ def topics_changed(ledger: DuckDb, rows: Sequence[Mapping[str, Any]], _: str = "
         ]
         firsts = {it["topic"] for it in had[group_id] if it["first"] == row["to_generation"]}
         lasts = {it["topic"] for it in had[group_id] if it["last"] == row["from_generation"]}
-        yield some_of(texts or [short(name) for name in sorted(firsts | lasts)])
+        yield some_of(texts or [f"{short(it)} {'came' if it in firsts else 'went'}" for it in sorted(firsts | lasts)])
 
 
 def _change_of_topic(it: Mapping[str, Any]) -> str:
     topic = short(it["topic"])
     if not it["now"]:
-        return f"{topic} deleted"
-    return f"{topic} {it['was']} to {it['now']}" if it["was"] else f"{topic} new, {counted(it['now'], 'partition')}"
+        return f"{topic} was deleted"
+    many = counted(it["now"], "partition")
+    return f"{topic} went from {it['was']} to {many}" if it["was"] else f"{topic} came with {many}"
 
 
 def _began_at(ledger: DuckDb, rows: Sequence[Mapping[str, Any]], _: str) -> Iterator[str | None]:
@@ -506,10 +514,18 @@ def _skipped(tables: ClusterTables, group_ids: Collection[str] | None, span: Spa
         records = "an unknown number of records" if count is None else counted(count, "record")
         begin = "" if row["from_offset"] is None else f" from offset {row['from_offset']} on"
         what = f"never delivered to group {short(row['group_id'])}: {records} of {place}{begin}"
-        yield f"Not in this list, {what}: {row['kind']} at {row['at']} ({row['confidence']})"
+        yield f"{NOT_HERE}, {what}: {row['kind']} at {row['at']} ({row['confidence']})"
     if len(skips) > SKIPS_LISTED_MAX:
         more = counted(len(skips) - SKIPS_LISTED_MAX, "more change")
         yield f"... and by {more}: {_command_of(tables, Listing.SHARE_OFFSETS)}"
+
+
+def _sums(tables: ClusterTables, group_ids: Collection[str] | None, listing: Listing, span: Span, width: int) -> str:
+    """What a list sums up to, in a line; empty: it has no rows, or none that are summed."""
+    if LISTS[listing].finding is None or not LISTS[listing].time or listing in COUNTED_APART:
+        return ""
+    ledger = DuckDb(tables.warehouse, cluster_id=tables.cluster_id, has_all=True)
+    return sum_line(ledger, listing, *_asked(listing, group_ids, span), width)
 
 
 def untimed_statement(count: int, span: Span) -> Iterator[str]:
@@ -538,8 +554,10 @@ def write_list(
     out: TextIO,
     *,
     first: Sequence[str],
+    sums: str = "",
 ) -> None:
-    """Print a list behind the statement whether it is complete. In a table for people the reasons come after it."""
+    """Print a list behind the statement whether it is complete. In a table for people the reasons come after it, and
+    before it what it sums up to."""
     if output_format == "json":
         statement = {"is_complete": complete.is_complete, "completeness": complete.statements}
         out.write(json_line(statement))
@@ -549,10 +567,12 @@ def write_list(
     first_statement, *others = complete.statements
     if is_for_people and not rows:
         # what the list cannot have may be why it is empty
-        others.sort(key=lambda it: it not in NOT_IN_ANY_LOG.values())
+        others.sort(key=lambda it: (not it.startswith(NOT_HERE), it not in NOT_IN_ANY_LOG.values()))
     lines = [folded_text(f"# {line}", out, "#   ") + "\n" for line in (first_statement, *others)]
     before = 1 if is_for_people else len(lines)
     out.writelines(lines[:before])
+    if sums:
+        out.write(f"# {sums}\n")
     if rows or not is_for_people:
         write_answers(columns, rows, output_format, out, first=first)
     else:
@@ -652,8 +672,13 @@ def run_audit_report(
     if group_ids:
         complete = complete.adding(*_of_other_types(silver, listing))
     columns, rows = listed(tables, group_ids, listing, span)
+    see_also = listed_from.see_also
+    if see_also is not None and (there := _sums(tables, group_ids, see_also, span, LINE_CHARACTERS_MAX)):
+        complete = complete.adding(f"{NOT_HERE}: {there}: {_command_of(tables, see_also)}")
     if listed_from.time in columns:
         place = columns.index(listed_from.time)
         complete = complete.adding(*untimed_statement(sum(row[place] is None for row in rows), span))
-    write_list(complete, columns, rows, output_format, out, first=listed_from.first)
+    width = (room_for(out) or LINE_CHARACTERS_MAX) - len("# ")
+    sums = _sums(tables, group_ids, listing, span, width) if output_format == "table" and len(rows) > 1 else ""
+    write_list(complete, columns, rows, output_format, out, first=listed_from.first, sums=sums)
     return complete.is_complete

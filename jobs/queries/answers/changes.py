@@ -12,7 +12,7 @@ from datetime import datetime
 from typing import Any, Final
 
 from coordinator_core.text import counted
-from jobs.console.names import or_nearest, short
+from jobs.console.names import or_some, short
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import number_of, visible
@@ -244,6 +244,6 @@ def table_named(name: str) -> Table:
     table = TABLES.get(name.lower())
     if table is None or table not in FOLLOWED:
         hint = ": rows of bronze name their capture in capture_id" if name.startswith("bronze.") else ""
-        known = (it.full_name for it in FOLLOWED)
-        raise ArgumentError(f"there is no table {or_nearest(name, known)} of silver or gold{hint}")
+        known = [it.full_name for it in FOLLOWED]
+        raise ArgumentError(f"there is no table {or_some(name, known)} of silver or gold{hint}")
     return table

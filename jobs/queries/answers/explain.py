@@ -11,6 +11,7 @@ from html import unescape
 from itertools import groupby
 from typing import Final, NamedTuple, TextIO
 
+from jobs.console.command_name import command
 from jobs.console.names import or_nearest
 from jobs.console.output import folded_text, write_answers
 from jobs.errors import ArgumentError
@@ -134,7 +135,8 @@ def explained(word: str) -> list[Meaning]:
         part = re.compile(rf"(?<!\w){re.escape(_key(word))}s?(?!\w)")
         found = [it for it in every if it.is_own and any(part.search(_key(name)) for name in it.words)]
     if not found:
-        raise ArgumentError(f"there is no word {or_nearest(word, {name for it in every for name in it.words})}")
+        nearest = or_nearest(word, {name for it in every for name in it.words})
+        raise ArgumentError(f"there is no word {nearest}: {command('explain')} lists all")
     return [it for it in found if it.is_own] or found
 
 

@@ -30,7 +30,7 @@ from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms
 from jobs.errors import JobError, TableDamaged
 from jobs.queries.answers.changes import Compared, Left, files_apart, runs_of
-from jobs.queries.answers.lists import FINDINGS, LACKING_RULES, LISTS, NOT_JUDGED_RULES, Finding
+from jobs.queries.answers.lists import FINDINGS, LACKING_RULES, LISTS, NOT_JUDGED_RULES, Finding, finding_of
 from jobs.queries.answers.shared_instances import shared_instances
 from jobs.queries.sql.sql_duckdb import DuckDb
 from schemas.tables.bronze import COVERAGE
@@ -66,7 +66,7 @@ class Found(NamedTuple):
 
     @property
     def finding(self) -> Finding:
-        return FINDINGS[self.listing]
+        return finding_of(self.listing)
 
     @property
     def again(self) -> list[str]:
@@ -147,6 +147,8 @@ class Findings:
 
 
 NOTHING_NEW: Final = "Nothing new"
+COUNTED_APART: Final = frozenset({Listing.INSTANCES, Listing.STARTS})
+"""Findings that are no sum over rows."""
 
 
 def findings(tables: ClusterTables, run_id: str | None = None) -> Findings:
@@ -170,7 +172,7 @@ class _Counts(NamedTuple):
     @property
     def query(self) -> str:
         """By name: how much the rows count for, what of it is a guess, and the earliest time."""
-        it, finding = LISTS[self.listing], FINDINGS[self.listing]
+        it, finding = LISTS[self.listing], finding_of(self.listing)
         since = f'min(r."{it.time}")' if it.time else "NULL"
         return (
             f"SELECT '{self.listing}' AS listing, coalesce({finding.name}, '') AS name, "
@@ -179,6 +181,14 @@ class _Counts(NamedTuple):
             f"CAST({since} AS TIMESTAMPTZ) AS since "
             f"FROM {self.source} AS r WHERE ({it.where}) AND {self.condition} GROUP BY ALL HAVING amount > 0"
         )
+
+
+def sum_line(ledger: DuckDb, listing: Listing, condition: str, values: Sequence[Any], width: int) -> str:
+    """What the rows of a list count for that satisfy a condition, and whose they are, as a night says it; empty: there
+    are none."""
+    rows = list(ledger.rows_of(_Counts(listing, LISTS[listing].table.full_name, condition).query, *values))
+    counts = _most_first((row["name"], row["amount"]) for row in rows)
+    return _fitted(_said(Found(listing, counts, sum(row["guesses"] for row in rows))), counts, width) if counts else ""
 
 
 Rows = Mapping[Listing, Sequence[Mapping[str, Any]]]
@@ -199,7 +209,7 @@ class _Search:
 
     def found(self) -> Iterator[Found]:
         """Of each finding, in their order."""
-        asked = FINDINGS.keys() - {Listing.INSTANCES, Listing.STARTS}
+        asked = FINDINGS.keys() - COUNTED_APART
         new = self._rows(map(self._new, asked))
         lasting = {listing for listing in asked if FINDINGS[listing].lasts}
         over, whole = self._rows(()), new

@@ -3,7 +3,7 @@
 Conditions are DuckDB's SQL on a row `r` of the table.
 """
 
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from coordinator_core.confidence import GUESS
 from coordinator_core.history.rows import FORGOTTEN, REPLACED_STATIC
@@ -59,6 +59,8 @@ class Finding(NamedTuple):
     """Is a row only a guess?"""
     lasts: bool = False
     """The row says how it is, until it is over; others say what happened."""
+    is_reported: bool = True
+    """Does a night report it?"""
 
 
 class Listed(NamedTuple):
@@ -68,10 +70,12 @@ class Listed(NamedTuple):
     time: str
     logs: tuple[str, ...]
     """The logs from which it is inferred."""
-    where: str = "true"
-    first: tuple[str, ...] = ()
+    first: tuple[str, ...]
     """The columns that are the answer, by importance."""
+    where: str = "true"
     finding: Finding | None = None
+    see_also: Listing | None = None
+    """The list of what one may look for here, and is there."""
     more: str = ""
     """A column that other tables give: WHO, TOPICS or BEGAN_AT."""
     who: str = ""
@@ -162,251 +166,231 @@ NOTE: Final = "regexp_replace(r.details, '; clients like .*, protocol ', '; prot
 OF_GROUPS: Final = (GROUPS_LOG,)
 OF_SHARES: Final = (SHARES_LOG,)
 OF_REBALANCES: Final = ("cause", "confidence", "to_generation", "member_count", "partitions_moved")
-OF_CAUSES: Final = ("group_id", "started_at", WHO, "cause", "confidence")
-OF_ANOMALIES: Final = ("group_id", "at", "rule", "details", "meaning", "remedy", "topic", "partition", "member_id")
-OF_COMMITS: Final = (
-    *("group_id", "kind", "topic", "partition", "from_offset", "to_offset", "at", "confidence", "likely_cause"),
-)
 OF_RECORDS: Final = ("group_id", "topic", "partition", "first_offset", "last_offset")
-OF_ARCHIVED: Final = (*OF_RECORDS, "delivery_count", "likely_cause", "confidence", "at")
-OF_OFFSETS: Final = (
-    *("group_id", "kind", "topic", "partition", "from_offset", "to_offset"),
-    *("never_delivered_count", "delivered_again_count", "at"),
-)
-OF_OWNERS: Final = (*("group_id", "topic", "partition", "client_id", "client_host", "valid_from", "valid_to"),)
+OF_OFFSETS: Final = ("group_id", "kind", "topic", "partition", "from_offset", "to_offset")
+WHY: Final = ("likely_cause", "confidence", "at")
 
-LISTS: Final[dict[Listing, Listed]] = {
-    Listing.NOT_JUDGED: Listed(
-        LOG_ANOMALIES,
-        "at",
-        COORDINATOR_TOPICS,
-        where=f"r.category = '{AUDIT}'",
-        first=OF_ANOMALIES,
-        finding=Finding("could not be judged", "could not be judged", name=LACK, lasts=True),
-    ),
-    Listing.HOLES: Listed(
-        COVERAGE,
+
+class Usual(NamedTuple):
+    """Of the lists of a table: what `Listed` has, unless a list has its own."""
+
+    time: str
+    logs: tuple[str, ...]
+    first: tuple[str, ...]
+
+
+USUAL: Final[dict[Table, Usual]] = {
+    COVERAGE: Usual(
         "observed_at",
         COORDINATOR_TOPICS,
+        ("topic", "partition", "from_offset", "to_offset", "kind", "reason", "first_timestamp", "last_timestamp"),
+    ),
+    QUARANTINE: Usual(
+        "seen_at",
+        COORDINATOR_TOPICS,
+        ("topic", "partition", "offset", "stage", "code", "message", "source", "seen_at"),
+    ),
+    OFFSET_RANGES: Usual(
+        "", COORDINATOR_TOPICS, ("topic", "partition", "from_offset", "least_end_offset", "greatest_end_offset")
+    ),
+    LOG_ANOMALIES: Usual(
+        "at",
+        COORDINATOR_TOPICS,
+        ("group_id", "at", "rule", "details", "meaning", "remedy", "topic", "partition", "member_id"),
+    ),
+    GROUP_MEMBERS: Usual(
+        "valid_to", OF_GROUPS, ("group_id", "instance_id", "client_id", "client_host", "valid_from", "valid_to")
+    ),
+    REBALANCES: Usual("started_at", OF_GROUPS, ("group_id", "started_at", WHO, "cause", "confidence")),
+    PARTITION_OWNERS: Usual(
+        "valid_from",
+        OF_GROUPS,
+        ("group_id", "topic", "partition", "client_id", "client_host", "valid_from", "valid_to"),
+    ),
+    COMMIT_ANOMALIES: Usual("at", OF_GROUPS, (*OF_OFFSETS, "at", "confidence", "likely_cause")),
+    HANGING_TRANSACTIONS: Usual(
+        "since", OF_GROUPS, ("group_id", "since", "producer_id", "uncleanable_count", "meaning", "remedy")
+    ),
+    LAG_HISTORY: Usual(
+        "at",
+        OF_GROUPS,
+        ("group_id", "topic", "partition", "at", "lag", "lag_min", "lag_max", "time_behind_ms", "confidence"),
+    ),
+    ARCHIVED_RECORDS: Usual("at", OF_SHARES, (*OF_RECORDS, "delivery_count", *WHY)),
+    REDELIVERIES: Usual("at", OF_SHARES, (*OF_RECORDS, "to_delivery_count", *WHY)),
+    SHARE_OFFSET_CHANGES: Usual("at", OF_SHARES, (*OF_OFFSETS, "never_delivered_count", "delivered_again_count", "at")),
+}
+
+
+def _of(table: Table, **own: Any) -> Listed:
+    """A list of a table's rows."""
+    return Listed(**{"table": table, **USUAL[table]._asdict(), **own})
+
+
+LISTS: Final[dict[Listing, Listed]] = {
+    Listing.NOT_JUDGED: _of(
+        LOG_ANOMALIES,
+        where=f"r.category = '{AUDIT}'",
+        finding=Finding("could not be judged", "could not be judged", name=LACK, lasts=True),
+    ),
+    Listing.HOLES: _of(
+        COVERAGE,
         where=HOLE_SQL,
-        first=("topic", "partition", "from_offset", "to_offset", "kind", "reason", "first_timestamp", "last_timestamp"),
         finding=Finding("hole in coverage", "holes in coverage", name=PLACE, lasts=True),
     ),
-    Listing.QUARANTINE: Listed(
+    Listing.QUARANTINE: _of(
         QUARANTINE,
-        "seen_at",
-        COORDINATOR_TOPICS,
         where=OPEN_SQL,
-        first=("topic", "partition", "offset", "stage", "code", "message", "source", "seen_at"),
         finding=Finding("row in quarantine", "rows in quarantine", name=PLACE, lasts=True),
     ),
-    Listing.COPIES: Listed(
+    Listing.COPIES: _of(
         QUARANTINE,
-        "seen_at",
-        COORDINATOR_TOPICS,
         where=f"r.code = '{COPIES_PART}'",
         first=("topic", "partition", "offset", "message", "source", "seen_at"),
         finding=Finding("place where copies part ways", "places where copies part ways", name=PLACE),
     ),
-    Listing.RULES: Listed(
+    Listing.RULES: _of(
         LOG_ANOMALIES,
-        "at",
-        COORDINATOR_TOPICS,
         where=f"r.category = '{COORDINATOR}'",
-        first=OF_ANOMALIES,
         finding=Finding("broken rule", "broken rules", name="r.rule"),
     ),
-    Listing.HANGING: Listed(
+    Listing.HANGING: _of(
         HANGING_TRANSACTIONS,
-        "since",
-        OF_GROUPS,
-        first=("group_id", "since", "producer_id", "uncleanable_count", "meaning", "remedy"),
         finding=Finding("group with a hanging transaction", "groups with a hanging transaction", lasts=True),
     ),
-    Listing.FORGOTTEN: Listed(
+    Listing.FORGOTTEN: _of(
         LOG_ANOMALIES,
-        "at",
-        OF_GROUPS,
+        logs=OF_GROUPS,
         where=f"r.rule = '{FORGOTTEN}'",
-        first=OF_ANOMALIES,
         finding=Finding("group not loaded wholly by a new leader", "groups not loaded wholly by a new leader"),
     ),
-    Listing.ARCHIVED: Listed(
+    Listing.ARCHIVED: _of(
         ARCHIVED_RECORDS,
-        "at",
-        OF_SHARES,
-        first=OF_ARCHIVED,
         finding=Finding("record given up", "records given up", number_named("records_given_up").expression),
     ),
-    Listing.SHARE_OFFSETS: Listed(
+    Listing.SHARE_OFFSETS: _of(
         SHARE_OFFSET_CHANGES,
-        "at",
-        OF_SHARES,
-        first=OF_OFFSETS,
         finding=Finding("share offset moved by a tool", "share offsets moved by a tool"),
     ),
-    Listing.RESETS: Listed(
+    Listing.RESETS: _of(
         COMMIT_ANOMALIES,
-        "at",
-        OF_GROUPS,
         where=IS_RESET,
-        first=OF_COMMITS,
         finding=Finding("offset reset by a tool", "offsets reset by a tool"),
+        see_also=Listing.REWINDS,
     ),
-    Listing.DELETED: Listed(
+    Listing.DELETED: _of(
         COMMIT_ANOMALIES,
-        "at",
-        OF_GROUPS,
         where=IS_DELETED,
-        first=OF_COMMITS,
         finding=Finding("offset deleted, not by the retention set", "offsets deleted, not by the retention set"),
     ),
-    Listing.FLAPPING: Listed(
+    Listing.FLAPPING: _of(
         REBALANCES,
-        "started_at",
-        OF_GROUPS,
         where="r.in_storm",
-        first=OF_CAUSES,
         finding=Finding("rebalance in storms", "rebalances in storms"),
         more=WHO,
         who="flapping_members",
     ),
-    Listing.EXPIRED: Listed(
+    Listing.EXPIRED: _of(
         REBALANCES,
-        "started_at",
-        OF_GROUPS,
         where=has_cause(THROWN_OUT),
-        first=OF_CAUSES,
-        finding=Finding(
-            "time thrown out",
-            "times thrown out",
-            guess=f"NOT {has_cause(SURELY_THROWN_OUT)}",
-        ),
+        finding=Finding("time thrown out", "times thrown out", guess=f"NOT {has_cause(SURELY_THROWN_OUT)}"),
         more=WHO,
         who="members_left",
         cause=THROWN_OUT,
     ),
-    Listing.UNOWNED: Listed(
+    Listing.UNOWNED: _of(
         REBALANCES,
-        "started_at",
-        OF_GROUPS,
         where=IS_WITHOUT_OWNER,
         first=("group_id", "started_at", "unowned_likely_ms", "partitions_total", *OF_REBALANCES),
         finding=Finding("rebalance with long unowned time", "rebalances with long unowned time"),
     ),
-    Listing.REWINDS: Listed(
+    Listing.REWINDS: _of(
         COMMIT_ANOMALIES,
-        "at",
-        OF_GROUPS,
         where=f"{IS_BACK} AND NOT ({IS_RESET})",
-        first=OF_COMMITS,
         finding=Finding("commit that went back", "commits that went back"),
+        see_also=Listing.RESETS,
     ),
-    Listing.SKIPPED: Listed(
+    Listing.SKIPPED: _of(
         COMMIT_ANOMALIES,
-        "at",
-        OF_GROUPS,
         where="r.kind = 'SKIP'",
-        first=OF_COMMITS,
         finding=Finding("commit that skipped ahead", "commits that skipped ahead"),
     ),
-    Listing.INSTANCES: Listed(
+    Listing.INSTANCES: _of(
         GROUP_MEMBERS,
-        "valid_to",
-        OF_GROUPS,
         where=f"r.ended_by = '{REPLACED_STATIC}'",
-        first=("group_id", "instance_id", "client_id", "client_host", "valid_from", "valid_to"),
         finding=Finding("member replaced in a war", "members replaced in wars"),
     ),
-    Listing.SHARED: Listed(
+    Listing.SHARED: _of(
         LOG_ANOMALIES,
-        "at",
-        OF_GROUPS,
+        logs=OF_GROUPS,
         where=IS_SHARED_NOW,
-        first=OF_ANOMALIES,
         finding=Finding("group id of several applications", "group ids of several applications", lasts=True),
     ),
-    Listing.STARTS: Listed(
+    Listing.STARTS: _of(
         OFFSET_RANGES,
-        "",
-        COORDINATOR_TOPICS,
         where=f"r.kind = '{Ranges.LEADER_EPOCH}' AND r.leader_epoch < 0",
-        first=("topic", "partition", "from_offset", "least_end_offset", "greatest_end_offset"),
-        finding=Finding(
-            "log start that moved",
-            "log starts that moved",
-            lasts=True,
-        ),
+        finding=Finding("log start that moved", "log starts that moved", lasts=True),
     ),
-    Listing.EMPTIED: Listed(
+    Listing.EMPTIED: _of(
         REBALANCES,
-        "started_at",
-        OF_GROUPS,
         where=f"r.member_count = 0 AND {IS_LAST}",
-        first=OF_CAUSES,
         finding=Finding("group left empty", "groups left empty"),
         more=WHO,
         who="members_left",
     ),
-    Listing.GROWN: Listed(
+    Listing.GROWN: _of(
         REBALANCES,
-        "started_at",
-        OF_GROUPS,
         where=has_cause(TOPICS_CHANGED),
         first=("group_id", "started_at", TOPICS, "cause", "confidence"),
         finding=Finding("change of topics", "changes of topics"),
         more=TOPICS,
         cause=TOPICS_CHANGED,
     ),
-    Listing.ODDITIES: Listed(
+    Listing.ODDITIES: _of(
         LOG_ANOMALIES,
-        "at",
-        COORDINATOR_TOPICS,
         where=f"r.category = '{LOG}' AND r.rule <> '{FORGOTTEN}'",
-        first=OF_ANOMALIES,
         finding=Finding("oddity of the log", "oddities of the log", name="r.rule"),
     ),
-    Listing.LEADERS: Listed(
+    Listing.LEADERS: _of(
         OFFSET_RANGES,
-        "",
-        COORDINATOR_TOPICS,
         where=IS_LEADER_CHANGE,
         first=("topic", "partition", "leader_epoch", BEGAN_AT, "from_offset"),
         finding=Finding("change of leader", "changes of leaders", name=PLACE),
         more=BEGAN_AT,
     ),
-    Listing.CLIENTS: Listed(
+    Listing.CLIENTS: _of(
         LOG_ANOMALIES,
-        "at",
-        OF_GROUPS,
+        logs=OF_GROUPS,
         where=f"r.category = '{CLIENT}'",
-        first=OF_ANOMALIES,
         finding=Finding("note on clients", "notes on clients", name=NOTE),
     ),
-    Listing.WITHOUT_COPY: Listed(
+    Listing.WITHOUT_COPY: _of(
         ARCHIVED_RECORDS,
-        "at",
-        OF_SHARES,
         where=f"r.dead_letter IN {WITHOUT_COPY}",
-        first=(*OF_RECORDS, "dead_letter", "likely_cause", "confidence", "at"),
+        first=(*OF_RECORDS, "dead_letter", *WHY),
+        see_also=Listing.ARCHIVED,
     ),
-    Listing.REDELIVERIES: Listed(
+    Listing.REDELIVERIES: _of(
         REDELIVERIES,
-        "at",
-        OF_SHARES,
-        first=(*OF_RECORDS, "to_delivery_count", "likely_cause", "confidence", "at"),
+        finding=Finding(
+            "record redelivered",
+            "records redelivered",
+            number_named("records_redelivered").expression,
+            is_reported=False,
+        ),
     ),
-    Listing.REBALANCES: Listed(REBALANCES, "started_at", OF_GROUPS, first=("group_id", "started_at", *OF_REBALANCES)),
-    Listing.COMMITS: Listed(COMMIT_ANOMALIES, "at", OF_GROUPS, first=OF_COMMITS),
-    Listing.LAG: Listed(
-        LAG_HISTORY,
-        "at",
-        OF_GROUPS,
-        first=("group_id", "topic", "partition", "at", "lag", "lag_min", "lag_max", "time_behind_ms", "confidence"),
-    ),
-    Listing.OWNERS: Listed(PARTITION_OWNERS, "valid_from", OF_GROUPS, first=OF_OWNERS),
+    Listing.REBALANCES: _of(REBALANCES, first=("group_id", "started_at", *OF_REBALANCES)),
+    Listing.COMMITS: _of(COMMIT_ANOMALIES),
+    Listing.LAG: _of(LAG_HISTORY),
+    Listing.OWNERS: _of(PARTITION_OWNERS),
 }
-"""Those with a finding: worst first."""
+"""Those that a night reports: worst first."""
 FINDINGS: Final[dict[Listing, Finding]] = {
-    listing: it.finding for listing, it in LISTS.items() if it.finding is not None
+    listing: it.finding for listing, it in LISTS.items() if it.finding is not None and it.finding.is_reported
 }
+
+
+def finding_of(listing: Listing) -> Finding:
+    finding = LISTS[listing].finding
+    assert finding is not None, listing
+    return finding

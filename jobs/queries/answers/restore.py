@@ -10,13 +10,12 @@ keep their offsets.
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from enum import StrEnum
-from pathlib import Path
 from typing import Final, NamedTuple, TextIO
 
 from coordinator_core.replay.java.hash_codes import string_order
 from jobs.console.command_name import shell_word
 from jobs.console.names import names_of, short, some_of
-from jobs.console.new_files import write_new
+from jobs.console.new_files import new_file, require_new
 from jobs.console.output import Value, csv_line, write_answers
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms
@@ -110,7 +109,7 @@ def restoration(
     selects a position: the last included offset of the log partition.
 
     Raises NoSuchGroupError if a group had no committed offsets then, ArgumentError for an unknown group, a share group,
-    and for a `log_offset` that is not one of the positions.
+    and for a `log_offset` that is not one of the positions, also where there is only one.
     """
     newest = SilverAt(tables, group_ids=group_ids)
     passages = newest.at(at_ms).passages()
@@ -134,11 +133,12 @@ def restoration(
     rows: list[Restored] = []
     caveats: dict[str, int] = {}
     ambiguous: list[str] = []
+    is_chosen = False
     for group_id in sorted(set(group_ids), key=string_order):
         of_group, log_partition = _distinct(passages, then, group_id)
         caveats[group_id] = log_partition
         if log_offset is not None and len(of_group) > 1:
-            of_group = _chosen(of_group, group_id, log_offset)
+            of_group, is_chosen = _chosen(of_group, group_id, log_offset), True
         if len(of_group) > 1:
             ambiguous.append(group_id)
         for end, offsets in of_group:
@@ -147,6 +147,8 @@ def restoration(
                 _restored(group_id, place, now.get(group_id, {}).get(place), offsets.get(place), topics, position)
                 for place in sorted(offsets.keys() | now.get(group_id, {}).keys())
             ]
+    if log_offset is not None and not is_chosen:
+        raise ArgumentError("the log has these offsets at that time once only: leave out --log-offset")
     busy = tuple(group_id for group_id, group in present.items() if group.members)
     new = ((TopicPartition(row.topic, row.partition), row) for row in rows if row.change is Change.NEW)
     # a current commit of a negative offset is none
@@ -284,6 +286,7 @@ def run_restore(
 
     Raises JobError where the file exists already, cannot be written, or would be empty.
     """
+    require_new(output)
     plan = restoration(tables, group_ids=group_ids, at_ms=at_ms, log_offset=log_offset)
     _write_plan(plan, output_format, out or sys.stdout)
     if output is not None:
@@ -294,7 +297,8 @@ def run_restore(
             )
         if not plan.written:
             raise JobError("there is nothing to restore: every offset of that time is left out, the table says why")
-        write_new(Path(output), reset_csv(plan.rows))
+        with new_file(output) as file:
+            file.write(reset_csv(plan.rows))
     return [*lines_of(plan.caveats), *_remarks(plan, output)]
 
 

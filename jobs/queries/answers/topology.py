@@ -10,7 +10,7 @@ from typing import Any, Final, TextIO
 
 from coordinator_core.bytes.codec import Struct
 from coordinator_core.replay.java.hash_codes import string_order
-from jobs.console.names import or_nearest
+from jobs.console.names import or_some
 from jobs.console.output import Value, printable, write_answers
 from jobs.errors import ArgumentError
 from jobs.settings import Settings
@@ -57,7 +57,7 @@ def run_topology(
         missing = [name for name, it in answers.items() if isinstance(it, Refusal) and it.code == GROUP_ID_NOT_FOUND]
         if missing and group_ids is not None:
             known = Admin(broker).list_groups()
-            names = ", ".join(or_nearest(name, known) for name in missing)
+            names = ", ".join(or_some(name, known) for name in missing)
             raise ArgumentError(f"there is no group {names} in the cluster")
     described, remarks = [], []
     for group_id, answer in answers.items():

@@ -12,7 +12,7 @@ from coordinator_core.replay.lookup import group_partition
 from coordinator_core.text import counted
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, LogEnds, log_ends, newest_of, numbers
 from jobs.bronze.partition_counts import known_counts
-from jobs.console.names import NAME_CHARACTERS_MAX, or_nearest
+from jobs.console.names import NAME_CHARACTERS_MAX, or_some
 from jobs.console.output import printable, time_text
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
@@ -57,7 +57,7 @@ def require_groups(tables: ClusterTables, group_ids: Collection[str] | None) -> 
     lacking = " ".join(f"Not all could be replayed: {failure_text(failure)}. " for failure in failures)
     ends = log_ends(tables)[GROUPS_LOG]
     known = set[str]().union(*(_names_in(tables, table, "group_id") for table in KNOW_GROUPS[:-1]))
-    names = ", ".join(or_nearest(name, known) for name in sorted(unknown))
+    names = ", ".join(or_some(name, known) for name in sorted(unknown))
     missing = _missing_places(ends, unknown)
     where = f" {GROUPS_LOG}-{missing[0]}, where it would be, is in no source." if missing else ""
     if not ends.is_count_known and ends.unseen:
@@ -77,7 +77,7 @@ def require_cluster(warehouse: Warehouse, cluster_id: str) -> None:
     if known and cluster_id not in known:
         known |= set(warehouse.read(COVERAGE, ["cluster_id"])["cluster_id"].to_pylist())
         if cluster_id not in known:
-            raise ArgumentError(f"there is no cluster {or_nearest(cluster_id, known)} in {warehouse.root}")
+            raise ArgumentError(f"there is no cluster {or_some(cluster_id, known)} in {warehouse.root}")
 
 
 def require_topic(tables: ClusterTables, topic: str) -> None:
@@ -88,7 +88,7 @@ def require_topic(tables: ClusterTables, topic: str) -> None:
     ends = log_ends(tables)
     remarks = "".join(f"; {remark}" for remark in unread_remarks(ends))
     raise ArgumentError(
-        f"there is no topic {or_nearest(topic, names)} in what was captured of cluster {tables.cluster_id!r}: "
+        f"there is no topic {or_some(topic, names)} in what was captured of cluster {tables.cluster_id!r}: "
         f"{covered_text(ends[GROUPS_LOG])}{remarks}"
     )
 

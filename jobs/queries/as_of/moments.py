@@ -39,6 +39,7 @@ LOCALTIME: Final = Path("/etc/localtime")
 ZONES: Final = "zoneinfo/"
 """Precedes the zone name in the path that /etc/localtime links to."""
 EXAMPLES: Final = "2026-11-20T03:12:00Z, epoch milliseconds, now, -2h, today, 'yesterday 03:12' or 'monday 03:12'"
+OUTSIDE: Final = f"{{text!r}} is out of range: give a time since 1970, as {EXAMPLES}"
 
 
 class Moment(NamedTuple):
@@ -124,7 +125,7 @@ def read_moment(text: str, clock: Clock) -> Moment:
 def _relative(text: str, at: datetime, clock: Clock) -> Moment:
     at_ms = epoch_ms(at)
     if not 0 <= at_ms <= TIMESTAMP_MS_MAX:
-        raise ArgumentError(f"{text[:50]!r} is out of range")
+        raise ArgumentError(OUTSIDE.format(text=text[:50]))
     return Moment(at_ms, f"{text} is {time_text(at_ms)} ({clock.zone_name})")
 
 
@@ -132,7 +133,7 @@ def _before(now: datetime, ago: timedelta, text: str) -> datetime:
     try:
         return now - ago
     except OverflowError:
-        raise ArgumentError(f"{text[:50]!r} is out of range") from None
+        raise ArgumentError(OUTSIDE.format(text=text[:50])) from None
 
 
 def _local(words: list[str], clock: Clock) -> datetime | None:
@@ -196,7 +197,7 @@ def parse_time(text: str) -> int:
             raise ArgumentError(f"{text[:50]!r} is no time: give ISO 8601, as {EXAMPLES}")
         timestamp_ms = epoch_ms(at if at.tzinfo else at.replace(tzinfo=UTC))
     if not 0 <= timestamp_ms <= TIMESTAMP_MS_MAX:
-        raise ArgumentError(f"{text[:50]!r} is out of range")
+        raise ArgumentError(OUTSIDE.format(text=text[:50]))
     return timestamp_ms
 
 
@@ -216,4 +217,4 @@ def _refuse_other_unit(text: str, number: int) -> None:
                 f"{text} is {year} in milliseconds: are these {unit}? Give milliseconds, {meant_ms}, or ISO 8601, "
                 f"{datetime.fromtimestamp(meant_ms / 1000, UTC):%Y-%m-%dT%H:%M:%SZ}"
             )
-    raise ArgumentError(f"{text[:50]} is out of range: give milliseconds since 1970 (13 digits), or ISO 8601")
+    raise ArgumentError(OUTSIDE.format(text=text[:50]))

@@ -80,11 +80,13 @@ def test_topics_that_changed_and_times_of_leaders_are_named(ask: Asks) -> None:
     _, *rows = map(json.loads, ask("audit --list grown --format json").out.splitlines())
     topics = {(row["group_id"], row["topics"]) for row in rows}
     assert {
-        ("c06-topics", "c06-topics-a 3 to 6"),
-        ("k04-regex", "k04-regex-x2 deleted"),
-        ("k04-regex", "k04-regex-x3 new, 2 partitions"),
+        ("c06-topics", "c06-topics-a went from 3 to 6 partitions"),
+        ("k04-regex", "k04-regex-x2 was deleted"),
+        ("k04-regex", "k04-regex-x3 came with 2 partitions"),
     } < topics
-    assert "PARTITIONS_CHANGED, topics: k07-topics-a 3 to 6" in ask("history --group k07-topics").out
+    assert (
+        "PARTITIONS_CHANGED, topics: k07-topics-a went from 3 to 6 partitions" in ask("history --group k07-topics").out
+    )
     _, *leaders = map(json.loads, ask("audit --list leaders --format json").out.splitlines())
     assert all(row["at"].startswith("2026-11-21T02:59:1") for row in leaders) and leaders
     _, *later = map(json.loads, ask("audit --list leaders --from 2026-11-21T02:59:16Z --format json").out.splitlines())

@@ -98,7 +98,9 @@ def test_a_word_is_one_sentence_a_meaning(ask: Asks) -> None:
     assert ask("explain who").out.startswith("who (column of audit): clients and hosts of the members that went")
     unknown = ask("explain LIKLY")
     assert (unknown.code, unknown.out) == (exit_codes.WRONG_ARGUMENTS, "")
-    assert unknown.err == "error: there is no word 'LIKLY' (did you mean 'LIKELY'?)\n"
+    assert (
+        unknown.err == "error: there is no word 'LIKLY' (did you mean 'LIKELY'?): ./spark-submit.sh explain lists all\n"
+    )
     assert re.search(r"^confidence of: .*: CERTAIN, LIKELY, GUESS$", ask("explain").out, re.MULTILINE)
 
 

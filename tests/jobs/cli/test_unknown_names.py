@@ -17,8 +17,13 @@ QUESTIONS: Final = {
     f"restore {AT} --group c01-rnage": "group 'c01-rnage' (did you mean 'c01-range'?)",
     f"describe {AT} --group C01-RANGE": "group 'C01-RANGE' (did you mean 'c01-range'?)",
     "owner --partition 0 --topic C01-RANGE": "topic 'C01-RANGE' (did you mean 'c01-range'?)",
-    f"history --group {'#' * 30_000}": f"group {'#' * 100!r} in what was captured",
-    f"where --share s05-limit:{'#' * 30_000}:0": f"topic {'#' * 100!r} in what was captured",
+    f"history --group {'#' * 30_000}": f"group {'#' * 100!r} (known: c01-range, c02-roundrobin, ",
+    f"where --share s05-limit:{'#' * 30_000}:0": f"topic {'#' * 100!r} (known: ",
+    "audit --group ''": "group '' (known: c01-range, c02-roundrobin, ",
+    "owner --partition 0 --topic nosuch": "topic 'nosuch' (known: ",
+    "groups --cluster-id nosuch": "cluster 'nosuch' (known: kafka)",
+    "changes --table nosuch": "table 'nosuch' (known: gold.archived_records, ",
+    "explain nosuch": "word 'nosuch': ./spark-submit.sh explain lists all",
     "history --group c01-rnage": "group 'c01-rnage' (did you mean 'c01-range'?)",
     "groups --match c01-rnage": "group 'c01-rnage' (did you mean 'c01-range'?)",
     "audit --group c01-rnage": "group 'c01-rnage' (did you mean 'c01-range'?)",
@@ -39,6 +44,8 @@ QUESTIONS: Final = {
     "simulate --output s --scenario scenarios/bad-dya.toml": (
         "scenario 'scenarios/bad-dya.toml' (did you mean 'scenarios/bad-day.toml'?)"
     ),
+    "simulate --output s --scenario bad-day": "scenario 'bad-day' (did you mean 'scenarios/bad-day.toml'?)",
+    "groups --format xml": "format 'xml': table, json, csv",
     **{
         f"{question} --cluster-id kafak": "cluster 'kafak' (did you mean 'kafka'?)"
         for question in (
@@ -127,6 +134,13 @@ DOES_NOTHING: Final = {
     "history --group c01-range --group c02-roundrobin": "--group is given twice",
     "history --group=c01-range --group c01-range": "--group is given twice",
     "groups --format json --format=csv": "--format is given twice",
+    "groups --topic ''": "--topic is empty",
+    "report --output=": "--output is empty",
+    "audit --segments ''": "--segments is empty",
+    f"restore --group c01-range {AT} --log-offset 99999999": "the log has these offsets at that time once only",
+    f"restore --group c01-range {AT} --log-offset {2**63}": "log-offset: should be less than or equal to 9223",
+    f"simulate --scenario scenarios/shop.toml --output s --seed {2**63}": "seed: should be less than or equal to",
+    "nightly -q -v": "--quiet and --verbose exclude each other",
 }
 
 
@@ -167,6 +181,12 @@ def test_an_empty_answer_says_why(ask: Asks, question: str, why: str) -> None:
         ("sql --warehouse /nowhere -e 'select 1'", "no tables in /nowhere"),
         ("report --warehouse /nowhere --output r.html", "no tables in /nowhere"),
         ("report --output /proc/r.html", "the report cannot be written to /proc/r.html"),
+        ("report --output no/r.html", "cannot write no/r.html: there is no folder no: make it, or name another file"),
+        (f"restore --group c01-range {AT} --output no/o.csv", "cannot write no/o.csv: there is no folder no: "),
+        ("sql -e 'select 1' --output no/r.csv", "cannot write no/r.csv: there is no folder no: "),
+        ("history --group c01-range --diagram no/d.svg", "cannot write no/d.svg: there is no folder no: "),
+        ("nightly --report no/r.html --segments .", "cannot write /"),
+        ("nightly --notify no/n.json --segments .", "cannot write no/n.json: there is no folder no: "),
         (f"restore --group c01-range {AT} --output /proc/r.csv", "cannot write /proc/r.csv"),
         ("history --group c01-range --diagram /proc/d.svg", "cannot write /proc/d.svg"),
         ("simulate --scenario scenarios/shop.toml --output /proc/s", "cannot write /proc/s"),
@@ -183,16 +203,38 @@ def test_what_a_user_named_wrongly_exits_2(ask: Asks, question: str, why: str) -
 
 
 def test_a_file_that_is_there_is_not_replaced(ask: Asks, tmp_path: Path) -> None:
-    """Neither a diagram, nor offsets: the name may be that of another file."""
+    """Neither a diagram, nor offsets, nor a result: the name may be that of another file. That is said first."""
     for question, name in (
         ("history --group c01-range --diagram", "d.svg"),
         (f"restore --group c01-range {AT} --output", "o.csv"),
+        ("sql -e 'select nosuch' --output", "r.csv"),
     ):
         (tmp_path / name).write_text("mine", encoding="utf-8")
         shown = ask(f"{question} {tmp_path / name}")
-        assert shown.code == exit_codes.WRONG_ARGUMENTS
+        assert (shown.code, shown.out) == (exit_codes.WRONG_ARGUMENTS, "")
         assert shown.err.endswith(f"error: {tmp_path / name} is there already: name a new file, or remove it first\n")
         assert (tmp_path / name).read_text(encoding="utf-8") == "mine"
+
+
+def test_where_a_diagram_was_written_is_said(ask: Asks, tmp_path: Path) -> None:
+    """In a line that is not of the answer. Of a result that there is none of, no file is left."""
+    assert ask(f"history --group c01-range --diagram {tmp_path / 'd.svg'}").err.endswith(f"diagram: {tmp_path}/d.svg\n")
+    assert ask(f"sql -e 'select nosuch' --output {tmp_path / 'r.csv'}").code == exit_codes.WRONG_ARGUMENTS
+    assert [it.name for it in tmp_path.iterdir()] == ["d.svg"]
+
+
+def test_a_list_says_what_it_sums_up_to(ask: Asks) -> None:
+    """By group, as a night does; and an empty one where to look."""
+    lists = {name: ask(f"audit --list {name}").out.splitlines() for name in ("redeliveries", "resets")}
+    counts = "select group_id, sum(records_redelivered) from counted_events group by 1 order by 2 desc, 1"
+    _, *rows = ask(f"sql --format csv -e '{counts}'").out.splitlines()
+    (group_id, count), every = rows[0].split(","), sum(int(row.split(",")[1]) for row in rows)
+    assert lists["redeliveries"][1].startswith(f"# {every} records redelivered: {group_id} ({count}), ")
+    rewinds = ask("audit --list rewinds").out.splitlines()[1].removeprefix("# ")
+    assert lists["resets"][1:3] == [
+        "# Nothing is listed",
+        f"# Not in this list: {rewinds}: ./spark-submit.sh audit --list rewinds",
+    ]
 
 
 def test_a_time_of_a_setting_is_milliseconds_or_a_duration(ask: Asks) -> None:

@@ -55,6 +55,20 @@ def test_a_narrow_terminal_still_has_the_reason() -> None:
     assert " ".join(line[19:] for line in lines[1:-1]).split() == ["5", "in", "storms,", "1", "thrown", "out"]
 
 
+def test_what_all_rows_have_is_said_once_where_cells_would_be_broken() -> None:
+    """In a line above the table, so that times stay whole; not where there is room for them or none for the line, nor
+    of a row that is alone, nor of all."""
+    names = ("group_id", "cause", "at", "confidence")
+    columns = [Column(name, grows=True) for name in names]
+    rows = [("a", "LEFT", f"2026-01-06T08:24:30.00{number}Z", "LIKELY") for number in range(2)]
+    wide, narrow, least = (list(table_lines(columns, rows, first=names, room=room)) for room in (80, 47, 40))
+    assert wide[0].split() == list(names) and len(wide) == 3
+    assert narrow == ["all: group_id a, cause LEFT, confidence LIKELY", "at", *(row[2] for row in rows)]
+    assert least[0].split()[0] == "group_id"
+    for alike in (rows[:1], rows[:1] * 2):
+        assert "all:" not in "".join(table_lines(columns, alike, first=names, room=47))
+
+
 def test_all_of_an_answer_is_there_where_folding_makes_room() -> None:
     """Names of columns are folded first, then names and days in rows; cells that have room stay whole."""
     columns = [Column(name, grows=True) for name in ("group_id", "delivered_again_count", "at", "other")]

@@ -33,7 +33,7 @@ from schemas.tables.gold import REBALANCES
 from tests.conftest import PROJECT_ROOT
 from tests.jobs.conftest import Recorded
 from tests.jobs.hostile import FIELDS, hostile, plain, write_named
-from tests.jobs.report.browser import DRAWN, LOOKS, Opened, chromium, needs_chromium
+from tests.jobs.report.browser import DRAWN, LOOKS, Opened, chromium, needs_chromium, with_palette
 from tests.jobs.report.large import CLUSTER as NAMED
 from tests.jobs.report.tables import data_of, tables_of, values_of
 from tests.jobs.silver.test_replay import CLUSTER, Jobs
@@ -182,6 +182,7 @@ def test_connectors_have_their_names(warehouse: Warehouse) -> None:
 def test_nightly_writes_it_at_its_end(no_spark: Executor, tmp_path: Path) -> None:
     """Where the settings name a file: it says which, and another program learns it, too."""
     path = tmp_path / "pages" / "night.html"
+    path.parent.mkdir()
     jobs = Jobs(no_spark, tmp_path / "warehouse", RECORDINGS / "codec-zstd" / "logs")
     jobs.settings = replace(jobs.settings, report_file=str(path))
     jobs.nightly()
@@ -412,7 +413,7 @@ def test_it_looks_as_the_kept_pictures_do(
     x, y, own = figure.evaluate(place)
     room = min(20, x)
     clip: Any = {"x": x - room, "y": y - room / 2, "width": own + 2 * room, "height": height}
-    new = opened.page.screenshot(full_page=True, clip=clip)
+    new = with_palette(opened.page, opened.page.screenshot(full_page=True, clip=clip))
     kept = PROJECT_ROOT / "docs" / "images" / f"{name}.png"
     if (width, scheme) != (WIDTHS[0], SCHEMES[0]):
         kept = Path(__file__).parent / "kept" / f"{name}-{width}-{scheme}.png"

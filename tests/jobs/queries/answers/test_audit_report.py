@@ -67,4 +67,4 @@ def test_without_a_metadata_log_topics_are_those_of_new_partitions(tmp_path: Pat
     ledger.night(log.write(tmp_path / "logs"), partitions=("__consumer_offsets=1",))
     columns, rows = listed(ledger.tables, None, Listing.GROWN, Span())
     [row] = [dict(zip(columns, row, strict=True)) for row in rows]
-    assert (row["to_generation"], row["cause"], row["topics"]) == (3, "PARTITIONS_CHANGED", "in")
+    assert (row["to_generation"], row["cause"], row["topics"]) == (3, "PARTITIONS_CHANGED", "in came")
