@@ -4,7 +4,7 @@ Most of what is new in a night is commits that advance as usual, or stay. An aud
 its owners, rebalances and commit anomalies stay, and the commits are added to the counts of their days. A commit is
 judged, with its group, where
 
-* it is aborted, goes back, deletes, jumps by `skip_offset_count`, or has stayed for `stalled_ms`;
+* it is aborted, goes back, deletes, skips, or has stayed for `stalled_ms`;
 * it may be the first one to a partition after the group was deleted (`log_anomalies`), or after a topic of it was;
 * the past makes every commit to the group significant (`GroupFacts.is_watched`).
 """
@@ -21,7 +21,7 @@ from coordinator_core.inference.commits.commit_anomalies import (
     FIRST,
     REWIND,
     applied_by_partition,
-    jumps,
+    skips,
     stalled,
 )
 from coordinator_core.inference.facts.calendar import DAY_MS
@@ -40,8 +40,9 @@ def is_noted(
     watched = np.array([past is None or past.is_watched for past in known], np.bool_)
     deleted = np.array([past is None or past.deleted_at >= 0 for past in known], np.bool_)
     noted: BoolArray = (commits.outcome == ABORTED) | (commits.change == REWIND) | commits.is_tombstone
-    noted |= jumps(commits, settings)
-    noted[list(stalled(commits, applied_by_partition(commits, group), settings))] = True
+    applied = applied_by_partition(commits, group)
+    for rows in (skips(commits, applied, settings), stalled(commits, applied, settings)):
+        noted[list(rows)] = True
     noted |= ((commits.change == FIRST) & deleted[group]) | watched[group]
     return noted & is_new
 

@@ -6,7 +6,6 @@ why members departed; and a few facts about everything before (`GroupFacts`). Wi
 the last audit stopped, and earlier results about commits stay. Where these may change, the group is judged from its
 beginning (`PastTooShort`):
 
-* its commits jump ahead: what is usual depends on all of them;
 * it was set only once so far, and now again; or it is empty, and commits continued in spite of that and still do;
 * a generation is missing after its last one, that lost its members step by step, or it had no generation before;
 * an offset that outlived the group is committed for the first time again: then it did not outlive it;
@@ -36,10 +35,10 @@ from coordinator_core.inference.commits.commit_anomalies import (
     DELETE,
     FIRST,
     REPEAT,
+    USUAL_ADVANCES,
     GenerationsAt,
     applied_by_partition,
     is_set_once,
-    jumps,
 )
 from coordinator_core.inference.commits.deletions import TOGETHER_MS
 from coordinator_core.inference.commits.last_commit_times import (
@@ -101,8 +100,6 @@ class GroupFacts(NamedTuple):
     """The log offset of its first commit; -1: it has none."""
     is_set_once: bool
     """Each commit was a plain first one to its partition."""
-    has_jumped: bool = False
-    """A commit may have been a skip."""
     emptied_since: int = -1
     """Log offset since which it has no members, after it had some; -1: it has members, or never had any."""
     has_committed_empty: bool = False
@@ -133,7 +130,7 @@ class GroupFacts(NamedTuple):
     @property
     def is_watched(self) -> bool:
         """Whether any further commit may change more than counts."""
-        return self.is_set_once or self.has_jumped or self.emptied_since >= 0
+        return self.is_set_once or self.emptied_since >= 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +175,6 @@ class GroupBefore:
                 raise PastTooShort("it was set but once")
             if past.has_committed_empty:
                 raise PastTooShort("commits without members go on")
-            if jumps(new, settings).any() or (past.has_jumped and (new.change == ADVANCE).any()):
-                raise PastTooShort("jumps are measured by all commits")
         if life.generations and past.newest_since < 0:
             raise PastTooShort("it had no generation")
         if _is_emptied_otherwise(life.generations, past):
@@ -235,7 +230,6 @@ def _is_emptied_otherwise(generations: Sequence[GenerationRow], past: GroupFacts
 def group_facts(
     life: GroupLife,
     leave_reasons: LeaveReasons,
-    settings: InferenceSettings,
     before: GroupBefore | None = None,
     watermark: AuditWatermark | None = None,
     handovers: Mapping[int, Handover] = _NO_HANDOVERS,
@@ -260,7 +254,6 @@ def group_facts(
     return GroupFacts(
         first_log_offset=past.first_log_offset if past else int(commits.log_offset[0]) if len(commits) else -1,
         is_set_once=past.is_set_once if past else is_set_once(commits),
-        has_jumped=bool(jumps(commits, settings).any()) or (past is not None and past.has_jumped),
         emptied_since=emptied_since,
         has_committed_empty=has_committed_empty
         or (past is not None and past.emptied_since == emptied_since and past.has_committed_empty),
@@ -300,8 +293,8 @@ def kept_commits(commits: GroupCommits, applied: ByPartition, group: I64 | None 
 
     `applied`: the result of `applied_by_partition`.
 
-    For each partition with an offset: the commit in force, and the one by which it reached that offset. Also those of
-    open transactions, each with the commit in force at that time.
+    For each partition with an offset: the commit in force, the one by which it reached that offset, and the advances by
+    which the next one is measured. Also those of open transactions, each with the commit in force at that time.
     """
     is_pending = commits.outcome == PENDING
     is_kept = is_pending.copy()
@@ -313,7 +306,8 @@ def kept_commits(commits: GroupCommits, applied: ByPartition, group: I64 | None 
 
 @compiled
 def _mark_in_force(rows: I32, starts: I64, change: I8, is_kept: BoolArray) -> None:
-    """For each partition with an offset, mark the newest commit, and the one by which it reached that offset."""
+    """For each partition with an offset, mark the newest commit, the one by which it reached that offset, and the last
+    advances: those that are usual, and one more, since a rate is that since the one before."""
     for number in range(len(starts) - 1):
         place = starts[number + 1] - 1
         if change[rows[place]] >= DELETE:
@@ -322,6 +316,12 @@ def _mark_in_force(rows: I32, starts: I64, change: I8, is_kept: BoolArray) -> No
         while place > starts[number] and change[rows[place]] == REPEAT:
             place -= 1
         is_kept[rows[place]] = True
+        wanted = USUAL_ADVANCES + 1
+        while wanted and place >= starts[number] and change[rows[place]] < DELETE:
+            if change[rows[place]] == ADVANCE:
+                is_kept[rows[place]] = True
+                wanted -= 1
+            place -= 1
 
 
 def _in_force(commits: GroupCommits, group: I64 | None, is_pending: BoolArray) -> I64:

@@ -138,7 +138,7 @@ def judge_group(
     kept = kept_commits(life.commits, applied)
     del applied  # one number for each commit
     watermark = None if life.timeless else newest_watermark(life, owners, rebalances, settings, came_from)
-    past = group_facts(life, leave_reasons | replaced, settings, before, watermark, handovers)
+    past = group_facts(life, leave_reasons | replaced, before, watermark, handovers)
     types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
     committed = commit_days(life.commits, is_new)
     settled_day, late = NO_DAY, dict[int, DayCounts]()

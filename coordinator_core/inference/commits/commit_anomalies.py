@@ -9,7 +9,7 @@ A commit has at most one row, of the most significant kind:
   was a tool (`kafka-consumer-groups --reset-offsets`), an admin client, or a consumer that assigns its partitions
   itself. In a group that never had members such a consumer is the rule, and its commits are no sign of a reset.
 * REWIND: the committed offset went back.
-* SKIP: it jumped ahead, by far more and far faster than this partition usually moves.
+* SKIP: it jumped ahead, by far more and far faster than this partition moved before.
 * STALLED: commits continued for long, and the offset stayed. The partition may simply have no new records, which the
   coordinator's log does not show, so it is a guess.
 
@@ -23,7 +23,7 @@ from bisect import bisect_left, bisect_right
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -55,8 +55,8 @@ RESETS_MAX: Final = 16
 the first of them, and those that go back, are reported."""
 USUAL_FACTOR: Final = 10
 """A skip is longer and faster than the partition's usual advance by this factor."""
-USUAL_ADVANCES_MIN: Final = 3
-"""With fewer other advances, nothing counts as usual."""
+USUAL_ADVANCES: Final = 3
+"""Usual is the median of this many advances before it, since the offset was last deleted; with fewer, nothing is."""
 
 
 class Verdict(NamedTuple):
@@ -100,7 +100,7 @@ def find_anomalies(
     applied = applied_by_partition(commits) if applied is None else applied
     # later updates override earlier ones, so the more significant kinds come last
     verdicts |= dict.fromkeys(stalled(commits, applied, settings), STALLED)
-    verdicts |= _skips(commits, settings)
+    verdicts |= dict.fromkeys(skips(commits, applied, settings), SKIP)
     verdicts |= _rewinds(life, applied)
     verdicts |= _resets(life, groups)
     if is_new is None:
@@ -493,19 +493,6 @@ def _set_once(commits: GroupCommits, groups: GenerationsAt, whole_to: int) -> di
     return {row: SET_ONCE for row in _rows(commits.change < DELETE) if groups.at(int(commits.log_offset[row])).is_empty}
 
 
-def jumps(commits: GroupCommits, settings: InferenceSettings) -> BoolArray:
-    """Which of the commits jump so far ahead that they may be skips."""
-    found = np.zeros(len(commits), np.bool_)
-    _mark_jumps(commits.change, commits.committed_offset, commits.previous_offset, settings.skip_offset_count, found)
-    return found
-
-
-@compiled
-def _mark_jumps(change: I8, committed: I64, previous: I64, offset_count: int, is_found: BoolArray) -> None:
-    for row in range(len(change)):
-        is_found[row] = change[row] == ADVANCE and committed[row] - previous[row] >= offset_count
-
-
 def is_set_once(commits: GroupCommits) -> bool:
     """Whether all commits of a group, except deletions, are plain first ones to their partition."""
     return _are_plain_first(commits.outcome, commits.change, commits.is_transactional)
@@ -544,34 +531,38 @@ def _forgotten(life: GroupLife) -> dict[int, Verdict]:
     }
 
 
-def _skips(commits: GroupCommits, settings: InferenceSettings) -> dict[int, Verdict]:
-    """Advances that are far longer and far faster than the partition's median advance."""
-    is_candidate = jumps(commits, settings)
-    if not is_candidate.any():
-        return {}
-    rows, starts = by_partition(commits, commits.change == ADVANCE)
-    found: dict[int, Verdict] = {}
-    for first, end in pairwise(starts.tolist()):
-        mine = rows[first:end]
-        places = np.flatnonzero(is_candidate[mine])
-        if len(mine) <= USUAL_ADVANCES_MIN or not len(places):
-            continue
-        moved = commits.committed_offset[mine] - commits.previous_offset[mine]
-        rate = _rates(commits, mine, moved)
-        is_far = moved[places] > USUAL_FACTOR * float(np.median(moved))
-        is_fast = rate[places] > USUAL_FACTOR * float(np.median(rate))
-        found |= dict.fromkeys(mine[places[is_far & is_fast]].tolist(), SKIP)
-    return found
+def skips(commits: GroupCommits, applied: ByPartition, settings: InferenceSettings) -> Sequence[int]:
+    """Advances that are far longer and far faster than the median of those before. `applied`: the result of
+    `applied_by_partition`."""
+    moved = np.where(commits.change == ADVANCE, commits.committed_offset - commits.previous_offset, 0)
+    is_found = np.zeros(len(commits), np.bool_)
+    _mark_skips(*applied, commits.change, moved, commits.applied_at_ms, settings.skip_offset_count, is_found)
+    return _rows(is_found)
 
 
-def _rates(commits: GroupCommits, rows: I32, moved: I64) -> Any:
-    """Offsets per millisecond since the advance before. 0 for the first one, and where a time is missing or went
-    back."""
-    at = commits.applied_at_ms[rows]
-    before = np.append(at[:1], at[:-1])
-    rates = np.where((at < before) | (before == NONE_MS), 0, moved / np.maximum(at - before, 1))
-    rates[:1] = 0
-    return rates
+@compiled
+def _mark_skips(
+    rows: I32, starts: I64, change: I8, moved: I64, at_ms: I64, offset_count: int, is_found: BoolArray
+) -> None:
+    """Rates are offsets per millisecond since the advance before; 0 for the first one, and where a time is missing or
+    went back."""
+    lengths, rates = np.zeros(USUAL_ADVANCES, np.int64), np.zeros(USUAL_ADVANCES)
+    for number in range(len(starts) - 1):
+        count, before_ms = 0, NONE_MS
+        for place in range(starts[number], starts[number + 1]):
+            row = rows[place]
+            if change[row] >= DELETE:
+                count = 0
+            if change[row] != ADVANCE:
+                continue
+            rate = 0.0
+            if count and before_ms != NONE_MS and at_ms[row] >= before_ms:
+                rate = moved[row] / max(at_ms[row] - before_ms, 1)
+            if moved[row] >= offset_count and count >= USUAL_ADVANCES:
+                is_far = moved[row] > USUAL_FACTOR * np.median(lengths)
+                is_found[row] = is_far and rate > USUAL_FACTOR * np.median(rates)
+            lengths[count % USUAL_ADVANCES], rates[count % USUAL_ADVANCES] = moved[row], rate
+            count, before_ms = count + 1, at_ms[row]
 
 
 def applied_by_partition(commits: GroupCommits, group: I64 | None = None) -> ByPartition:

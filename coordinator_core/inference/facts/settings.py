@@ -23,7 +23,7 @@ class InferenceSettings:
     stalled_ms: int = 60 * 60_000
     """A partition is STALLED if its committed offset stays for this long while commits continue."""
     skip_offset_count: int = 10_000
-    """A commit is a SKIP if it jumps ahead by this much, and by far more than its neighbours."""
+    """A commit is a SKIP if it jumps ahead by this much, and by far more than before."""
     offsets_retention_ms: int = 7 * 24 * 3_600_000
     """offsets.retention.minutes of the brokers."""
     offsets_retention_check_interval_ms: int = 600_000

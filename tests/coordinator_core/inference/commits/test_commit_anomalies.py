@@ -1,6 +1,8 @@
 """Commit anomalies: what each kind takes, what proves it, and that order and neighbours change nothing."""
 
+from collections.abc import Sequence
 from dataclasses import replace
+from itertools import accumulate
 from operator import itemgetter
 from typing import Any
 
@@ -8,7 +10,13 @@ import numpy as np
 import pytest
 
 from coordinator_core.history.rows import EventRow, GenerationRow, MemberRow
-from coordinator_core.inference.commits.commit_anomalies import RESETS_MAX, find_anomalies
+from coordinator_core.inference.audit.group_past import kept_commits
+from coordinator_core.inference.commits.commit_anomalies import (
+    RESETS_MAX,
+    applied_by_partition,
+    find_anomalies,
+    skips,
+)
 from coordinator_core.inference.facts.life import NO_EXPIRY, GroupCommits, GroupLife
 from coordinator_core.inference.facts.log_facts import LogFacts
 from coordinator_core.inference.facts.rows import AnomalyRow, OwnerRow
@@ -226,6 +234,32 @@ def test_a_skip_is_far_and_fast() -> None:
     assert brief(found(life_of(*usual, commit(9, 50_800, 800)))) == [(9, "SKIP", "BEYOND_USUAL_RATE", "LIKELY")]
     assert found(life_of(*usual, commit(9, 50_800, 800, at=80 + 6000))) == []
     assert found(life_of(*usual[:2], commit(9, 50_200, 200))) == []
+
+
+def test_usual_are_the_last_advances_since_a_deletion() -> None:
+    """A partition that moves fast for good has two skips, not one at each commit; one that was deleted begins again."""
+    usual = [commit(number, 100 * number, 100 * (number - 1) or None) for number in range(1, 9)]
+    fast = [commit(9 + number, 800 + 50_000 * (number + 1), 800 + 50_000 * number) for number in range(5)]
+    assert [row.log_offset for row in found(life_of(*usual, *fast))] == [9, 10]
+    again = [commit(21, 1), commit(22, 2, 1), commit(23, 3, 2), commit(24, 50_003, 3)]
+    kinds = [row.kind for row in found(life_of(*usual, commit(20, None, 800), *again))]
+    assert kinds == ["DELETED"]
+
+
+@pytest.mark.parametrize("pauses", [(100, 100, 1, 1000, 1, 30), (1, 1000, 1, 1000, 1000, 30)])
+@pytest.mark.parametrize("repeats", [0, 2])
+def test_kept_commits_measure_the_next_one_as_all_do(pauses: Sequence[int], repeats: int) -> None:
+    """The rate of an advance is that since the one before it, which is kept, too, whatever repeated it since."""
+    at = list(accumulate(pauses, initial=1))
+    rows = [commit(1, 0, at=1)]
+    rows += [commit(2 + number, 100 * (number + 1), 100 * number, at=at[number + 1]) for number in range(5)]
+    rows += [commit(10 + number, 500, 500, at=at[5]) for number in range(repeats)]
+    before, last = commits_of(*rows), commit(20, 20_500, 500, at=at[6])
+    kept = kept_commits(before, applied_by_partition(before))
+    few, all_of_them = (commits_of(*some, last) for some in ([rows[row] for row in kept.tolist()], rows))
+    assert len(few) < len(all_of_them)
+    is_skip = [bool(skips(some, applied_by_partition(some), SETTINGS)) for some in (few, all_of_them)]
+    assert is_skip == [pauses[0] == 1] * 2
 
 
 def test_a_stall_is_reported_once() -> None:
