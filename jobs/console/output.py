@@ -1,7 +1,7 @@
 """Print answers: as a table in the style of Kafka's tools, as JSON (one object per line), or as CSV.
 
 On a terminal, a table is as wide as the terminal: the columns that are the answer come first, long cells go on in
-the next line, what is the same in all rows is said above them if that makes room, and columns for which there is no
+the next line, what all rows have is said above them if that makes room, and columns for which there is no
 room are left out. A pipe or a file gets everything, and JSON and CSV have everything.
 
 A value is a number, a string, a bool, or None for unknown: `-` in tables and CSV, null in JSON. Strings may contain
@@ -55,6 +55,7 @@ NARROW_COLUMNS_MIN: Final = 8
 """In a narrow terminal one of the first three of an answer: who, how bad, why."""
 PIECE: Final = re.compile(r"\d{4}-\d\d-\d\dT|.+?(?:\s+|[-_:,.](?=\D)|$)", re.DOTALL)
 """A part of a cell: a day, or what ends in a blank or a mark."""
+DAY: Final = re.compile(r"(\d{4}-\d\d-\d\d)T")
 IS_WIDE: ContextVar[bool] = ContextVar("is_wide", default=False)
 """Does --wide ask for all columns, whatever the width?"""
 
@@ -126,8 +127,8 @@ def _joined(rows: Iterable[Sequence[str]], bars: Bars, header_count: int = 1) ->
 
 def _fitted(columns: Sequence[Sequence[str]], answer_count: int, room: int, bars: Bars) -> Iterator[str]:
     """Lines that fit into the room: long cells of the first columns, which are the answer, go on in the next line, and
-    of the other columns there are those that still fit. Where names and times would be broken, what is the same in all
-    rows is said above them, if a line has room for it. A last line says how many columns were left out."""
+    of the other columns there are those that still fit. Where names and times would be broken, what all rows have, and
+    the day of times, is said above them, if a line has room for it. A last line says how many columns were left out."""
     gap = len(bars.row)
     needed = [max(map(_shown_length, texts)) for texts in columns]
     answer = columns[:answer_count]
@@ -147,12 +148,16 @@ def _fitted(columns: Sequence[Sequence[str]], answer_count: int, room: int, bars
                 left -= least + gap
         if len(widths) == answer_count:
             break
-    alike = [index for index, (_, *cells) in enumerate(answer) if len(cells) > 1 and len(set(cells)) == 1]
-    said = f"all: {', '.join(' '.join(answer[index][:2]) for index in alike)}"
-    if (folded_count > 1 or is_squeezed) and 0 < len(alike) < answer_count and _shown_length(said) <= room:
+    shared = [_shared(cells) for _, *cells in answer]
+    said = f"all: {', '.join(f'{texts[0]} {it}' for texts, it in zip(answer, shared, strict=True) if it)}"
+    others = [
+        [texts[0], *(it.removeprefix(f"{day}T") for it in texts[1:])]
+        for texts, day in zip(answer, shared, strict=True)
+        if texts[1:2] != [day]
+    ]
+    if (folded_count > 1 or is_squeezed) and any(shared) and others and _shown_length(said) <= room:
         yield said
-        others = [texts for index, texts in enumerate(columns) if index not in alike]
-        yield from _fitted(others, answer_count - len(alike), room, bars)
+        yield from _fitted([*others, *columns[answer_count:]], len(others), room, bars)
         return
     for index, width in widths.items():
         more = min(needed[index] - width, left)
@@ -172,6 +177,14 @@ def _fitted(columns: Sequence[Sequence[str]], answer_count: int, room: int, bars
     yield from _joined(padded, bars, len(rows[0]))
     if len(widths) < len(columns):
         yield f"{counted(len(columns) - len(widths), 'more column')}: --wide"
+
+
+def _shared(cells: Sequence[str]) -> str:
+    """What several cells have in common: all of it, or the day of times. Empty: nothing."""
+    if len(cells) < 2 or len(set(cells)) == 1:
+        return cells[0] if len(cells) > 1 else ""
+    day = DAY.match(max(cells))
+    return day[1] if day and all(it.startswith(day[0]) or it == UNKNOWN for it in cells) else ""
 
 
 def _folded(text: str, width: int) -> list[str]:

@@ -56,17 +56,23 @@ def test_a_narrow_terminal_still_has_the_reason() -> None:
 
 
 def test_what_all_rows_have_is_said_once_where_cells_would_be_broken() -> None:
-    """In a line above the table, so that times stay whole; not where there is room for them or none for the line, nor
-    of a row that is alone, nor of all."""
+    """In a line above the table, so that times stay whole, and if they are of one day, this; not where there is room
+    for them or none for the line, nor of a row that is alone."""
     names = ("group_id", "cause", "at", "confidence")
     columns = [Column(name, grows=True) for name in names]
-    rows = [("a", "LEFT", f"2026-01-06T08:24:30.00{number}Z", "LIKELY") for number in range(2)]
+    rows = [("a", "LEFT", f"2026-01-0{number}T08:24:30.000Z", "LIKELY") for number in (6, 7)]
     wide, narrow, least = (list(table_lines(columns, rows, first=names, room=room)) for room in (80, 47, 40))
     assert wide[0].split() == list(names) and len(wide) == 3
     assert narrow == ["all: group_id a, cause LEFT, confidence LIKELY", "at", *(row[2] for row in rows)]
     assert least[0].split()[0] == "group_id"
-    for alike in (rows[:1], rows[:1] * 2):
-        assert "all:" not in "".join(table_lines(columns, alike, first=names, room=47))
+    assert "all:" not in "".join(table_lines(columns, rows[:1], first=names, room=47))
+    of_a_day = [("a", "b"), ("LEFT", "LEFT"), ("2026-01-06T08:24:30.000Z", "2026-01-06T08:24:31.000Z"), ("GUESS", "-")]
+    assert list(table_lines(columns, [*zip(*of_a_day, strict=True)], first=names, room=47)) == [
+        "all: cause LEFT, at 2026-01-06",
+        "group_id at            confidence",
+        "a        08:24:30.000Z GUESS",
+        "b        08:24:31.000Z -",
+    ]
 
 
 def test_all_of_an_answer_is_there_where_folding_makes_room() -> None:
