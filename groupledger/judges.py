@@ -102,7 +102,7 @@ class JudgeGroup:
             log = work.log(log_partition)
             audit_whole_log(log_partition, work, parts, known.configs, known.removed, log)
             if known.samples and LAG_HISTORY in self.tables:
-                Lags(known.samples, work, parts, log).write(log_partition)
+                Lags(work, parts, known.samples).write(log_partition, log)
         yield from parts.rows
 
 

@@ -29,14 +29,13 @@ from coordinator_core.inference.audit.group_past import (
 from coordinator_core.inference.audit.groups import GroupGold, Judged, judge_group
 from coordinator_core.inference.audit.log_anomalies import LogAnomalyRow, group_anomalies, not_judged
 from coordinator_core.inference.commits.deletions import CLOCKS_MS, NOTHING_REMOVED, Removed
-from coordinator_core.inference.commits.lag import Samples
 from coordinator_core.inference.facts.calendar import DAY_MS
 from coordinator_core.inference.facts.configs import NO_CONFIGS, Configs
 from coordinator_core.inference.facts.life import GroupLife
 from coordinator_core.inference.facts.log_facts import LogFacts
 from coordinator_core.inference.facts.rows import GroupDayRow, ShareGroupDayRow
 from coordinator_core.inference.groups.owners import topics_read_together
-from jobs.gold.audit_lag import Lags, end_samples
+from jobs.gold.audit_lag import Lags
 from jobs.gold.clock_steps import clock_steps, steps_before
 from jobs.gold.former_rows import Outdated, day_of
 from jobs.gold.group_checkpoints import SavedGroups, packed_watermark, unpacked_watermark
@@ -64,7 +63,8 @@ NEW_COMMIT_WEIGHT: Final = 2
 
 def group_audit(work: AuditWork, parts: AuditParts) -> Callable[[int], None]:
     """What audits the groups of a log partition: all groups, or those with new records that affect more than counts."""
-    known, removed, samples = _inputs(work, parts)
+    known, removed = _inputs(work, parts)
+    lags = Lags(work, parts)
 
     def audit(log_partition: int) -> None:
         packed = work.all_saved(log_partition)
@@ -83,21 +83,20 @@ def group_audit(work: AuditWork, parts: AuditParts) -> Callable[[int], None]:
             left = saved
         else:
             left = _NewAudit(work, parts, known, removed, log_partition, saved, log).run()
-        lags = partial(Lags(samples, work, parts, log).find, log_partition, saved, only)
-        read_or(None, f"lag of the commits in {work.topic}-{log_partition}", lags, parts.done.lacks)
+        find_lags = partial(lags.find, log_partition, log, saved, only)
+        read_or(None, f"lag of the commits in {work.topic}-{log_partition}", find_lags, parts.done.lacks)
         parts.done.days.extend(chain.from_iterable(left.days.values()))
         parts.keep(log_partition, left.packed())
 
     return audit
 
 
-def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, Removed, Samples]:
+def _inputs(work: AuditWork, parts: AuditParts) -> tuple[Configs, Removed]:
     """Inputs that concern the whole cluster, as far as they can be read."""
     files, lacks = work.files, parts.done.lacks
     return (
         read_or(NO_CONFIGS, "configs of groups, topics and brokers", partial(configs, files), lacks),
         read_or(NOTHING_REMOVED, "topics that were removed", partial(removed_topics, files), lacks),
-        read_or({}, "samples of the ends of topics", partial(end_samples, files), lacks),
     )
 
 

@@ -5,15 +5,23 @@ are new, and again for those that are near new samples.
 """
 
 from collections import defaultdict
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from itertools import compress
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
 from coordinator_core.bytes.log.chunk import I64
-from coordinator_core.inference.commits.lag import CONFIDENCES, METHODS, NONE, EndSamples, Samples, lag_history
+from coordinator_core.inference.commits.lag import (
+    CONFIDENCES,
+    METHODS,
+    NONE,
+    SAMPLE_AGE_MAX_MS,
+    EndSamples,
+    Samples,
+    lag_history,
+)
 from coordinator_core.inference.facts.clock import CLOCK_MS
 from coordinator_core.inference.facts.life import GroupCommits
 from coordinator_core.inference.facts.log_facts import LogFacts
@@ -32,16 +40,20 @@ from schemas.tables.bronze import END_OFFSETS
 from schemas.tables.gold import LAG_HISTORY
 from schemas.tables.silver import GROUP_GENERATIONS, OFFSET_COMMITS, TOPICS
 
+TIMES: Final = (LOG_OFFSET, "applied_at")
 ALL_MS: Final = -NEVER_MS
 """Earlier than all times."""
 Known = Sequence[int]
 """How many times an audit knew, and the latest of them (ms)."""
 NONE_KNOWN: Final[Known] = (0, -1)
+SAMPLED: Final = "end_offsets_sampled"
+REMADE: Final = "topics_remade"
 
 
-def end_samples(files: SilverFiles) -> Samples:
-    """All samples in bronze.end_offsets, by topic and partition."""
-    rows = files.scan(END_OFFSETS, ("topic", "partition", "sampled_at", "end_offset"))
+def end_samples(files: SilverFiles, from_ms: int = ALL_MS) -> Samples:
+    """Samples in bronze.end_offsets from a time on, by topic and partition."""
+    recent = files if from_ms <= ALL_MS else files.since(END_OFFSETS, "sampled_at", from_ms)
+    rows = recent.scan(END_OFFSETS, ("topic", "partition", "sampled_at", "end_offset"))
     if not rows.num_rows:
         return {}
     topic, topics = codes_of(rows["topic"])
@@ -71,56 +83,85 @@ def _remade_topics(files: SilverFiles) -> dict[str, list[int]]:
     return remade
 
 
-def times_of_samples(files: SilverFiles) -> tuple[I64, I64]:
-    """When (ms) end offsets were sampled, and when topics were removed or recreated; unordered."""
-    remade = [at_ms for times in _remade_topics(files).values() for at_ms in times]
-    return epoch_ms_column(files.scan(END_OFFSETS, ("sampled_at",))["sampled_at"]), np.array(remade, np.int64)
+class SamplesSeen(NamedTuple):
+    settings: Mapping[str, Known]
+    """For an audit to keep."""
+    changed_since_ms: int
+    """From when on lags may differ from those of the audit before; NEVER_MS if nothing is new, ALL_MS if a time is
+    missing or came late."""
 
 
-def known_of(times_ms: I64) -> Known:
-    return [len(times_ms), int(times_ms.max(initial=-1))]
+def samples_seen(files: SilverFiles, before: Mapping[str, Any], settings: InferenceSettings) -> SamplesSeen:
+    """The times of samples, and those at which topics were removed or recreated. `before`: what the audit before kept.
+
+    Of samples, no more is read than what is new by the statistics of files.
+    """
+    sample_count = sum(file.row_count or 0 for file in files.files(END_OFFSETS))
+    newest = [at for file in files.files(END_OFFSETS) if (at := file.maximum.get("sampled_at")) is not None]
+    newest_ms = max(map(epoch_ms, newest), default=-1)
+    remade_ms = np.array([at_ms for times in _remade_topics(files).values() for at_ms in times], np.int64)
+    sampled_before, remade_before = (before.get(name, NONE_KNOWN) for name in (SAMPLED, REMADE))
+    new = files.since(END_OFFSETS, "sampled_at", sampled_before[1] + 1).scan(END_OFFSETS, ("sampled_at",))
+    return SamplesSeen(
+        {SAMPLED: [sample_count, newest_ms], REMADE: [len(remade_ms), int(remade_ms.max(initial=-1))]},
+        min(
+            changed_since_ms(epoch_ms_column(new["sampled_at"]), sample_count, sampled_before, settings),
+            changed_since_ms(remade_ms, len(remade_ms), remade_before, settings),
+        ),
+    )
 
 
-def changed_since_ms(times_ms: I64, known: Known, settings: InferenceSettings) -> int:
-    """The time from which lags may differ from those that an audit found that knew `known` of the times; NEVER_MS if
-    nothing is new, ALL_MS if a time is missing or came late."""
-    count, newest_ms = known
-    is_new = times_ms > newest_ms
-    if np.count_nonzero(~is_new) != count:
+def changed_since_ms(times_ms: I64, count: int, known: Known, settings: InferenceSettings) -> int:
+    """`SamplesSeen.changed_since_ms` for one kind of times. There are `count` of them; `times_ms` has at least the new
+    ones."""
+    known_count, newest_ms = known
+    new_ms = times_ms[times_ms > newest_ms]
+    if count - len(new_ms) != known_count:
         return ALL_MS
-    if not is_new.any():
-        return NEVER_MS
-    return int(times_ms[is_new].min()) - settings.lag_sample_age_max_ms - CLOCK_MS
+    return int(new_ms.min()) - settings.lag_sample_age_max_ms - CLOCK_MS if len(new_ms) else NEVER_MS
 
 
 class Lags:
     """Writes gold.lag_history of log partitions."""
 
-    def __init__(self, samples: Samples, work: AuditWork, parts: AuditParts, log: LogFacts) -> None:
-        """`log`: of the log partitions, with clock steps."""
-        self._samples = samples
+    def __init__(self, work: AuditWork, parts: AuditParts, samples: Samples | None = None) -> None:
+        """`samples`: all of them; None: read those that are needed."""
         self._work = work
         self._parts = parts
-        self._log = log
+        self._samples = {} if samples is None else samples
+        self._samples_from_ms = NEVER_MS if samples is None else ALL_MS
 
-    def find(self, log_partition: int, before: SavedGroups | None, only: Set[str] | None = None) -> None:
+    def find(self, log_partition: int, log: LogFacts, before: SavedGroups | None, only: Set[str] | None = None) -> None:
         """The lag at commits, as far as it differs from what the last audit found, whose state is `before`. None: at
-        all commits, of all groups or `only` some."""
-        work, steps = self._work, self._log.clock_steps
+        all commits, of all groups or `only` some. `log`: with clock steps."""
+        work = self._work
         place = 0 if before is None else work.next_offsets[log_partition]
-        if before is not None and (work.lags_since_ms == ALL_MS or (steps and steps[0] >= place)):
-            self._parts.remove_all(log_partition, LAG_HISTORY)  # a first clock step: no lag is certain any more
+        is_first_step = bool(log.clock_steps) and log.clock_steps[0] >= place  # from then on no lag is certain
+        if before is not None and (is_first_step or work.lags_since_ms == ALL_MS):
+            self._parts.remove_all(log_partition, LAG_HISTORY)
             place = 0
         elif before is not None:
             place = self._place(log_partition, before.begin(place))
-        if not self._samples:
+        if not work.files.files(END_OFFSETS):
             return
         if work.bucket is not None and only is None:
             new = work.files.group_ids(OFFSET_COMMITS, log_partition, from_log_offset=place)
             only = frozenset(compress(new, work.bucket.has_groups(new).tolist()))
-        self.write(log_partition, place, only)
+        self._read_samples(log_partition, place)
+        self.write(log_partition, log, place, only)
 
-    def write(self, log_partition: int, from_log_offset: int = 0, only: Set[str] | None = None) -> None:
+    def _read_samples(self, log_partition: int, place: int) -> None:
+        """Have the samples that commits from a log offset on need."""
+        first_ms = ALL_MS
+        if place:
+            pieces = self._work.files.iterate(OFFSET_COMMITS, TIMES, log_partition, from_log_offset=place)
+            times = [epoch_ms_column(rows["applied_at"]) for rows in pieces]
+            first_ms = min((int(at.min(where=at >= 0, initial=NEVER_MS)) for at in times), default=NEVER_MS)
+        if first_ms - SAMPLE_AGE_MAX_MS < self._samples_from_ms:
+            self._samples_from_ms = first_ms - SAMPLE_AGE_MAX_MS
+            self._samples = end_samples(self._work.files, self._samples_from_ms)
+
+    def write(self, log_partition: int, log: LogFacts, from_log_offset: int = 0, only: Set[str] | None = None) -> None:
         """The lag at commits from a log offset on, of all groups or `only` some. Their rows of the last audit from
         there on go."""
         groups: set[str] = set()
@@ -129,7 +170,7 @@ class Lags:
         for commits, group, group_ids in new_commits(self._work.files, log_partition, from_log_offset, only):
             groups.update(group_ids)
             first_ms = int(commits.applied_at_ms.min(where=commits.applied_at_ms >= 0, initial=first_ms))
-            self._parts.write(LAG_HISTORY, self._rows(commits, group, group_ids, types, log_partition))
+            self._parts.write(LAG_HISTORY, self._rows(commits, group, group_ids, types, log, log_partition))
         if groups:
             again = dict.fromkeys(groups if only is None else groups & only, from_log_offset - 1)
             self._parts.remove(
@@ -139,14 +180,8 @@ class Lags:
     def _place(self, log_partition: int, from_log_offset: int) -> int:
         """The log offset of the first commit that is new, from a log offset on, or near new samples."""
         since_ms = self._work.lags_since_ms
-        near = [
-            file
-            for file in self._work.files.files(OFFSET_COMMITS)
-            if (newest := file.maximum.get("applied_at")) is None or epoch_ms(newest) >= since_ms
-        ]
-        files = SilverFiles({OFFSET_COMMITS.full_name: tuple(near)})
-        columns = (LOG_OFFSET, "applied_at")
-        for rows in files.iterate(OFFSET_COMMITS, columns, log_partition, to_log_offset=from_log_offset):
+        near = self._work.files.since(OFFSET_COMMITS, "applied_at", since_ms)
+        for rows in near.iterate(OFFSET_COMMITS, TIMES, log_partition, to_log_offset=from_log_offset):
             is_near = epoch_ms_column(rows["applied_at"]) >= since_ms
             from_log_offset = int(numbers_of(rows[LOG_OFFSET]).min(where=is_near, initial=from_log_offset))
         return from_log_offset
@@ -157,6 +192,7 @@ class Lags:
         group: I64,
         group_ids: Sequence[str],
         types: "_GroupTypes",
+        log: LogFacts,
         log_partition: int,
     ) -> pa.Table:
         """Rows of gold.lag_history, without `cluster_id`."""
@@ -184,7 +220,7 @@ class Lags:
             # samples use another clock than commits: between which samples a commit lies is certain only if clocks
             # agree
             "confidence": _coded(
-                np.where(lags.is_sure & (not self._log.clock_steps), lags.method, METHODS.index("BETWEEN_SAMPLES")),
+                np.where(lags.is_sure & (not log.clock_steps), lags.method, METHODS.index("BETWEEN_SAMPLES")),
                 CONFIDENCES,
             ),
         }

@@ -34,7 +34,7 @@ from jobs.delta.replay_runs import WholeRun, is_renamed_since
 from jobs.delta.silver_format import SILVER_FORMAT, require_current_silver
 from jobs.delta.table_files import TableFile, read_file
 from jobs.delta.times import epoch_ms
-from jobs.gold.audit_lag import NONE_KNOWN, changed_since_ms, known_of, times_of_samples
+from jobs.gold.audit_lag import ALL_MS, REMADE, SAMPLED, SamplesSeen, samples_seen
 from jobs.gold.isolation import Lack, read_or
 from jobs.gold.share_reader import CountsById, counts_by_id, topic_growth, topic_partition_counts
 from jobs.silver.checkpoints import WATERMARK_COLUMNS, Watermark, read_watermarks, watermark_from
@@ -64,8 +64,6 @@ REMOVED_UNTIL: Final = "removed_until_ms"
 FORMER_SHARES: Final = "former_share_logs"
 FORMER_GROUPS: Final = "former_group_logs"
 NOT_REPLAYED_LOGS: Final = "not_replayed_logs"
-SAMPLED: Final = "end_offsets_sampled"
-REMADE: Final = "topics_remade"
 FOLLOWED: Final = frozenset(
     {REMOVED_TOPICS, REMOVED_UNTIL, FORMER_SHARES, FORMER_GROUPS, NOT_REPLAYED_LOGS, SAMPLED, REMADE}
 )
@@ -117,21 +115,17 @@ class Basis:
         removals = read_or(no_removals, "when topics were removed", partial(_removals, run), lacks)
         nowhere: Mapping[str, Mapping[str, int]] = {}
         places = read_or(nowhere, "which groups are in several log partitions", partial(_places, run), lacks)
-        no_times = np.zeros(0, np.int64), np.zeros(0, np.int64)
-        of_samples = SilverFiles({table.full_name: run.files(table) for table in (END_OFFSETS, TOPICS)})
-        sampled, remade = read_or(
-            no_times, "when end offsets were sampled", partial(times_of_samples, of_samples), lacks
-        )
         newest = WholeAudit.newest(tables, is_writer=True)
-        since = (
-            changed_since_ms(times, newest.settings.get(name, NONE_KNOWN), inference)
-            for name, times in ((SAMPLED, sampled), (REMADE, remade))
+        of_samples = SilverFiles({table.full_name: run.files(table) for table in (END_OFFSETS, TOPICS)})
+        samples = read_or(
+            SamplesSeen({}, ALL_MS),
+            "when end offsets were sampled",
+            partial(samples_seen, of_samples, newest.settings, inference),
+            lacks,
         )
         settings = {
             "format": AUDIT_FORMAT,
             "silver_format": SILVER_FORMAT,
-            SAMPLED: known_of(sampled),
-            REMADE: known_of(remade),
             SESSION_CONFIGS: read_or("", "configs of sessions", partial(_session_configs, run), lacks),
             GROWN_TOPICS: blake2b(json.dumps(growth, sort_keys=True).encode(), digest_size=16).hexdigest(),
             READ_TOGETHER: _counts_of(of_topics, newest.settings.get(READ_TOGETHER, ())),
@@ -139,6 +133,7 @@ class Basis:
             REMOVED_UNTIL: max((at_ms for at_ms, _ in removals), default=-1),
             FORMER_SHARES: sum_of(sorted(places.get(SHARE_TOPIC, {}).items())),
             FORMER_GROUPS: sum_of(sorted(places.get(OFFSETS_TOPIC, {}).items())),
+            **samples.settings,
         } | dataclasses.asdict(inference)
         failures = read_failures(run)
         if failures:
@@ -157,7 +152,7 @@ class Basis:
             places,
             settings,
             tuple(lacks),
-            min(since),
+            samples.changed_since_ms,
             failures,
             is_back,
         )

@@ -20,6 +20,7 @@ from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.scanner import Scanner
 from jobs.delta.table_files import TableFile
+from jobs.delta.times import epoch_ms
 from jobs.silver.needed import NO_WATERMARKS, AuditWatermarks, SharedGroups, place_column
 from jobs.silver.row_groups import END_OF_LOG, LOG_OFFSET, Footer, Newest, OpenFile, SharedRows, shared_place
 from schemas.tables.declare import Table
@@ -67,6 +68,15 @@ class SilverFiles:
 
         of_table = tuple(filter(may_have, self._files.get(table.full_name, ())))
         return type(self)({**self._files, table.full_name: of_table})
+
+    def since(self, table: Table, column: str, at_ms: int) -> Self:
+        """Only one table, without those files whose times in a column, by their statistics, are all before one."""
+
+        def may_have(file: TableFile) -> bool:
+            newest = file.maximum.get(column)
+            return newest is None or epoch_ms(newest) >= at_ms
+
+        return type(self)({table.full_name: tuple(filter(may_have, self.files(table)))})
 
     def of_bucket(self, tables: Iterable[Table], log_partition: int, bucket: KeyBucket) -> tuple[Self, Set[str] | None]:
         """Without the files of some tables that have no groups of a bucket in a log partition.

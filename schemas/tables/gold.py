@@ -341,7 +341,7 @@ LAG_HISTORY = gold_table(
         Column(
             "time_behind_ms",
             BIGINT,
-            "Time since the end passed the committed offset, in ms; null if no sample is that old.",
+            "Time since the end passed the committed offset, in ms; null beyond the samples or 7 days.",
         ),
         Column("sampled_at", TIMESTAMP, "Time of the nearest sample."),
         METHOD,

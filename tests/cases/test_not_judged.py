@@ -313,7 +313,7 @@ def raises(*_: Any) -> Any:
         (audit_groups, "configs", "configs of groups, topics and brokers"),
         (audit_shares, "share_members", "members of share groups"),
         pytest.param(audit_groups, "removed_topics", "topics that were removed", marks=takes_minutes),
-        pytest.param(audit_groups, "end_samples", "samples of the ends of topics", marks=takes_minutes),
+        pytest.param(snapshot, "samples_seen", "when end offsets were sampled", marks=takes_minutes),
         (snapshot, "topic_growth", "when topics got more partitions"),
         pytest.param(snapshot, "counts_by_id", "how many partitions topics have", marks=takes_minutes),
         pytest.param(snapshot, "_session_configs", "configs of sessions", marks=takes_minutes),

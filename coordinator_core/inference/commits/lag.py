@@ -13,7 +13,7 @@ before it shows that the end had grown at least that far, unless the sample afte
 commit beyond the end, whose lag is negative, as Kafka prints it.
 
 Time behind is the time since the end passed the committed offset, by the same interpolation; null if that is before
-the first sample, 0 if nothing is left to read.
+the first sample of the last seven days, 0 if nothing is left to read.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,6 +25,7 @@ import numpy as np
 
 from coordinator_core.bytes.log.chunk import I8, I32, I64, BoolArray, Columns
 from coordinator_core.confidence import CERTAIN, LIKELY
+from coordinator_core.inference.facts.calendar import DAY_MS
 from coordinator_core.inference.facts.clock import CLOCK_MS
 from coordinator_core.inference.facts.life import GroupCommits
 from coordinator_core.inference.facts.partitions import by_partition
@@ -39,6 +40,9 @@ UNCHANGED, BETWEEN, LAST, NEXT = range(len(METHODS))
 
 NONE: Final = np.iinfo(np.int64).min
 """Null in the columns: no lag is that low, while a commit beyond the end has a negative one."""
+
+SAMPLE_AGE_MAX_MS: Final = 7 * DAY_MS
+"""Older samples are not looked at, so that a night need not read those of years."""
 
 _APPLIED: Final = OUTCOMES.index("APPLIED")
 _DELETE: Final = CHANGES.index("DELETE")
@@ -67,10 +71,12 @@ class EndSamples:
         """Which topic with this name existed at some times, by number."""
         return np.searchsorted(self.remade_ms, at_ms, side="right")
 
-    def is_end_at(self, index: I64, end_offset: I64) -> BoolArray:
-        """Whether there are samples with these indexes, and they have these ends."""
+    def is_end_at(self, index: I64, end_offset: I64, at_ms: I64) -> BoolArray:
+        """Whether there are samples with these indexes, not too old for some times, and they have these ends."""
         is_there = (index >= 0) & (index < len(self.end_offset))
-        found: BoolArray = is_there & (self.end_offset[np.where(is_there, index, 0)] == end_offset)
+        index = np.where(is_there, index, 0)
+        is_there &= at_ms - self.sampled_at_ms[index] <= SAMPLE_AGE_MAX_MS
+        found: BoolArray = is_there & (self.end_offset[index] == end_offset)
         return found
 
     def of_life(self, number: int) -> "EndSamples":
@@ -148,8 +154,8 @@ def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: Inferenc
     has_before &= at - before_at <= age_max
     has_after &= after_at - at <= age_max
     low, high = ends.end_offset[before], ends.end_offset[after]
-    is_low_sure = ends.is_end_at(np.searchsorted(ends.sampled_at_ms, at - CLOCK_MS, side="right") - 1, low)
-    is_high_sure = ends.is_end_at(np.searchsorted(ends.sampled_at_ms, at + CLOCK_MS, side="left"), high)
+    is_low_sure = ends.is_end_at(np.searchsorted(ends.sampled_at_ms, at - CLOCK_MS, side="right") - 1, low, at)
+    is_high_sure = ends.is_end_at(np.searchsorted(ends.sampled_at_ms, at + CLOCK_MS, side="left"), high, at)
     is_recreated = has_before & has_after & (high < low)
     is_between = has_before & has_after
     # with one sample only, a commit beyond its end may belong to a topic that was truncated or recreated since
@@ -178,7 +184,8 @@ def _lags(commits: GroupCommits, rows: I32, ends: EndSamples, settings: Inferenc
 
 
 def _behind(at: I64, committed: I64, end: I64, ends: EndSamples) -> I64:
-    """Time since the end passed the committed offset; `NONE` if that was before the first sample of this topic."""
+    """Time since the end passed the committed offset; `NONE` if that was before the first sample of this topic that is
+    not too old."""
     # only samples since the end last went back belong to the same topic
     is_cut = np.diff(ends.end_offset, prepend=ends.end_offset[:1]) < 0
     life = np.cumsum(is_cut)
@@ -192,6 +199,7 @@ def _behind(at: I64, committed: I64, end: I64, ends: EndSamples) -> I64:
     last = np.searchsorted(ascending, committed + in_life * step, side="right") - 1
     is_known = (last >= 0) & (life[np.maximum(last, 0)] == in_life)
     last = np.maximum(last, 0)
+    is_known &= at - ends.sampled_at_ms[last] <= SAMPLE_AGE_MAX_MS
     following = np.minimum(last + 1, len(ascending) - 1)
     grown = np.maximum(ends.end_offset[following] - ends.end_offset[last], 1)
     share = np.clip((committed - ends.end_offset[last]) / grown, 0, 1)

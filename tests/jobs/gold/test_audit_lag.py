@@ -11,13 +11,16 @@ import pyarrow as pa
 import pytest
 
 from coordinator_core.bytes.codec import encode_key, make
+from coordinator_core.inference.commits.lag import SAMPLE_AGE_MAX_MS, Samples
 from coordinator_core.inference.facts.clock import CLOCK_MS
 from coordinator_core.inference.facts.settings import InferenceSettings
 from jobs.delta.arrow_schemas import arrow_schema
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.gold.audit_lag import ALL_MS, NONE_KNOWN, changed_since_ms, known_of
+from jobs.gold import audit_lag
+from jobs.gold.audit_lag import ALL_MS, NONE_KNOWN, changed_since_ms, end_samples
 from jobs.gold.task import NEVER_MS
+from jobs.silver.reader import SilverFiles
 from schemas.consumer_offsets import TOPIC as LOG_TOPIC
 from schemas.consumer_offsets import RecordType
 from schemas.consumer_offsets.classic import GROUP_METADATA_KEY
@@ -61,13 +64,15 @@ def lag_of(nights: Nights) -> list[str]:
 
 def test_changes_begin_before_the_first_new_time() -> None:
     """By the age that a sample may have; with a time that came late, or is no more, all may have changed."""
-    times = np.array([300, 100, 200])
-    known = known_of(times)
-    assert changed_since_ms(times, known, SETTINGS) == NEVER_MS
-    assert changed_since_ms(np.append(times, [5_000, 4_000]), known, SETTINGS) == 4_000 - AGE_MS
-    assert changed_since_ms(np.append(times, 150), known, SETTINGS) == ALL_MS
-    assert changed_since_ms(times[:2], known, SETTINGS) == ALL_MS
-    assert changed_since_ms(times, NONE_KNOWN, SETTINGS) == 100 - AGE_MS
+    times, known = np.array([300, 100, 200]), (3, 300)
+    for now, expected in (
+        (times, NEVER_MS),
+        (np.append(times, [5_000, 4_000]), 4_000 - AGE_MS),
+        (np.append(times, 150), ALL_MS),
+        (times[:2], ALL_MS),
+    ):
+        assert changed_since_ms(now, len(now), known, SETTINGS) == expected
+    assert changed_since_ms(times, 3, NONE_KNOWN, SETTINGS) == 100 - AGE_MS
 
 
 @pytest.mark.nights
@@ -180,8 +185,9 @@ def test_what_a_later_night_shows(
 
 
 @pytest.mark.nights
-def test_lag_of_days_without_new_samples_stays(tmp_path: Path) -> None:
-    """Of twelve days and the night after, only the files of the last two are written again."""
+def test_lag_of_days_without_new_samples_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of twelve days and the night after, only the files of the last two are written again; and no samples are read
+    that are too old for them."""
     reported = [
         (day * DAY_MS + hour * HOUR_MS, commit(24 * day + hour, 0) if hour else generation(day + 1, {"m": [0, 1]}))
         for day in range(13)
@@ -190,6 +196,13 @@ def test_lag_of_days_without_new_samples_stays(tmp_path: Path) -> None:
     samples = [(at_ms - MINUTE_MS, 0, at_ms // HOUR_MS + 5) for at_ms, _ in reported[1:]]
     nights = Nights(tmp_path / "warehouse", tmp_path)
     files = []
+    read_from: list[int] = []
+
+    def samples_from(files: SilverFiles, from_ms: int) -> Samples:
+        read_from.append(from_ms)
+        return end_samples(files, from_ms)
+
+    monkeypatch.setattr(audit_lag, "end_samples", samples_from)
     for number, count in enumerate((12 * 24, 13 * 24)):
         folder = tmp_path / f"night-{number}" / "__consumer_offsets-0"
         folder.mkdir(parents=True)
@@ -198,6 +211,8 @@ def test_lag_of_days_without_new_samples_stays(tmp_path: Path) -> None:
         nights.run(folder.parent, f"night-{number}")
         files.append(paths_by_day(nights, LAG_HISTORY))
     assert len(lag_of(nights)) == 13 * 23
+    assert read_from[0] < 0
+    assert read_from[1] >= 11 * DAY_MS - SAMPLE_AGE_MAX_MS
     stayed = {day for day, paths in files[0].items() if files[1].get(day) == paths}
     assert stayed >= {date(1970, 1, number) for number in range(1, 12)}
     found = lag_of(nights)

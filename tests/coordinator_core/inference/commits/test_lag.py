@@ -11,6 +11,7 @@ from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.replay.columnar.offsets_columnar import CHANGES, OUTCOMES
 
 SETTINGS = InferenceSettings(lag_sample_age_max_ms=1000)
+WEEK_MS = 7 * 86_400_000
 Pair = tuple[int, int]
 
 
@@ -59,6 +60,10 @@ def row(columns: LagColumns) -> tuple[str, int, int, int, int]:
         ((100, 60), [(0, 90)], ("LAST_SAMPLE", NONE, 30, NONE, NONE)),
         ((100, 95), [(0, 90)], ("LAST_SAMPLE", NONE, 0, NONE, NONE)),
         ((100, 60), [(200, 90)], ("NEXT_SAMPLE", NONE, 0, 30, NONE)),
+        # samples of last week are not looked at
+        ((WEEK_MS, 60), [(0, 60), (WEEK_MS, 90)], ("UNCHANGED_END", 30, 30, 30, WEEK_MS)),
+        ((WEEK_MS + 1, 60), [(0, 60), (WEEK_MS, 90)], ("LAST_SAMPLE", NONE, 30, NONE, NONE)),
+        ((WEEK_MS + 1, 60), [(0, 60), (WEEK_MS + 1, 90)], ("UNCHANGED_END", 30, 30, 30, NONE)),
         # beyond the end, as Kafka prints it: -1 is a number
         ((100, 81), [(0, 80), (200, 80)], ("BETWEEN_SAMPLES", -1, -1, -1, 0)),
         ((100, 50), [(0, 10), (200, 20)], ("BETWEEN_SAMPLES", -35, -40, -30, 0)),
