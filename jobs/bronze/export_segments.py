@@ -68,7 +68,9 @@ def export_segments(
     """
     root = Path(output)
     if root.exists() and (not root.is_dir() or any(root.iterdir())):
-        raise ExportError(f"{output} is not an empty folder: an export never mixes with other files")
+        raise ExportError(
+            f"{output} is not an empty folder, and an export never mixes with other files: name a new one"
+        )
     by_partition: dict[tuple[str, int], list[TableFile]] = {}
     known = set()
     for file in warehouse.files(RECORD_BATCHES):

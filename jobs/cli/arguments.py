@@ -1,5 +1,6 @@
 """Convert command-line arguments to settings and times, and check them before Spark starts."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -78,6 +79,13 @@ def goes_with(option: str, given: object, needed: str, value: object) -> None:
     """Raise ArgumentError for an option that would do nothing, because another one is not given."""
     if given and not value:
         raise ArgumentError(f"{option} goes with {needed}: without it, it does nothing")
+
+
+def at_most_one(options: Mapping[str, object]) -> None:
+    """Raise ArgumentError where more than one of these options is given."""
+    if sum(map(bool, options.values())) > 1:
+        *others, last = options
+        raise ArgumentError(f"{', '.join(others)} and {last} exclude each other: give one of them")
 
 
 def moments_of(timezone: str | None, *texts: str | None) -> tuple[int | None, ...]:

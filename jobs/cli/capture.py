@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from jobs.cli import options
-from jobs.cli.arguments import check_client, check_folders, settings_of
+from jobs.cli.arguments import at_most_one, check_client, check_folders, settings_of
 from jobs.cli.outcome import job, print_facts
 from jobs.cli.session import Run, start_run
 from jobs.cli_enums import SummaryFormat
@@ -57,8 +57,7 @@ def _periods(
     """(milliseconds between triggers, None: once; milliseconds until the end, None: no limit)."""
     from jobs.console.durations import parse_duration
 
-    if every is not None and continuous:
-        raise SettingsError("--every and --continuous exclude each other")
+    at_most_one({"--every": every, "--continuous": continuous})
     if every is None and not continuous:
         if stop_after is not None:
             raise SettingsError("--stop-after needs --every or --continuous")

@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from jobs.cli import options
-from jobs.cli.arguments import check_client, optional_moment, reading_settings
+from jobs.cli.arguments import at_most_one, check_client, optional_moment, reading_settings
 from jobs.cli.outcome import job
 from jobs.cli.readable import how_far, open_tables
 from jobs.cli_enums import Format, Tool, View
@@ -48,10 +48,8 @@ def describe(
     from jobs.queries.answers.describe import run_describe
 
     views = [view for view, is_asked in zip(View, (offsets, members, state), strict=True) if is_asked]
-    if len(views) + topology > 1:
-        raise SettingsError("--offsets, --members, --state and --topology exclude each other")
-    if group and all_groups:
-        raise SettingsError("--group and --all-groups exclude each other")
+    at_most_one({"--offsets": offsets, "--members": members, "--state": state, "--topology": topology})
+    at_most_one({"--group": group, "--all-groups": all_groups})
     if topology and bootstrap_server is None:
         raise SettingsError("no log has descriptions of topologies: --topology needs --bootstrap-server")
     if topology and kind not in (None, Tool.STREAMS):

@@ -7,7 +7,7 @@ import typer
 
 from coordinator_core.text import counted
 from jobs.cli import options
-from jobs.cli.arguments import check_client, check_folders, goes_with, settings_of
+from jobs.cli.arguments import at_most_one, check_client, check_folders, goes_with, settings_of
 from jobs.cli.outcome import facts_of, job, print_facts
 from jobs.cli.session import Run, start_run
 from jobs.cli_enums import SummaryFormat
@@ -55,8 +55,7 @@ def nightly(
     A run reads what is new since the last one. Every record that went in came out as something, or is in quarantine:
     the ledger, on stderr, adds them up.
     """
-    if quiet and verbose:
-        raise ArgumentError("--quiet and --verbose exclude each other: leave one out")
+    at_most_one({"--quiet": quiet, "--verbose": verbose})
     if all_clusters:
         has_own = notify is not None or any(asdict(replace(sources, warehouse=None)).values())
         return _all_clusters(sources.warehouse, report_file, output_format, has_own=has_own, is_quiet=quiet)

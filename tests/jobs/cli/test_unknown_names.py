@@ -140,7 +140,10 @@ DOES_NOTHING: Final = {
     f"restore --group c01-range {AT} --log-offset 99999999": "the log has these offsets at that time once only",
     f"restore --group c01-range {AT} --log-offset {2**63}": "log-offset: should be less than or equal to 9223",
     f"simulate --scenario scenarios/shop.toml --output s --seed {2**63}": "seed: should be less than or equal to",
-    "nightly -q -v": "--quiet and --verbose exclude each other",
+    "nightly -q -v": "--quiet and --verbose exclude each other: give one of them",
+    "describe --state --members": "--offsets, --members, --state and --topology exclude each other",
+    "describe --group c01-range --all-groups": "--group and --all-groups exclude each other",
+    "capture --continuous --every 1m": "--every and --continuous exclude each other",
 }
 
 
