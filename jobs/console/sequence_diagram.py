@@ -153,17 +153,16 @@ class _Drawing:
         yield f'<text{style} x="{left}" y="{base}">{_xml(shown)}{_tip(text, shown)}</text>'
 
     def _change(self, row: int, change: Change) -> Iterator[str]:
-        if change.what == GROUP:
-            if change.why:
-                yield (
-                    f'<text class="c" x="{self._ribbon_x - 8}" y="{self._y(row) + 4}" text-anchor="end">'
-                    f"{_xml(cut(change.why, LABEL_CHARACTERS_MAX - 10))}</text>"
-                )
-            return
-        x = self._x.get(change.whose, self._ribbon_x)
-        text = changed(change)
-        shown = cut(text, LABEL_CHARACTERS_MAX - 4)  # italics are wider
-        yield f'<text class="c" x="{x + 10}" y="{self._y(row) + 4}">{_xml(shown)}{_tip(text, shown)}</text>'
+        """The cause of a state in the ribbon, at its left as all that is no participant's; else the change itself."""
+        name = change.what.partition(" on ")[0].rpartition(" ")[2]
+        text = change.why if change.what == GROUP else changed(change)
+        if name not in {GROUP, *self._x}:
+            text = f"{name}: {text}"
+        shown, y = cut(text, LABEL_CHARACTERS_MAX - 6), self._y(row) + 4  # italics are wider
+        x = self._x.get(change.whose)
+        place = f'x="{self._ribbon_x - 8}" y="{y}" text-anchor="end"' if x is None else f'x="{x + 10}" y="{y}"'
+        if text:
+            yield f'<text class="c" {place}>{_xml(shown)}{_tip(text, shown)}</text>'
 
 
 def _waits(events: Sequence[Event]) -> Iterator[_Wait]:
