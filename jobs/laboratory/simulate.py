@@ -37,10 +37,10 @@ from jobs.laboratory.exchange_story import story_of
 from jobs.queries.as_of.in_log import require_forwards
 from jobs.queries.as_of.moments import Clock, read_moment
 from jobs.settings import PROJECT_ROOT
-from simulator.simulation.errors import ScenarioError
 from simulator.simulation.exchange import NEVER_MS, REQUESTS, STATES, Watch
 from simulator.simulation.scenario import Scenario
 from simulator.simulation.scenario_file import as_release, parse_scenario
+from simulator.simulation.scenario_place import ScenarioError
 from simulator.simulation.simulation import Simulation, Summary
 from simulator.simulation.truth import MemorySink
 

@@ -56,14 +56,13 @@ from simulator.simulation.clients.producer import InitProducerIdRequest
 from simulator.simulation.clock import EventLoop
 from simulator.simulation.exchange import Exchange
 from simulator.simulation.internal_topic import InternalTopic
-from simulator.simulation.observe import ObservedMachine, ObservedMachines
 from simulator.simulation.other_logs import MetadataLog, TransactionLogs
 from simulator.simulation.process import Process
 from simulator.simulation.random_streams import java_uuid
 from simulator.simulation.scenario import ClusterSpec, GroupSpec, coordinator_configs
 from simulator.simulation.topics import Topics
 from simulator.simulation.transactions import Transaction, Transactions
-from simulator.simulation.truth_recorder import COMMITS, TruthRecorder, is_quiet
+from simulator.simulation.truth_recorder import COMMITS, ObservedMachine, ObservedMachines, TruthRecorder, is_quiet
 
 DETECTION_MS: Final = 2000
 """The time from a broker's failure to the election of other leaders."""
@@ -324,23 +323,24 @@ class Cluster:
 
         Source: KafkaApis.handleOffsetCommitRequest.
         """
-        known: list[OffsetCommitTopic] = []
-        unknown: list[OffsetCommitResponseTopic] = []
+
+        def exists(topic: OffsetCommitTopic, number: int) -> bool:
+            return self._topics.exists(TopicPartition(topic.name, number))
+
+        code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        unknown = []
         for topic in request.topics:
-            lacks = [
-                partition.partition_index
-                for partition in topic.partitions
-                if not self._topics.exists(TopicPartition(topic.name, partition.partition_index))
-            ]
-            if not lacks:
-                known.append(topic)
-                continue
-            errors = tuple(PartitionError(number, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION) for number in lacks)
-            unknown.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, errors))
-            kept = tuple(partition for partition in topic.partitions if partition.partition_index not in lacks)
-            if kept:
-                known.append(replace(topic, partitions=kept))
-        return (replace(request, topics=tuple(known)) if unknown else request), tuple(unknown)
+            numbers = (partition.partition_index for partition in topic.partitions)
+            errors = tuple(PartitionError(number, code) for number in numbers if not exists(topic, number))
+            if errors:
+                unknown.append(OffsetCommitResponseTopic(topic.name, topic.topic_id, errors))
+        if not unknown:
+            return request, ()
+        kept = (
+            replace(topic, partitions=tuple(one for one in topic.partitions if exists(topic, one.partition_index)))
+            for topic in request.topics
+        )
+        return replace(request, topics=tuple(topic for topic in kept if topic.partitions)), tuple(unknown)
 
     def ask(
         self,

@@ -250,7 +250,8 @@ def error_of(response: Any) -> ErrorCode:
     if code:
         return ErrorCode(code)
     parts = (getattr(response, name.name) for name in fields(response)) if is_dataclass(response) else response
-    if not isinstance(parts, str | bytes | Mapping) and isinstance(parts, Iterable):
+    parts = parts.values() if isinstance(parts, Mapping) else parts
+    if not isinstance(parts, str | bytes) and isinstance(parts, Iterable):
         found = (error_of(part) for part in parts if is_dataclass(part) or isinstance(part, tuple))
         return next((error for error in found if error), ErrorCode.NONE)
     return ErrorCode.NONE

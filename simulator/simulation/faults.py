@@ -5,32 +5,28 @@ from functools import partial
 from typing import Any, Final, Protocol
 
 from coordinator_core.live.assignors.client_group import TopicPartition
-from coordinator_core.live.offsets.messages import DeletableGroupResult
 from coordinator_core.live.share.messages import (
     AlterOffsetsPartition,
     AlterOffsetsTopic,
     AlterShareGroupOffsetsRequest,
-    AlterShareGroupOffsetsResponse,
     DeleteOffsetsTopic,
     DeleteShareGroupOffsetsRequest,
-    DeleteShareGroupOffsetsResponse,
 )
 from coordinator_core.live.share.service import (
     Flow,
-    StateResults,
     alter_offsets,
     delete_groups,
     delete_offsets,
     describe_offsets,
 )
-from schemas.error_codes import ErrorCode
 from simulator.simulation.clients.machine import SlowPoll, Subscribe, TopicsChanged
 from simulator.simulation.clock import EventLoop
 from simulator.simulation.cluster import DETECTION_MS, Cluster
+from simulator.simulation.exchange import error_of
 from simulator.simulation.heartbeats import Heartbeats
 from simulator.simulation.other_logs import topic_configs
 from simulator.simulation.process import Process
-from simulator.simulation.scenario import FaultSpec, GroupSpec, Scenario, occurrences, with_config
+from simulator.simulation.scenario import FAULT_KEYS, FaultSpec, GroupSpec, Scenario, occurrences, with_config
 from simulator.simulation.share_leader import ShareLeaders
 from simulator.simulation.topics import Topics
 from simulator.simulation.truth import Truth
@@ -223,59 +219,19 @@ class Faults:
             leaders = self._stage.share_leaders
             leaders.configure(group_id, with_config(leaders.group(group_id), spec.config, spec.value))
 
-    def _alter_share_offsets(self, spec: FaultSpec) -> None:
-        assert spec.topic is not None and spec.partition is not None and spec.offset is not None
-        topic = AlterOffsetsTopic(spec.topic, (AlterOffsetsPartition(spec.partition, spec.offset),))
-
-        def error_of(response: AlterShareGroupOffsetsResponse) -> int:
-            codes = (one.error_code for of_topic in response.responses for one in of_topic.partitions)
-            return response.error_code or next((code for code in codes if code), 0)
-
-        facts = {"topic": spec.topic, "partition": spec.partition, "offset": spec.offset}
-        for group_id in self._group_ids(spec):
-            request = AlterShareGroupOffsetsRequest(group_id, (topic,))
-            self._administer(spec, group_id, partial(alter_offsets, request), error_of, **facts)
-
-    def _delete_share_offsets(self, spec: FaultSpec) -> None:
-        assert spec.topic is not None
-
-        def error_of(response: DeleteShareGroupOffsetsResponse) -> int:
-            return response.error_code or next((one.error_code for one in response.responses if one.error_code), 0)
-
-        for group_id in self._group_ids(spec):
-            request = DeleteShareGroupOffsetsRequest(group_id, (DeleteOffsetsTopic(spec.topic),))
-            self._administer(spec, group_id, partial(delete_offsets, request), error_of, topic=spec.topic)
-
-    def _describe_share_offsets(self, spec: FaultSpec) -> None:
-        def error_of(response: StateResults) -> int:
-            return next((one.error_code for of_topic in response.values() for one in of_topic if one.error_code), 0)
-
-        for group_id in self._group_ids(spec):
-            self._administer(spec, group_id, partial(describe_offsets, group_id), error_of)
-
-    def _delete_group(self, spec: FaultSpec) -> None:
-        def error_of(response: tuple[DeletableGroupResult, ...]) -> int:
-            return next((one.error_code for one in response if one.error_code), 0)
-
-        for group_id in self._group_ids(spec):
-            self._administer(spec, group_id, partial(delete_groups, (group_id,)), error_of)
-
-    def _administer(
-        self,
-        spec: FaultSpec,
-        group_id: str,
-        make_flow: Callable[[], Flow[Any]],
-        error_of: Callable[[Any], int],
-        **facts: Any,
-    ) -> None:
+    def _administer(self, spec: FaultSpec) -> None:
         """Send an admin request; the truth gets it once it is answered, with the error."""
+        facts = {key: getattr(spec, key) for key in FAULT_KEYS[spec.kind]}
+        for group_id in self._group_ids(spec):
+            flow = partial(ADMIN_FLOWS[spec.kind], spec, group_id)
+            self._stage.heartbeats.wake(group_id)
+            self._stage.share_leaders.administer(
+                group_id, flow, partial(self._administered, spec, {**facts, "group": group_id})
+            )
 
-        def done(response: Any) -> None:
-            code = ErrorCode(error_of(response))
-            self._record(spec, group=group_id, **facts, error=code.name if code else None)
-
-        self._stage.heartbeats.wake(group_id)
-        self._stage.share_leaders.administer(group_id, make_flow, done)
+    def _administered(self, spec: FaultSpec, facts: dict[str, Any], response: Any) -> None:
+        code = error_of(response)
+        self._record(spec, **facts, error=code.name if code else None)
 
     # --- brokers ---
 
@@ -305,6 +261,22 @@ class Faults:
                 self._refresh_members(group, fault)
 
 
+def _altered(spec: FaultSpec, group_id: str) -> Flow[Any]:
+    assert spec.topic is not None and spec.partition is not None and spec.offset is not None
+    topic = AlterOffsetsTopic(spec.topic, (AlterOffsetsPartition(spec.partition, spec.offset),))
+    return alter_offsets(AlterShareGroupOffsetsRequest(group_id, (topic,)))
+
+
+ADMIN_FLOWS: Final[dict[str, Callable[[FaultSpec, str], Flow[Any]]]] = {
+    "alter_share_offsets": _altered,
+    "delete_share_offsets": lambda spec, group_id: delete_offsets(
+        DeleteShareGroupOffsetsRequest(group_id, (DeleteOffsetsTopic(spec.topic or ""),))
+    ),
+    "describe_share_offsets": lambda spec, group_id: describe_offsets(group_id),
+    "delete_group": lambda spec, group_id: delete_groups((group_id,)),
+}
+"""Kind of fault -> the admin's request for a group."""
+
 STRIKES: Final[dict[str, Callable[[Faults, FaultSpec], None]]] = {
     "crash": lambda faults, spec: faults._for_a_while(spec, Process.crash, Process.start),
     "stop": lambda faults, spec: faults._for_a_while(spec, Process.stop, Process.start),
@@ -313,10 +285,6 @@ STRIKES: Final[dict[str, Callable[[Faults, FaultSpec], None]]] = {
     "pause": lambda faults, spec: faults._for_a_while(spec, Process.pause, Process.resume),
     "subscribe": Faults._subscribe,
     "alter_config": Faults._alter_config,
-    "alter_share_offsets": Faults._alter_share_offsets,
-    "delete_share_offsets": Faults._delete_share_offsets,
-    "describe_share_offsets": Faults._describe_share_offsets,
-    "delete_group": Faults._delete_group,
     "rolling_deploy": Faults._rolling_deploy,
     "poison": Faults._poison,
     "delete_records": Faults._delete_records,
@@ -325,5 +293,6 @@ STRIKES: Final[dict[str, Callable[[Faults, FaultSpec], None]]] = {
     "create_topic": Faults._create_topic,
     "delete_topic": Faults._delete_topic,
     "broker_failover": Faults._broker_failover,
+    **dict.fromkeys(ADMIN_FLOWS, Faults._administer),
 }
 """Kind of fault -> what it does."""

@@ -243,15 +243,13 @@ class Process:
             return
         if send.timeout_ms is not None and self._unanswered.pop(id(send), None) is None:
             return
-        code = error if error is not None else ErrorCode(getattr(response, "error_code", 0) or 0)
+        answer = Answered(send.tag, response, error, send.request)
+        code = answer.code
         if code in LOST_BROKER:
             self._lookups.lost(send.service, send.key)
-        if send.tag == HEARTBEAT and code is ErrorCode.NONE:
-            self._hand(Answered(HEARTBEAT, response, None, send.request))
-            if send is not self._late:
-                self.heartbeats.answered(self)
-            return
-        self._hand(Answered(send.tag, response, error, send.request))
+        self._hand(answer)
+        if send.tag == HEARTBEAT and code is ErrorCode.NONE and send is not self._late:
+            self.heartbeats.answered(self)
 
     def _set_timer(self, timer: SetTimer) -> None:
         self._token += 1
@@ -279,9 +277,8 @@ class Process:
 def why_of(event: Event) -> str:
     """An event in the words of `states.jsonl`."""
     match event:
-        case Answered(tag, response, error):
-            code = error or ErrorCode(getattr(response, "error_code", 0) or 0)
-            return f"answer to {tag}" if code is ErrorCode.NONE else f"answer to {tag}: {code.name}"
+        case Answered(tag):
+            return f"answer to {tag}" if event.code is ErrorCode.NONE else f"answer to {tag}: {event.code.name}"
         case TimerFired(name):
             return f"timer {name}"
     return type(event).__name__

@@ -9,7 +9,6 @@ from typing import Annotated, Any, Final, TypeVar, get_args, get_origin, get_typ
 
 from coordinator_core.bytes.kafka_versions import KafkaVersion
 from simulator.simulation import values
-from simulator.simulation.errors import ScenarioError
 from simulator.simulation.scenario import (
     GROUP_KEYS,
     ClusterSpec,
@@ -20,7 +19,7 @@ from simulator.simulation.scenario import (
     key_of,
 )
 from simulator.simulation.scenario_checks import check
-from simulator.simulation.scenario_place import Place, near, shown
+from simulator.simulation.scenario_place import Place, ScenarioError, near, shown
 from simulator.simulation.values import Reader
 
 T = TypeVar("T")

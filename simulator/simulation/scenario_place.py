@@ -1,10 +1,15 @@
-"""A place in a scenario file, as errors name it."""
+"""A place in a scenario file, and the error that names it."""
 
 import difflib
 from collections.abc import Iterable
 from typing import Final
 
-from simulator.simulation.errors import ScenarioError
+from coordinator_core.errors import CoreError
+
+
+class ScenarioError(CoreError):
+    """A scenario file that cannot be simulated: the text names the file, the key, and what to do."""
+
 
 SHOWN_MAX: Final = 60
 """The number of characters of a name that an error shows."""

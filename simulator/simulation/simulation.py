@@ -1,9 +1,9 @@
 """A whole simulation: the cluster, its data, its clients and the faults, from the start to the end."""
 
 import random
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final
 
 from coordinator_core.bytes.kafka_versions import Since
 from coordinator_core.live.find_coordinator.internal_topics import CreatableTopic as InternalTopic
@@ -63,15 +63,6 @@ class Summary:
     skipped_heartbeat_count: int
     truth_lines: dict[str, int]
     """File -> number of lines."""
-
-
-def _instance_id(spec: GroupSpec, group_id: str, index: int) -> str | None:
-    """group.instance.id of a member; None: it is not static."""
-    if not spec.static:
-        return None
-    if spec.instance_ids:
-        return spec.instance_ids[index % len(spec.instance_ids)]
-    return f"{group_id}-instance-{index}"
 
 
 class Simulation:
@@ -287,14 +278,15 @@ class Simulation:
             self.cluster.update_metadata(made)
 
     def _maker(self, spec: GroupSpec, group_id: str, client_id: str, index: int) -> Callable[[random.Random], Member]:
-        topics = spec.member_topics[index % len(spec.member_topics)] if spec.member_topics else spec.topics
-        assignors = spec.assignors or DEFAULT_ASSIGNORS[spec.protocol]
-        if spec.member_assignors:
-            assignors = spec.member_assignors[index % len(spec.member_assignors)]
-        max_poll_interval_ms = spec.max_poll_interval_ms
-        if spec.member_max_poll_interval_ms:
-            max_poll_interval_ms = spec.member_max_poll_interval_ms[index % len(spec.member_max_poll_interval_ms)]
-        rack_id = spec.racks[index % len(spec.racks)] if spec.racks else None
+        def own(of_each: Sequence[Any], usual: Any) -> Any:
+            """The member's own value: members take those of a list in turns."""
+            return of_each[index % len(of_each)] if of_each else usual
+
+        topics = own(spec.member_topics, spec.topics)
+        assignors = own(spec.member_assignors, spec.assignors or DEFAULT_ASSIGNORS[spec.protocol])
+        max_poll_interval_ms = own(spec.member_max_poll_interval_ms, spec.max_poll_interval_ms)
+        instance_id = own(spec.instance_ids, f"{group_id}-instance-{index}") if spec.static else None
+        rack_id = own(spec.racks, None)
         config = MemberConfig(
             spec,
             group_id,
@@ -303,7 +295,7 @@ class Simulation:
             assignors,
             max_poll_interval_ms,
             rack_id,
-            _instance_id(spec, group_id, index),
+            instance_id,
         )
         if spec.protocol == "share":
             return lambda draws: ShareConsumer(

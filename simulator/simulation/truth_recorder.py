@@ -5,19 +5,25 @@ the log lost are never written.
 """
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from coordinator_core.bytes.client_protocols import TopicPartitions, decode_assignment
 from coordinator_core.errors import DecodeError
 from coordinator_core.live.classic.live import EMPTY, PREPARING_REBALANCE, STABLE, LiveClassicGroup
-from coordinator_core.live.coordinator.operation import Context, Outcome
+from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
+from coordinator_core.live.coordinator.errors import Refused
+from coordinator_core.live.coordinator.image import MetadataImage
+from coordinator_core.live.coordinator.operation import Context, Outcome, Parked
 from coordinator_core.live.coordinator.records import AppendedRecord, Producer
 from coordinator_core.live.coordinator.shard import GroupCoordinator
+from coordinator_core.live.runtime.batching import Batcher
+from coordinator_core.live.runtime.machines import GroupMachine, GroupMachines
 from coordinator_core.live.runtime.messages import Request
 from coordinator_core.live.share.heartbeat import is_settled
 from coordinator_core.replay.classic.state import ClassicGroupState
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerGroupState
+from coordinator_core.replay.dispatch import CoordinatorShard
 from coordinator_core.replay.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -30,7 +36,6 @@ from schemas.consumer_offsets import RecordType
 from schemas.group_types import GroupType
 from simulator.simulation.exchange import Exchange, api_of
 from simulator.simulation.heartbeats import Heartbeats
-from simulator.simulation.observe import ObservedMachine, group_id_of
 from simulator.simulation.process import Process
 from simulator.simulation.truth import Facts, Truth
 
@@ -88,6 +93,86 @@ TIMER_REASONS: Final = {
 ANOTHER_TIMER: Final = "TIMER"
 
 Seen = tuple[ClassicGroupState | None, int, frozenset[str]]
+
+
+class ObservedMachine(GroupMachine):
+    """A group coordinator that reports everything to its observer."""
+
+    def __init__(
+        self,
+        coordinator: GroupCoordinator,
+        batcher: Batcher,
+        observer: "TruthRecorder",
+        locate: Callable[["ObservedMachine"], int],
+    ) -> None:
+        super().__init__(coordinator)
+        self.batcher = batcher
+        self.observer = observer
+        self._locate = locate
+        self._partition = -1
+
+    @property
+    def partition(self) -> int:
+        if self._partition < 0:
+            self._partition = self._locate(self)
+        return self._partition
+
+    def handle(self, request: Request, now_ms: int) -> Outcome:
+        self.observer.before(self, request, now_ms)
+        outcome = super().handle(request, now_ms)
+        self.observer.served(self, request, outcome, now_ms)
+        return outcome
+
+    def run_next_timer(self, now_ms: int) -> Outcome:
+        outcome = super().run_next_timer(now_ms)
+        self.observer.fired(self, outcome, now_ms)
+        return outcome
+
+    def run_tasks(self, now_ms: int) -> Outcome:
+        outcome = super().run_tasks(now_ms)
+        self.observer.fired(self, outcome, now_ms)
+        return outcome
+
+    def resume(self, parked: Parked, error: Refused | None, now_ms: int) -> Outcome:
+        """Continue an operation whose records are committed."""
+        outcome = super().resume(parked, error, now_ms)
+        self.observer.fired(self, outcome, now_ms)
+        return outcome
+
+    def end_transaction(self, producer: Producer, *, is_commit: bool, now_ms: int) -> None:
+        offset = self.coordinator.end_transaction(producer, committed=is_commit, now_ms=now_ms)
+        self.observer.marked(self, producer, is_commit=is_commit, offset=offset)
+
+    def revert(self, state: CoordinatorShard) -> None:
+        """The log refused a batch, which would have begun at the batcher's next offset."""
+        super().revert(state)
+        self.observer.reverted(self, self.batcher.next_offset)
+
+
+class ObservedMachines(GroupMachines):
+    def __init__(
+        self,
+        config: GroupCoordinatorConfig,
+        observer: "TruthRecorder",
+        locate: Callable[[ObservedMachine], int],
+        group_settings: Mapping[str, Mapping[str, int]],
+    ) -> None:
+        super().__init__(config)
+        self._group_settings = group_settings
+        self._observer = observer
+        self._locate = locate
+
+    def start(self, state: CoordinatorShard, batcher: Batcher, image: MetadataImage, now_ms: int) -> ObservedMachine:
+        machine = super().start(state, batcher, image, now_ms)
+        machine.coordinator.group_settings.update(self._group_settings)
+        observed = ObservedMachine(machine.coordinator, batcher, self._observer, self._locate)
+        self._observer.started(observed)
+        return observed
+
+
+def group_id_of(message: Any) -> str | None:
+    """The group of a request; None if it is about several groups or none."""
+    return getattr(message, "group_id", None)
 
 
 class TruthRecorder:

@@ -202,10 +202,7 @@ def answer_share_group(
     rows = [_record_row(group_id, asked, answer) for answer in answers]
     sizes = [answer.last_offset - answer.first_offset + 1 for answer in answers]
     total = WhatIfRow(
-        group_id,
-        GroupType.SHARE,
-        TOTAL,
-        asked,
+        *(group_id, GroupType.SHARE, TOTAL, asked),
         recorded=f"{counted(sum(sizes), 'record')} in {counted(len(answers), 'range')}",
         would_be=_counted(answer.verdict.value for answer in answers),
         deliveries_min=sum(size * answer.deliveries[0] for size, answer in zip(sizes, answers, strict=True)),
@@ -241,10 +238,7 @@ def answer_share_members_of(
     asked = " ".join(question.texts)
     rows = [_epoch_row(life.group_id, asked, answer) for answer in answers]
     total = WhatIfRow(
-        life.group_id,
-        GroupType.SHARE,
-        TOTAL,
-        asked,
+        *(life.group_id, GroupType.SHARE, TOTAL, asked),
         recorded=f"{counted(totals.recorded_count, 'epoch')}",
         would_be=_counted(answer.verdict.value for answer in answers),
         rebalances_before_min=totals.recorded_count,

@@ -19,6 +19,5 @@ to requests of an older generation.
 
 One module per kind: `classic` (classic consumer), `consumer` (consumer protocol), `streams` (a thread of an
 application, based on `consumer`), `share`, `producer` (transactions, inside one of the first two). `member` is their
-common base. Consumers of both protocols share `reader`, which handles the partitions that they own, and `offsets`,
-their requests for offsets.
+common base. Consumers of both protocols share `reader`, which handles the partitions that they own.
 """

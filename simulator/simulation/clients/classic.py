@@ -60,7 +60,6 @@ from simulator.simulation.clients.member import (
     Member,
     MemberState,
     ReadingMember,
-    error_of,
 )
 from simulator.simulation.clients.reader import COMMIT, FETCH, Reader
 from simulator.simulation.clients.subscriptions import (
@@ -218,7 +217,7 @@ class ClassicConsumer(ReadingMember):
     def _on_join(self, answer: Answered, now_ms: int) -> Actions:
         if self.state is not JOINING:
             return []
-        code = error_of(answer)
+        code = answer.code
         if code is ErrorCode.MEMBER_ID_REQUIRED:
             self.member_id = answer.response.member_id
             self.rejoin_reason = f"need to re-join with the given member-id: {self.member_id}"
@@ -258,7 +257,7 @@ class ClassicConsumer(ReadingMember):
     def _on_sync(self, answer: Answered, now_ms: int) -> Actions:
         if self.state is not SYNCING:
             return []
-        code = error_of(answer)
+        code = answer.code
         if code is not ErrorCode.NONE:
             if code in FATAL:
                 return self._gone(code.name)
@@ -333,7 +332,7 @@ class ClassicConsumer(ReadingMember):
         return [] if tag is None else self._commit(tag, now_ms)
 
     def _on_heartbeat(self, answer: Answered, now_ms: int) -> Actions:
-        code = error_of(answer)
+        code = answer.code
         if code is ErrorCode.NONE or self.state not in {STABLE, SYNCING} or not self._is_of_present(answer):
             return []
         return self._on_group_error(code, now_ms)

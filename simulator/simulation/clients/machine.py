@@ -1,14 +1,13 @@
 """The events that a client gets and the actions that it returns: the docstring of the package has the contract."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final
 
 from coordinator_core.live.assignors.client_group import TopicPartition
 from schemas.error_codes import ErrorCode
 from simulator.simulation.scenario import GroupSpec
-from simulator.simulation.topics import Topics
 
 
 class Service(StrEnum):
@@ -99,6 +98,10 @@ class Answered:
     response: Any
     error: ErrorCode | None = None
     request: Any = None
+
+    @property
+    def code(self) -> ErrorCode:
+        return self.error or ErrorCode(getattr(self.response, "error_code", 0) or 0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,59 +199,3 @@ class Closed:
 
 Action = Send | SetTimer | CancelTimer | Heartbeat | Took | Gave | Closed
 Actions = list[Action]
-
-
-def reset_position(topics: Topics, spec: GroupSpec, at: TopicPartition, now_ms: int) -> int:
-    """Where a consumer begins without an offset in the log."""
-    is_latest = spec.auto_offset_reset == "latest"
-    return topics.end_offset(at, now_ms) if is_latest else topics.start_offset(at, now_ms)
-
-
-@dataclass(slots=True)
-class Progress:
-    """How far a consumer is in each partition that it owns.
-
-    Each partition gets an equal share of the consumer's rate, and is read as far as there is data. A poison record ends
-    a partition's progress if the consumer cannot pass it. If the topic was deleted, there is no progress. A position
-    whose data was deleted (retention), or that is in the log of a topic which was created again, is out of range
-    (OFFSET_OUT_OF_RANGE): the consumer continues where auto.offset.reset says.
-    """
-
-    topics: Topics
-    spec: GroupSpec
-    offsets: dict[TopicPartition, int] = field(default_factory=dict)
-    """The next offset to read."""
-    since_ms: int = 0
-
-    def advance(self, now_ms: int) -> None:
-        since_ms, self.since_ms = self.since_ms, now_ms
-        elapsed_ms = now_ms - since_ms
-        if not self.offsets or elapsed_ms <= 0:
-            return
-        share = int(self.spec.rate * elapsed_ms / 1000 / len(self.offsets))
-        for at, offset in self.offsets.items():
-            if not self.topics.exists(at):
-                continue
-            is_in_range = offset >= self.topics.start_offset(at, now_ms) and not self.topics.made_since(
-                at.topic, since_ms
-            )
-            first = offset if is_in_range else reset_position(self.topics, self.spec, at, now_ms)
-            following = max(first, min(first + share, self.topics.end_offset(at, now_ms)))
-            if self.spec.on_poison == "stuck" and following > first:
-                poison = self.topics.next_poison_offset(at, first, following)
-                following = following if poison is None else poison
-            self.offsets[at] = following
-
-    def take(self, positions: Sequence[tuple[TopicPartition, int]], now_ms: int) -> None:
-        """Add these partitions, from these offsets on."""
-        self.advance(now_ms)
-        self.offsets.update(positions)
-
-    def give(self, partitions: Sequence[TopicPartition], now_ms: int) -> list[tuple[TopicPartition, int]]:
-        """Remove these partitions; returns their positions. Partitions that are not owned are ignored."""
-        self.advance(now_ms)
-        return [(at, self.offsets.pop(at)) for at in partitions if at in self.offsets]
-
-    def stay_until(self, now_ms: int) -> None:
-        """Move the time without progress: the consumer's thread was busy."""
-        self.since_ms = now_ms

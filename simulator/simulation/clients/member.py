@@ -64,10 +64,6 @@ class MemberState(StrEnum):
 UNJOINED, LEAVING_OLD, JOINING, SYNCING, STABLE, RECONCILING, STALE, FAILED, CLOSING, LEAVING, CLOSED = MemberState
 
 
-def error_of(answer: Answered) -> ErrorCode:
-    return ErrorCode(answer.response.error_code) if answer.error is None else answer.error
-
-
 @dataclass(slots=True)
 class Member(ABC):
     """A member of any kind; the tables have the methods of the kind."""
@@ -178,10 +174,10 @@ class ReadingMember(Member):
         return [*actions, *self.ANSWERS[done.tag](self, done, now_ms)]
 
     def _retry_transaction(self, now_ms: int) -> Actions:
-        return self.reader.committer.retry()
+        return [] if self.reader.producer is None else self.reader.producer.retry()
 
     def _end_transaction(self, now_ms: int) -> Actions:
-        return self.reader.committer.end()
+        return [] if self.reader.producer is None else self.reader.producer.end()
 
     PRODUCER_TIMERS: ClassVar = {RETRY_TRANSACTION: _retry_transaction, END_TRANSACTION: _end_transaction}
 
@@ -226,7 +222,7 @@ class HeartbeatMember(Member):
     def _on_join(self, answer: Answered, now_ms: int) -> Actions:
         if self.state is not JOINING:
             return []
-        code = error_of(answer)
+        code = answer.code
         if code is ErrorCode.NONE:
             self.state = STABLE
             self.interval_ms = answer.response.heartbeat_interval_ms
@@ -253,7 +249,7 @@ class HeartbeatMember(Member):
     def _on_heartbeat(self, answer: Answered, now_ms: int) -> Actions:
         if self.state not in {STABLE, RECONCILING, FAILED}:
             return []
-        code = error_of(answer)
+        code = answer.code
         if code is ErrorCode.NONE:
             return self._on_response(answer.response, now_ms)
         if answer.request is not None and answer.request.member_epoch != self.member_epoch:

@@ -120,7 +120,7 @@ class TransactionalProducer:
 
     def handle(self, answer: Answered) -> tuple[Actions, Committed | None]:
         """Handle the answer to one of its requests; returns the actions, and the commit that ended, if any."""
-        code = ErrorCode(getattr(answer.response, "error_code", 0) or 0) if answer.error is None else answer.error
+        code = answer.code
         if self.present is None:
             return [], None
         if answer.tag == OFFSETS and code is ErrorCode.NONE:

@@ -54,7 +54,6 @@ from simulator.simulation.clients.member import (
     STALE,
     HeartbeatMember,
     Member,
-    error_of,
 )
 from simulator.simulation.clients.share_messages import (
     CLOSE_EPOCH,
@@ -283,12 +282,12 @@ class ShareConsumer(HeartbeatMember):
             return []
         request, session.request = session.request, None
         if self.state is LEAVING:
-            if request.session_epoch != CLOSE_EPOCH and error_of(answer) is ErrorCode.NONE:
+            if request.session_epoch != CLOSE_EPOCH and answer.code is ErrorCode.NONE:
                 # A fetch was under way when the application closed: its records are released with the session.
                 return self._fetch(broker_id, session, (), CLOSE_EPOCH)
             del self.sessions[broker_id]
             return self._leave_if_done()
-        if error_of(answer) is not ErrorCode.NONE:
+        if answer.code is not ErrorCode.NONE:
             del self.sessions[broker_id]
             return []
         session.epoch += 1

@@ -10,6 +10,7 @@ from coordinator_core.bytes.client_protocols import (
     Assignment,
     StickyUserData,
     Subscription,
+    TopicPartitions,
     decode_assignment,
     decode_subscription,
     encode_assignment,
@@ -24,11 +25,18 @@ from coordinator_core.live.classic.messages import JoinGroupResponse, SyncGroupR
 from coordinator_core.replay.java.hash_codes import string_hash_code
 from coordinator_core.replay.java.hash_map import HashMap
 from simulator.simulation.clients.machine import COOPERATIVE
-from simulator.simulation.clients.offsets import by_topic
 from simulator.simulation.topics import Topics
 
 SUBSCRIPTION_VERSION: Final = 3
 STICKY: Final = "sticky"
+
+
+def by_topic(partitions: Sequence[TopicPartition]) -> TopicPartitions:
+    """The partitions by topic, in the order of the first partition of each topic."""
+    grouped: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        grouped.setdefault(topic, []).append(partition)
+    return tuple((topic, tuple(numbers)) for topic, numbers in grouped.items())
 
 
 def subscription_bytes(

@@ -14,8 +14,8 @@ from coordinator_core.live.assignors.client_group import TopicPartition
 from coordinator_core.live.share_partition.state import DeadLetterCopy
 from schemas.dead_letters import DeadLetterCause
 from simulator.simulation.dead_letters import BATCH_RECORDS_MAX, EXHAUSTED, DeadLetterSender
-from simulator.simulation.errors import ScenarioError
 from simulator.simulation.scenario_file import as_release, parse_scenario
+from simulator.simulation.scenario_place import ScenarioError
 from simulator.simulation.simulation import Simulation
 from simulator.simulation.truth import MemorySink
 from tests.simulator.simulation.simulations import HEAD, SCENARIOS, Run, run_file, run_text

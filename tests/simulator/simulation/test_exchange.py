@@ -198,3 +198,25 @@ def test_a_forgotten_acknowledgement_stops_the_application() -> None:
     assert len({line["ts_ms"] for line in expired}) == 1
     (left,) = [line for line in exchanged(run, api="ShareGroupHeartbeat") if line["request"]["memberEpoch"] == -1]
     assert left["asked_ms"] >= stale["ts_ms"]
+
+
+@pytest.mark.parametrize("protocol", ["consumer", "share"])
+def test_heartbeats_name_topics_when_these_change(protocol: str) -> None:
+    """The first heartbeat has the subscription, and the next one that has it is sent as it changes."""
+    more = """[[topic]]
+name = "u"
+[[fault]]
+kind = "subscribe"
+at = "70s"
+group = "g"
+topics = ["u"]
+"""
+    text = HEAD.format(minutes=3) + f'[[group]]\nname = "g"\nprotocol = "{protocol}"\ntopics = ["t"]\n' + more
+    run = Run(parse_scenario(text, "test.toml"), watch=ALL)
+    said = [
+        (line["asked_ms"] - run.simulation.scenario.start_ms, line["request"]["subscribedTopicNames"])
+        for line in run.lines("requests")
+        if "subscribedTopicNames" in line["request"]
+    ]
+    assert [names for _, names in said] == [["t"], ["u"]]
+    assert said[1][0] // 1000 == 70

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from simulator.simulation.errors import ScenarioError
 from simulator.simulation.scenario import GROUP_KEYS, ClusterSpec, FaultSpec, GroupSpec, TopicSpec
 from simulator.simulation.scenario_file import parse_scenario, readers_of
-from simulator.simulation.scenario_place import Place
+from simulator.simulation.scenario_place import Place, ScenarioError
 
 HEAD = 'name = "x"\nstart = 2026-01-05T00:00:00Z\nduration = "1h"\n'
 TOPIC = '[[topic]]\nname = "t"\n'
