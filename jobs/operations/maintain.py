@@ -8,7 +8,7 @@ some tables and not others: run it again.
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import date, datetime, timedelta
 from typing import Final
 
@@ -27,7 +27,7 @@ from jobs.delta.audit_runs import WholeAudit, audit_application
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import delete_folder, filesystem_of
 from jobs.delta.last_release import carry_over
-from jobs.delta.locks import only_one
+from jobs.delta.locks import is_at_work, only_one
 from jobs.delta.replay_runs import WholeRun, broken_off
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import Warehouse
@@ -51,6 +51,11 @@ READERS_MS: Final = 7 * 24 * HOUR_MS
 PINNED_JOBS: Final = ("replay", "audit")
 """Jobs that remove rows from tables: never at the same time as this one."""
 STAGING: Final = "_staging"
+MAINTAIN: Final = "maintain"
+MANY_FILES: Final = 25
+"""So many small files of a partition are merged by a night; fewer are left to maintain."""
+SMALL_BYTES: Final = 16 << 20
+"""Up to this size a night merges files."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,6 +206,28 @@ def maintain(
     return MaintainSummary(tuple(done), tuple(staging))
 
 
+def merge_many(executor: Executor, warehouse: Warehouse, settings: Settings, *, started_at: datetime) -> list[str]:
+    """Merge the files of tables that have many small ones, as Delta's auto compaction does: each night adds some, and
+    what reads a table opens all. Returns what could not be merged, in words.
+    """
+    if is_at_work(warehouse, MAINTAIN, ""):
+        return []
+    clusters = clusters_of(warehouse)
+    few = replace(
+        settings.maintain, merge_file_count_min=MANY_FILES, file_bytes=min(settings.maintain.file_bytes, SMALL_BYTES)
+    )
+    plan = Plan(few, clusters, _compacted(warehouse, clusters), {}, {}, 0, started_at, dry_run=False)
+    left: list[str] = []
+    for table in filter(warehouse.exists, TABLES.values()):
+        version = warehouse.version(table)
+        if works := _merges(warehouse, table, warehouse.files(table, version), plan):
+            try:
+                _swap(executor, warehouse, table, works, OldFiles(started_at), version, plan)
+            except WarehouseError as error:
+                left.append(str(error))
+    return left
+
+
 @contextmanager
 def nobody_else(warehouse: Warehouse, clusters: Iterable[str], *, since: datetime) -> Iterator[None]:
     """Context in which nobody replays or audits a cluster of the warehouse, or maintains it.
@@ -208,10 +235,10 @@ def nobody_else(warehouse: Warehouse, clusters: Iterable[str], *, since: datetim
     Raises WarehouseError, which names the running job. On object stores, each table's transaction detects conflicts.
     """
     with ExitStack() as stack:
-        stack.enter_context(only_one(warehouse, "maintain", "", since=since))
+        stack.enter_context(only_one(warehouse, MAINTAIN, "", since=since))
         for cluster_id in clusters:
             for job in PINNED_JOBS:
-                stack.enter_context(only_one(warehouse, job, cluster_id, since=since, holder="maintain"))
+                stack.enter_context(only_one(warehouse, job, cluster_id, since=since, holder=MAINTAIN))
         yield
 
 
@@ -279,17 +306,22 @@ def _compacted(warehouse: Warehouse, clusters: Iterable[str]) -> dict[tuple[str,
     return holes
 
 
-def _maintain_table(executor: Executor, warehouse: Warehouse, table: Table, plan: Plan) -> TableDone:
-    version = warehouse.version(table)
-    files = warehouse.files(table, version)
-    old = plan.old_files(table, files)
-    works = merge_plan(
-        [file for file in files if file not in old.dropped and file not in old.cut],
+def _merges(warehouse: Warehouse, table: Table, files: Sequence[TableFile], plan: Plan) -> list[MergeWork]:
+    return merge_plan(
+        files,
         warehouse.target(table),
         file_bytes=plan.settings.file_bytes,
         file_count_min=plan.settings.merge_file_count_min,
         holes=plan.holes,
     )
+
+
+def _maintain_table(executor: Executor, warehouse: Warehouse, table: Table, plan: Plan) -> TableDone:
+    version = warehouse.version(table)
+    files = warehouse.files(table, version)
+    old = plan.old_files(table, files)
+    kept = [file for file in files if file not in old.dropped and file not in old.cut]
+    works = _merges(warehouse, table, kept, plan)
     works += [MergeWork(warehouse.target(table), (file,), old.before) for file in old.cut]
     deleted = warehouse.unreferenced(table, retention_hours=plan.retention_hours, keep_versions=plan.keep(table))
     left_out_count = sum(file.row_count or 0 for file in old.dropped)

@@ -25,6 +25,7 @@ from jobs.exit_codes import DONE, FAILED, INCOMPLETE
 from jobs.gold.audit import audit
 from jobs.operations.damage import rebuilding, require_whole
 from jobs.operations.ledger import ledger_line, total, unknown_fields_line
+from jobs.operations.maintain import merge_many
 from jobs.operations.metrics import job_of, ledger_counts
 from jobs.operations.run_context import RunContext
 from jobs.queries.answers.findings import Findings, audit_lacks, findings, groups_not_judged, lines
@@ -68,6 +69,8 @@ def _night(run: RunContext, rebuilt: Set[str]) -> int:
                 run.warehouse, run.settings, output=run.settings.report_file, made_at=run.started_at, steps=run.steps
             )
             run.steps.answer(f"Report: {run.settings.report_file}")
+        for line in merge_many(run.executor, run.warehouse, run.settings, started_at=run.started_at):
+            run.steps.say(line)
     return code
 
 

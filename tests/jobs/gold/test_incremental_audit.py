@@ -25,11 +25,14 @@ from jobs.errors import WarehouseError
 from jobs.gold import audit_groups, audit_shares, share_reader
 from jobs.gold.audit import audit
 from jobs.gold.share_reader import slice_ends
+from jobs.operations import maintain
 from jobs.silver.hot_logs import CutRule
 from schemas.tables import TABLES
+from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, GOLD_TABLES, GROUP_SUMMARY, PARTITION_OWNERS, REBALANCES, REDELIVERIES
-from schemas.tables.state import AUDITED_LOGS
+from schemas.tables.silver import GROUP_GENERATIONS, OFFSET_COMMITS
+from schemas.tables.state import AUDITED_LOGS, RUN_STARTS, RUNS
 from tests.coordinator_core.inference.group_lives import commit, generation, moved_member
 from tests.coordinator_core.inference.group_weeks import (
     DAY_MS,
@@ -216,6 +219,26 @@ def paths_by_day(nights: Nights, table: Table) -> dict[date | None, set[str]]:
     for file in nights.warehouse.files(table):
         paths.setdefault(file.partition_values["day"], set()).add(file.path)
     return paths
+
+
+def test_nights_merge_what_has_become_many(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files stay few without maintain; what nights go on from, and what readers see, is the same."""
+    monkeypatch.setattr(maintain, "MANY_FILES", 3)
+    logs = tmp_path / "logs" / "__consumer_offsets-0"
+    logs.mkdir(parents=True)
+    batches = weeks_log(Random("many"), ["a", "b"], 90)
+    (logs / f"{int.from_bytes(batches[0][:8], 'big'):020}.log").write_bytes(b"".join(batches))
+    whole = Nights(tmp_path / "whole", logs.parent)
+    whole.run(logs.parent, "r")
+    nights = Nights(tmp_path / "warehouse", logs.parent)
+    most: Counter[str] = Counter()
+    for index, part in enumerate(slices_of(logs.parent, tmp_path / "parts", random_cuts("many", 6))):
+        nights.run(part, f"night-{index}")
+        for table in (RUNS, RUN_STARTS, RECORD_BATCHES, OFFSET_COMMITS, GROUP_GENERATIONS):
+            files = Counter(str(file.partition_values) for file in nights.warehouse.files(table))
+            most[table.full_name] = max(most[table.full_name], *files.values())
+    assert max(most.values()) == 2, most
+    assert_same(nights, whole.gold() | whole.silver())
 
 
 def test_odd_commits_of_groups_whose_membership_is_unchanged(tmp_path: Path) -> None:
