@@ -57,7 +57,7 @@ from simulator.simulation.clock import EventLoop
 from simulator.simulation.exchange import Exchange
 from simulator.simulation.internal_topic import InternalTopic
 from simulator.simulation.other_logs import MetadataLog, TransactionLogs
-from simulator.simulation.process import Process
+from simulator.simulation.process import HEARTBEAT, Process
 from simulator.simulation.random_streams import java_uuid
 from simulator.simulation.scenario import ClusterSpec, GroupSpec, coordinator_configs
 from simulator.simulation.topics import Topics
@@ -244,7 +244,8 @@ class Cluster:
             self.truth_recorder.heartbeats.wake(process.group_id)
         elif self._loop.now_ms < process.repeats_until_ms and send.service is not Service.TRANSACTION:
             late = partial(self.deliver, process, broker_id, send, is_late=True)
-            self._loop.after(process.repeats_after_ms, late)
+            rank = process.rank if send.tag == HEARTBEAT else 0  # as the first time
+            self._loop.after(process.repeats_after_ms, late, rank=rank)
         number = self.exchange.asked(
             process.group_id,
             process.client_id,

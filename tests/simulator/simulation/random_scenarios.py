@@ -6,6 +6,7 @@ A story is a function of its seed. How many are made says --count.
 import random
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import groupby
 from typing import Any, Final, NamedTuple
 
@@ -16,7 +17,7 @@ from coordinator_core.live.runtime.messages import Answer
 from simulator.simulation.cluster import DETECTION_MS, REBALANCE_LEADERS_MS, Cluster
 from simulator.simulation.delayed_share_fetch import ShareFetches
 from simulator.simulation.internal_topic import LOADING_MS, REPLICATION_MS
-from simulator.simulation.scenario import Scenario
+from simulator.simulation.scenario import FaultSpec, Scenario
 from simulator.simulation.scenario_file import parse_scenario
 from tests.lengths import how_many
 
@@ -220,6 +221,16 @@ def random_story(seed: int) -> Scenario:
 def restless_story(seed: int) -> Scenario:
     """The scenario of `restless_text`."""
     return parse_scenario(restless_text(seed), f"restless-{seed}.toml")
+
+
+def with_late_requests(scenario: Scenario, seed: int) -> Scenario:
+    """A restless story in which requests of both groups come once more, 7 s and 40 s later."""
+    at_ms = (15 + 10 * (seed % 20)) * 1000
+    late = (
+        FaultSpec("repeat", at_ms=at_ms, every_ms=100_000, group=group, duration_ms=duration_ms)
+        for group, duration_ms in (("g0", 7000), ("g1", 40_000))
+    )
+    return replace(scenario, faults=(*scenario.faults, *late))
 
 
 def restless_text(seed: int) -> str:

@@ -23,7 +23,7 @@ from simulator.simulation.exchange import Watch
 from simulator.simulation.process import Process
 from simulator.simulation.simulation import Simulation
 from simulator.simulation.truth import MemorySink
-from tests.simulator.simulation.random_scenarios import STORIES, restless_story
+from tests.simulator.simulation.random_scenarios import STORIES, restless_story, with_late_requests
 from tests.simulator.simulation.simulations import Run, log_bytes
 
 SERVED: Final = {
@@ -38,13 +38,15 @@ SERVED: Final = {
 NEWS: Final = frozenset({"subscribedTopicNames", "topicPartitions"})
 """Fields of heartbeats that are sent at once; those without news come after the other requests of a time
 (`heartbeats`)."""
-OF_CLIENTS: Final = frozenset({"pause", "crash", "stop", "subscribe", "slow_poll", "rolling_deploy"})
+OF_CLIENTS: Final = frozenset({"repeat", "pause", "crash", "stop", "subscribe", "slow_poll", "rolling_deploy"})
 
 
 @pytest.mark.parametrize("seed", range(2 * STORIES))
 def test_requests_alone_give_the_same_log(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No client lives in the second run: it gets the lines of requests.jsonl, and its log has the same bytes."""
-    run = Run(restless_story(seed), watch=Watch())
+    """No client lives in the second run: it gets the lines of requests.jsonl, and its log has the same bytes. In every
+    second story requests come late, too."""
+    story = restless_story(seed)
+    run = Run(with_late_requests(story, seed) if seed % 2 else story, watch=Watch())
     scenario = run.simulation.scenario
     alone = replace(scenario, faults=tuple(fault for fault in scenario.faults if fault.kind not in OF_CLIENTS))
     monkeypatch.setattr(Process, "start", lambda process: None)

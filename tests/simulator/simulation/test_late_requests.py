@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 
 from simulator.simulation.exchange import REQUESTS, Watch
-from simulator.simulation.scenario import FaultSpec, Scenario
-from tests.simulator.simulation.random_scenarios import STORIES, restless_story
+from simulator.simulation.scenario import Scenario
+from tests.simulator.simulation.random_scenarios import STORIES, restless_story, with_late_requests
 from tests.simulator.simulation.simulations import Run, run_file
 
 REFUSALS: Final[Mapping[str, dict[str, set[str]]]] = {
@@ -100,12 +100,7 @@ def partitions_of(line: Mapping[str, Any]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("seed", range(STORIES))
 def test_leaving_out_heartbeats_changes_nothing_where_requests_come_late(seed: int) -> None:
     """Late heartbeats move the ends of sessions, too: log and truth are the same whether quiet ones are sent or not."""
-    scenario = restless_story(seed)
-    late = [
-        FaultSpec("repeat", at_ms=(15 + 10 * seed) * 1000, every_ms=100_000, group=group, duration_ms=duration_ms)
-        for group, duration_ms in (("g0", 7000), ("g1", 40_000))
-    ]
-    scenario = replace(scenario, faults=(*scenario.faults, *late))
+    scenario = with_late_requests(restless_story(seed), seed)
     skipping, sending = (Run(scenario, skips_heartbeats=skips, watch=Watch()) for skips in (True, False))
     assert skipping.log_bytes() == sending.log_bytes()
     assert {**skipping.truth, REQUESTS: []} == {**sending.truth, REQUESTS: []}
