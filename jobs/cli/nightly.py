@@ -11,10 +11,9 @@ from jobs.cli.arguments import at_most_one, check_client, check_folders, goes_wi
 from jobs.cli.outcome import facts_of, job, print_facts
 from jobs.cli.session import Run, start_run
 from jobs.cli_enums import SummaryFormat
-from jobs.console.new_files import require_folder
 from jobs.errors import ArgumentError
 from jobs.exit_codes import DONE, FAILED, INCOMPLETE
-from jobs.settings import CLUSTER_PLACE, CLUSTERS, load_clusters, report_path, require_source
+from jobs.settings import CLUSTER_PLACE, load_clusters, require_source
 
 if TYPE_CHECKING:
     from jobs.operations.run_context import RunContext
@@ -62,11 +61,6 @@ def nightly(
     goes_with("--notify-always", notify_always, "--notify", notify)
     settings = settings_of(**asdict(sources), report_file=report_file)
     require_source(settings)
-    require_folder(report_path(settings.report_file, settings.cluster_id))
-    from jobs.operations.notify import FILE_ENDING
-
-    if notify is not None and notify.endswith(FILE_ENDING):
-        require_folder(notify)
     check_folders(settings)
     check_client(settings)
     run = start_run("nightly", settings, meanwhile=".operations.nightly")
@@ -105,8 +99,6 @@ def _all_clusters(
         raise ArgumentError(
             f"each cluster has a report of its own: put {CLUSTER_PLACE} into the name, as report-{CLUSTER_PLACE}.html"
         )
-    for name in (CLUSTERS, *(it.cluster_id for it in clusters)):
-        require_folder(report_path(clusters[0].report_file, name))
     for settings in clusters:
         check_client(settings)
     from jobs.console.progress import Steps

@@ -10,8 +10,6 @@ from jobs.cli.outcome import job, print_facts
 from jobs.cli.readable import how_far, open_tables
 from jobs.cli.session import Run
 from jobs.cli_enums import SummaryFormat
-from jobs.console.new_files import require_folder
-from jobs.settings import report_path
 
 
 @job
@@ -50,7 +48,6 @@ def report(
     from jobs.report.sql_text import Scope
 
     settings = reading_settings(warehouse, cluster_id)
-    require_folder(report_path(output, settings.cluster_id))
     from_ms, to_ms = span_of(from_time, to_time, timezone)
     run, steps = Run.start(), Steps()
     tables = open_tables("report", settings)

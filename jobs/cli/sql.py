@@ -1,8 +1,11 @@
 """The job sql: its options, and how it is run."""
 
+import io
 import sys
-from contextlib import nullcontext
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, BinaryIO, TextIO, cast
 
 import typer
 
@@ -12,7 +15,7 @@ from jobs.cli.outcome import job
 from jobs.cli.readable import no_tables
 from jobs.cli.session import start_run
 from jobs.cli_enums import Engine, SqlFormat
-from jobs.console.new_files import new_file, require_new
+from jobs.console.new_files import require_folder
 from jobs.console.output import say
 from jobs.errors import ArgumentError, SettingsError
 from jobs.exit_codes import DONE, FAILED
@@ -48,7 +51,7 @@ def sql(
         SqlFormat, typer.Option("--format", help="How rows are printed; json: one object a line.")
     ] = SqlFormat.TABLE,
     output: Annotated[
-        str | None, typer.Option("--output", metavar="FILE", help="New file for the result of -e. [default: stdout]")
+        str | None, typer.Option("--output", metavar="FILE", help="Write the result of -e to a file, not to stdout.")
     ] = None,
 ) -> int:
     """SQL over the tables, as silver.offset_commits: a shell, or one statement with -e.
@@ -63,7 +66,7 @@ def sql(
         raise SettingsError("--output has the result of one statement: name it with -e")
     if output_format is SqlFormat.PARQUET and output is None and (execute is None or sys.stdout.isatty()):
         raise SettingsError("--format parquet is for one statement, -e SQL, with --output FILE or into a pipe")
-    require_new(output)
+    require_folder(output)
     settings = settings_of(warehouse, cluster_id)
     from jobs.delta.warehouse import Warehouse
     from jobs.queries.as_of.in_log import require_cluster
@@ -87,7 +90,7 @@ def sql(
         failed_count = shell(answering, output_format)
         # nobody reads the errors of a script
         return FAILED if failed_count and not sys.stdin.isatty() else DONE
-    with nullcontext(sys.stdout) if output is None else new_file(output) as out:
+    with nullcontext(sys.stdout) if output is None else _written(output) as out:
         run_query(answering, execute, output_format, out)
     say(*sql_remarks(tables, cluster_id))
     return DONE
@@ -102,3 +105,18 @@ def _spark(settings: Settings, cluster_id: str | None, *, may_write: bool) -> "A
     if cluster_id is not None and has_metastore(session):
         say("note: names of a metastore mean the rows of all clusters: add where cluster_id = ...")
     return Catalogue(session, run.warehouse, cluster_id=cluster_id, may_write=may_write)
+
+
+@contextmanager
+def _written(output: str) -> Iterator[TextIO]:
+    """The file of a result, which stays as it is where there is no result."""
+    from jobs.delta.filesystems import whole_file
+
+    try:
+        with (
+            whole_file(Path(output).expanduser()) as raw,
+            io.TextIOWrapper(cast("BinaryIO", raw), encoding="utf-8", newline="") as out,
+        ):
+            yield out
+    except OSError as error:
+        raise ArgumentError(f"--output {output} cannot be written: {error.strerror}: name another file") from error

@@ -3,9 +3,11 @@
 import errno
 import os
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
 
 from pyarrow import fs
 
@@ -96,17 +98,25 @@ def spark_uri(path: str) -> str:
 
 
 def write_whole(file: Path, data: bytes) -> None:
-    """Write a local file atomically: concurrent readers see its former content. A link stays, and a device or a pipe is
-    written to.
-    """
+    """Write a local file as `whole_file` does."""
+    with whole_file(file) as out:
+        out.write(data)
+
+
+@contextmanager
+def whole_file(file: Path) -> Iterator[IO[bytes]]:
+    """A local file while it is written, which then takes the place of the former one: concurrent readers see that, and
+    it stays if writing fails. A link stays, and a device or a pipe is written to."""
     file = file.resolve()
     if file.exists() and not (file.is_file() or file.is_dir()):
-        file.write_bytes(data)
+        with file.open("wb") as out:
+            yield out
         return
+    file.parent.mkdir(parents=True, exist_ok=True)
     number, name = tempfile.mkstemp(dir=file.parent, prefix=f".{file.name}-")
     try:
         with os.fdopen(number, "wb") as out:
-            out.write(data)
+            yield out
         Path(name).chmod(0o666 & ~_umask())
         Path(name).replace(file)
     except BaseException:

@@ -70,7 +70,6 @@ def test_a_quiet_night_prints_errors(tmp_path: Path, capsys: pytest.CaptureFixtu
 def test_a_night_with_nothing_new_notifies_only_whom_it_always_does(capsys: pytest.CaptureFixture[str]) -> None:
     """The first night has news; of the second, --notify is silent, and --notify-always says so."""
     target = Path("alerts/night.json")
-    target.parent.mkdir()
     assert night("--notify", str(target)) == exit_codes.DONE
     assert json.loads(target.read_text())["found"]["new"]
     target.unlink()

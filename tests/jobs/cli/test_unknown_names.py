@@ -184,12 +184,9 @@ def test_an_empty_answer_says_why(ask: Asks, question: str, why: str) -> None:
         ("sql --warehouse /nowhere -e 'select 1'", "no tables in /nowhere"),
         ("report --warehouse /nowhere --output r.html", "no tables in /nowhere"),
         ("report --output /proc/r.html", "the report cannot be written to /proc/r.html"),
-        ("report --output no/r.html", "cannot write no/r.html: there is no folder no: make it, or name another file"),
         (f"restore --group c01-range {AT} --output no/o.csv", "cannot write no/o.csv: there is no folder no: "),
         ("sql -e 'select 1' --output no/r.csv", "cannot write no/r.csv: there is no folder no: "),
         ("history --group c01-range --diagram no/d.svg", "cannot write no/d.svg: there is no folder no: "),
-        ("nightly --report no/r.html --segments .", "cannot write /"),
-        ("nightly --notify no/n.json --segments .", "cannot write no/n.json: there is no folder no: "),
         (f"restore --group c01-range {AT} --output /proc/r.csv", "cannot write /proc/r.csv"),
         ("history --group c01-range --diagram /proc/d.svg", "cannot write /proc/d.svg"),
         ("simulate --scenario scenarios/shop.toml --output /proc/s", "cannot write /proc/s"),
@@ -206,11 +203,10 @@ def test_what_a_user_named_wrongly_exits_2(ask: Asks, question: str, why: str) -
 
 
 def test_a_file_that_is_there_is_not_replaced(ask: Asks, tmp_path: Path) -> None:
-    """Neither a diagram, nor offsets, nor a result: the name may be that of another file. That is said first."""
+    """Neither a diagram nor offsets: the name may be that of another file. That is said first."""
     for question, name in (
         ("history --group c01-range --diagram", "d.svg"),
         (f"restore --group c01-range {AT} --output", "o.csv"),
-        ("sql -e 'select nosuch' --output", "r.csv"),
     ):
         (tmp_path / name).write_text("mine", encoding="utf-8")
         shown = ask(f"{question} {tmp_path / name}")
@@ -220,10 +216,13 @@ def test_a_file_that_is_there_is_not_replaced(ask: Asks, tmp_path: Path) -> None
 
 
 def test_where_a_diagram_was_written_is_said(ask: Asks, tmp_path: Path) -> None:
-    """In a line that is not of the answer. Of a result that there is none of, no file is left."""
+    """In a line that is not of the answer. A result takes the place of the former one, and none leaves it."""
     assert ask(f"history --group c01-range --diagram {tmp_path / 'd.svg'}").err.endswith(f"diagram: {tmp_path}/d.svg\n")
     assert ask(f"sql -e 'select nosuch' --output {tmp_path / 'r.csv'}").code == exit_codes.WRONG_ARGUMENTS
     assert [it.name for it in tmp_path.iterdir()] == ["d.svg"]
+    for query, text in (("select 1 as n", "n\n1\n"), ("select 2 as n", "n\n2\n"), ("select nosuch", "n\n2\n")):
+        ask(f"sql --format csv -e '{query}' --output {tmp_path / 'r.csv'}")
+        assert (tmp_path / "r.csv").read_text(encoding="utf-8") == text
 
 
 def test_a_list_says_what_it_sums_up_to(ask: Asks) -> None:

@@ -103,7 +103,6 @@ def test_a_first_page_is_over_all_reports(tmp_path: Path) -> None:
     names = ["calm", "a/b?c", "gone"]
     sources = {"calm": CASES / "D2a" / "logs", '"a/b?c"': RECORDINGS / "full-a" / "logs", "gone": tmp_path / "none"}
     file = tmp_path / "pages" / "x-{cluster_id}.html"
-    file.parent.mkdir()
     settings = listed(tmp_path, sources, f'[report]\nfile = "{file}"')
     nights = [night_of(it, "r", AT) for it in settings]
     codes = {night.cluster_id: night.exit_code for night in nights}

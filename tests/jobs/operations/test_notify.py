@@ -29,7 +29,6 @@ def test_a_file_has_the_object_and_the_markdown_lies_next_to_it(tmp_path: Path) 
     facts = {"job": "nightly", "exit_code": night.exit_code, **night.facts}
     groups = attention(ledger.tables)
     target = tmp_path / "alerts" / "night.json"
-    target.parent.mkdir()
     for _ in range(2):
         markdown = markdown_of(facts, groups, ledger.settings())
         deliver(str(target), with_attention(facts, groups), markdown, pytest.fail)
