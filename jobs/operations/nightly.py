@@ -69,8 +69,9 @@ def _night(run: RunContext, rebuilt: Set[str]) -> int:
                 run.warehouse, run.settings, output=run.settings.report_file, made_at=run.started_at, steps=run.steps
             )
             run.steps.answer(f"Report: {run.settings.report_file}")
-        for line in merge_many(run.executor, run.warehouse, run.settings, started_at=run.started_at):
-            run.steps.say(line)
+        if run.steps.facts["inferred"]["is_new"]:
+            for line in merge_many(run.executor, run.warehouse, run.settings, started_at=run.started_at):
+                run.steps.say(line)
     return code
 
 
