@@ -22,6 +22,7 @@ from coordinator_core.inference.commits.lag import (
     Samples,
     lag_history,
 )
+from coordinator_core.inference.facts.calendar import DAY_MS
 from coordinator_core.inference.facts.clock import CLOCK_MS
 from coordinator_core.inference.facts.life import GroupCommits
 from coordinator_core.inference.facts.log_facts import LogFacts
@@ -157,9 +158,9 @@ class Lags:
             pieces = self._work.files.iterate(OFFSET_COMMITS, TIMES, log_partition, from_log_offset=place)
             times = [epoch_ms_column(rows["applied_at"]) for rows in pieces]
             first_ms = min((int(at.min(where=at >= 0, initial=NEVER_MS)) for at in times), default=NEVER_MS)
-        if first_ms - SAMPLE_AGE_MAX_MS < self._samples_from_ms:
-            self._samples_from_ms = first_ms - SAMPLE_AGE_MAX_MS
-            self._samples = end_samples(self._work.files, self._samples_from_ms)
+        from_ms = first_ms // DAY_MS * DAY_MS - SAMPLE_AGE_MAX_MS  # of most log partitions the same
+        if from_ms < self._samples_from_ms:
+            self._samples, self._samples_from_ms = end_samples(self._work.files, from_ms), from_ms
 
     def write(self, log_partition: int, log: LogFacts, from_log_offset: int = 0, only: Set[str] | None = None) -> None:
         """The lag at commits from a log offset on, of all groups or `only` some. Their rows of the last audit from
