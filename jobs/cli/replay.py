@@ -7,6 +7,7 @@ import typer
 from jobs.cli import options
 from jobs.cli.arguments import settings_of
 from jobs.cli.outcome import job, print_facts
+from jobs.cli.readable import require_tables
 from jobs.cli.session import start_run
 from jobs.cli_enums import SummaryFormat
 
@@ -20,6 +21,7 @@ def replay(
 ) -> int:
     """Replay bronze into the silver tables."""
     settings = settings_of(warehouse, cluster_id)
+    require_tables(settings)
     run = start_run("replay", settings, meanwhile=".operations.nightly")
     from jobs.operations.nightly import run_replay
 

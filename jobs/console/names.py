@@ -24,6 +24,12 @@ def cut(text: str, characters_max: int = LINE_CHARACTERS_MAX) -> str:
     return text if len(text) <= characters_max else f"{text[: characters_max - 3]}..."
 
 
+def cut_inside(text: str, characters_max: int) -> str:
+    """A name that fits, with its end: the names of processes of one application often differ there alone."""
+    end = (characters_max - 3) // 2
+    return text if len(text) <= characters_max else f"{text[: characters_max - 3 - end]}...{text[-end:]}"
+
+
 def some_of(texts: Iterable[str]) -> str:
     """The first strings, and how many more there are."""
     every = list(texts)

@@ -151,7 +151,7 @@ def _fitted(columns: Sequence[Sequence[str]], answer_count: int, room: int, bars
     shared = [_shared(cells) for _, *cells in answer]
     said = f"all: {', '.join(f'{texts[0]} {it}' for texts, it in zip(answer, shared, strict=True) if it)}"
     others = [
-        [texts[0], *(it.removeprefix(f"{day}T") for it in texts[1:])]
+        [texts[0], *(it.removeprefix(f"{day}T") if day else it for it in texts[1:])]
         for texts, day in zip(answer, shared, strict=True)
         if texts[1:2] != [day]
     ]

@@ -10,7 +10,7 @@ from html import escape
 from typing import Final
 
 from jobs.console.conversation import Change, Conversation, Event, Message, changed, clock, folded, words_of
-from jobs.console.names import cut
+from jobs.console.names import cut, cut_inside
 from jobs.console.new_files import new_file, require_new
 from jobs.console.output import printable, say
 from jobs.errors import ArgumentError
@@ -97,7 +97,7 @@ class _Drawing:
         yield f"<title>{_xml(self._title)}</title><style>{STYLE}</style>"
         yield f'<text class="b" x="12" y="24">{_xml(self._title)}</text>'
         for name, x in self._x.items():
-            shown = cut(name, NAME_CHARACTERS_MAX)
+            shown = cut_inside(name, NAME_CHARACTERS_MAX)
             yield (
                 f'<text class="n" x="{x}" y="{TOP - 30}" text-anchor="middle">{_xml(shown)}{_tip(name, shown)}</text>'
             )

@@ -28,6 +28,7 @@ from jobs.operations.ledger import ledger_line, total, unknown_fields_line
 from jobs.operations.maintain import merge_many
 from jobs.operations.metrics import job_of, ledger_counts
 from jobs.operations.run_context import RunContext
+from jobs.queries.answers.audit_report import Span, completeness
 from jobs.queries.answers.findings import Findings, audit_lacks, findings, groups_not_judged, lines
 from jobs.queries.answers.group_verdicts import OK, group_verdicts
 from jobs.queries.sql.sql_spark import has_metastore, publish
@@ -310,7 +311,15 @@ def print_replay(
 def print_findings(run: RunContext, code: int) -> None:
     """Print on stdout whether all is there, what was found, and where to look; `code`: the exit code of the night."""
     found = findings(run.tables, run.run_id)
-    headline = _headline(run, found, code)
+    ends = coordinator_ends(run.warehouse, run.settings)
+    # Kafka may have compacted or pruned records before they were read, or have log partitions that are not known
+    counts = run.settings.partition_counts
+    is_proven = all(
+        completeness(run.tables, log, Span(), partition_counts=counts).is_complete
+        for log, it in ends.items()
+        if it.ends
+    )
+    headline = _headline(run, found, code, ends, is_proven=is_proven)
     run.steps.facts["found"] = {"headline": headline, **found.as_json()}
     if run.metrics is not None:
         run.metrics.expose_findings(found)
@@ -321,14 +330,16 @@ def print_findings(run: RunContext, code: int) -> None:
     said = lines(found, run.settings.place_words, attention, run.steps.width)
     for line in (headline, *_rebuilt_lines(run.steps.facts), *said):
         run.steps.answer(line)
+    if not is_proven and code == DONE and run.steps.facts["replayed"]["is_new"]:
+        show = command(f"audit --list {Listing.HOLES}{run.settings.place_words}")
+        run.steps.answer(f"What it had no more, or what is not known: {show}")
     if has_new and not run.settings.report_file:
         run.steps.answer(f"Report: {command('report --output report.html' + run.settings.place_words)}")
 
 
-def _headline(run: RunContext, found: Findings, code: int) -> str:
-    ends = coordinator_ends(run.warehouse, run.settings).values()
-    newest_ms = newest_of(ends)
-    proven = [it.proven_ms for it in ends if it.ends]
+def _headline(run: RunContext, found: Findings, code: int, ends: Mapping[str, LogEnds], *, is_proven: bool) -> str:
+    newest_ms = newest_of(ends.values())
+    proven = [it.proven_ms for it in ends.values() if it.ends]
     day = run.started_at if newest_ms is None else to_datetime(newest_ms)
     facts = run.steps.facts
     of = facts["ledger"]["total"] if facts["replayed"]["is_new"] else asdict(LedgerCounts())
@@ -336,9 +347,10 @@ def _headline(run: RunContext, found: Findings, code: int) -> str:
     state = f"NOT COMPLETE: {found.lacks or 'see above'}"
     if code == DONE and not found.lacks:
         # a log partition without records proves no time: a copy does not show what came after
-        state = "COMPLETE to its last record"
+        reach = "its last record"
         known = [it for it in proven if it is not None]
         if known and len(known) == len(proven):
             until = to_datetime(min(known))
-            state = f"COMPLETE to {until:{'%H:%M:%S' if until.date() == day.date() else '%Y-%m-%d %H:%M'}}"
+            reach = f"{until:{'%H:%M:%S' if until.date() == day.date() else '%Y-%m-%d %H:%M'}}"
+        state = f"COMPLETE to {reach}{'' if is_proven else ', of what Kafka still had'}"
     return cut(f"Night of {day:%Y-%m-%d}, cluster {short(run.settings.cluster_id, 40)}: {state} {counts}")

@@ -576,7 +576,7 @@ def write_list(
     if rows or not is_for_people:
         write_answers(columns, rows, output_format, out, first=first)
     else:
-        out.write("# Nothing is listed\n")
+        out.write(f"# Nothing is listed{'' if complete.is_complete else ', but not all was read:'}\n")
     out.writelines(lines[before:])
 
 

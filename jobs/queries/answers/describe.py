@@ -25,7 +25,7 @@ from jobs.console.names import short
 from jobs.console.output import Column, Value, printable, room_for, table_lines, time_text, write_csv, write_json
 from jobs.delta.arrow_columns import dicts_of
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.errors import NoSuchGroupError
+from jobs.errors import ArgumentError, NoSuchGroupError
 from jobs.queries.as_of.as_of import GROUPS_LOG, SAMPLE_AGE_MAX_MS, SilverAt
 from jobs.queries.as_of.caveats import (
     LOG_POSITION,
@@ -507,27 +507,24 @@ def run_describe(
             tool=tool,
             sample_age_max_ms=sample_age_max_ms,
         )
+        if tool is not None and not described and (unfit := list(_of_other_tools(tables, at_ms, group_ids or ()))):
+            raise ArgumentError("; ".join(unfit))
         if view is View.STATE and described:
             described = with_coordinators(described, coordinators or partial(logged_coordinators, tables, at_ms))
         write_descriptions(described, output_format, verbose, out or sys.stdout)
     remarks = list(lines_of(caveats))
     if tool is not None and not described:
-        remarks = [*_of_other_tools(tables, tool, at_ms, group_ids), *remarks]
+        remarks = [f"there was no {tool} group then: leave out --tool for all groups", *remarks]
     if view is View.OFFSETS and _share_groups(it.group for it in described):
         remarks += share_remarks(tables, at_ms)
     return remarks
 
 
-def _of_other_tools(
-    tables: ClusterTables, tool: Tool, at_ms: int | None, group_ids: Collection[str] | None
-) -> Iterator[str]:
-    """Why a tool prints nothing."""
-    others = describe_with_caveats(tables, view=View.STATE, at_ms=at_ms, group_ids=group_ids)[0]
-    for it in others if group_ids else ():
+def _of_other_tools(tables: ClusterTables, at_ms: int | None, group_ids: Collection[str]) -> Iterator[str]:
+    """Which tools describe named groups, of which the one that was asked for knows none."""
+    for it in describe_with_caveats(tables, view=View.STATE, at_ms=at_ms, group_ids=group_ids)[0] if group_ids else ():
         kind = (it.group.group_type or "UNKNOWN").lower()
         yield f"group {short(it.group.group_id)} is a {kind} group: leave out --tool, or name --tool {it.tool}"
-    if not others or not group_ids:
-        yield f"there was no {tool} group then: leave out --tool for all groups"
 
 
 @contextmanager

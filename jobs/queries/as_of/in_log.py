@@ -21,6 +21,7 @@ from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG, SilverAt
 from jobs.queries.as_of.behind import not_replayed_lines
 from jobs.queries.as_of.holes import where_absent
 from jobs.silver.replay_failures import failure_text
+from schemas.group_types import GroupType
 from schemas.tables.bronze import COVERAGE
 from schemas.tables.declare import Table
 from schemas.tables.silver import (
@@ -127,6 +128,8 @@ def no_partition_text(topic: str, partition: int, partition_count: int) -> str:
 def _names_in(tables: ClusterTables, table: Table, column: str, topic: str | None = None) -> set[str]:
     """The values of a column, of all topics or of one."""
     conditions = [] if topic is None else [pc.field("topic") == pc.scalar(topic)]
+    if table is MEMBER_ASSIGNMENTS:  # a streams group is assigned tasks of subtopologies
+        conditions.append(pc.field("group_type") != pc.scalar(GroupType.STREAMS))
     return set(pc.unique(SilverAt(tables).scan(table, (column,), *conditions)[column]).to_pylist()) - {None}
 
 

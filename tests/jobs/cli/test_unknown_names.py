@@ -165,7 +165,6 @@ def test_an_option_that_may_be_repeated_is_not_given_twice(ask: Asks) -> None:
     ("question", "why"),
     [
         ("history --group c01-range --from 2026-11-21T02:59:50Z", "no event of group c01-range is in this span: they "),
-        ("describe --tool share --group c01-range", "group c01-range is a classic group: leave out --tool, or name "),
         ("describe --tool streams --at 2026-11-21T02:57:27Z", "there was no streams group then: leave out --tool"),
     ],
 )
@@ -183,6 +182,8 @@ def test_an_empty_answer_says_why(ask: Asks, question: str, why: str) -> None:
         ("audit --warehouse /nowhere", "no tables in /nowhere"),
         ("sql --warehouse /nowhere -e 'select 1'", "no tables in /nowhere"),
         ("report --warehouse /nowhere --output r.html", "no tables in /nowhere"),
+        ("replay --warehouse /nowhere", "no tables in /nowhere"),
+        ("describe --tool share --group c01-range", "group c01-range is a classic group: leave out --tool, or name "),
         ("report --output /proc/r.html", "the report cannot be written to /proc/r.html"),
         (f"restore --group c01-range {AT} --output no/o.csv", "cannot write no/o.csv: there is no folder no: "),
         ("sql -e 'select 1' --output no/r.csv", "cannot write no/r.csv: there is no folder no: "),
@@ -243,3 +244,9 @@ def test_a_time_of_a_setting_is_milliseconds_or_a_duration(ask: Asks) -> None:
     """The same answer for both, with the words of the question."""
     words = "whatif --group c16-kill9 --set session.timeout.ms="
     assert ask(f"{words}60s").out == ask(f"{words}60000").out.replace("=60000", "=60s")
+
+
+def test_a_subtopology_is_no_topic(ask: Asks) -> None:
+    """A streams group is assigned tasks of subtopologies, which have numbers."""
+    assert ask("groups --topic 0").code == exit_codes.WRONG_ARGUMENTS
+    assert "known: __consumer_offsets, " in ask("groups --topic nosuch").err

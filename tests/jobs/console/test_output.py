@@ -66,11 +66,11 @@ def test_what_all_rows_have_is_said_once_where_cells_would_be_broken() -> None:
     assert narrow == ["all: group_id a, cause LEFT, confidence LIKELY", "at", *(row[2] for row in rows)]
     assert least[0].split()[0] == "group_id"
     assert "all:" not in "".join(table_lines(columns, rows[:1], first=names, room=47))
-    of_a_day = [("a", "b"), ("LEFT", "LEFT"), ("2026-01-06T08:24:30.000Z", "2026-01-06T08:24:31.000Z"), ("GUESS", "-")]
+    of_a_day = [("T1", "b"), ("LEFT", "LEFT"), ("2026-01-06T08:24:30.000Z", "2026-01-06T08:24:31.000Z"), ("GUESS", "-")]
     assert list(table_lines(columns, [*zip(*of_a_day, strict=True)], first=names, room=47)) == [
         "all: cause LEFT, at 2026-01-06",
         "group_id at            confidence",
-        "a        08:24:30.000Z GUESS",
+        "T1       08:24:30.000Z GUESS",
         "b        08:24:31.000Z -",
     ]
 

@@ -45,7 +45,15 @@ def test_the_list_is_before_the_reasons() -> None:
     for out in (Screen(), io.StringIO()):
         write_list(complete, ["n"], [(1,)], "table", out, first=())
         write_list(complete, ["n"], [], "table", out, first=())
-        assert out.getvalue().splitlines() == [first, "n", "1", *reasons, first, "# Nothing is listed", *reasons]
+        assert out.getvalue().splitlines() == [
+            first,
+            "n",
+            "1",
+            *reasons,
+            first,
+            "# Nothing is listed, but not all was read:",
+            *reasons,
+        ]
     rows = io.StringIO()
     write_list(complete, ["n"], [(1,)], "csv", rows, first=())
     assert rows.getvalue().splitlines() == [first, *reasons, "n", "1"]
