@@ -1,14 +1,14 @@
 """The job nightly: its options, and how it is run."""
 
 from dataclasses import asdict, replace
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from coordinator_core.text import counted
 from jobs.cli import options
 from jobs.cli.arguments import at_most_one, check_client, check_folders, goes_with, settings_of
-from jobs.cli.outcome import facts_of, job, print_facts
+from jobs.cli.outcome import facts_of, failure_code, job, print_facts
 from jobs.cli.session import Run, start_run
 from jobs.cli_enums import SummaryFormat
 from jobs.errors import ArgumentError
@@ -61,27 +61,34 @@ def nightly(
     goes_with("--notify-always", notify_always, "--notify", notify)
     settings = settings_of(**asdict(sources), report_file=report_file)
     require_source(settings)
-    check_folders(settings)
-    check_client(settings)
-    run = start_run("nightly", settings, meanwhile=".operations.nightly")
-    run.steps.show(is_quiet=quiet, has_tables=verbose, is_answered=output_format is SummaryFormat.TABLE)
-    from jobs.operations.damage import error_text
-    from jobs.operations.nightly import run_nightly
+    from jobs.console.progress import Steps
 
+    begun: Run | RunContext = Run.start()
+    steps = Steps()
     try:
+        check_folders(settings)
+        check_client(settings)
+        begun = run = start_run("nightly", settings, meanwhile=".operations.nightly")
+        steps = run.steps
+        steps.show(is_quiet=quiet, has_tables=verbose, is_answered=output_format is SummaryFormat.TABLE)
+        from jobs.operations.nightly import run_nightly
+
         code = run_nightly(run)
+        if notify is not None:
+            from jobs.operations.notify import attention, is_news, tell
+
+            facts = facts_of("nightly", run, steps, code)
+            if notify_always or is_news(facts):
+                tell(notify, facts, attention(run.tables), settings)
     except Exception as error:
         if notify is not None:
-            text = error_text(error)
-            _notify(notify, {**facts_of("nightly", run, run.steps, FAILED), "error": text}, run)
-        raise
-    if notify is not None:
-        from jobs.operations.notify import is_news
+            from jobs.operations.damage import error_text
+            from jobs.operations.notify import tell
 
-        facts = facts_of("nightly", run, run.steps, code)
-        if notify_always or is_news(facts):
-            _notify(notify, facts, run)
-    return print_facts("nightly", run, run.steps, code, output_format)
+            facts = facts_of("nightly", begun, steps, failure_code(error))
+            tell(notify, {**facts, "error": error_text(error)}, [], settings)
+        raise
+    return print_facts("nightly", run, steps, code, output_format)
 
 
 def _all_clusters(
@@ -124,10 +131,3 @@ def _all_clusters(
         steps.say(f"{page}: the first page over the reports of all clusters")
     steps.facts["clusters"] = [night.as_json() for night in nights]
     return print_facts("nightly", run, steps, code, output_format)
-
-
-def _notify(target: str, facts: dict[str, Any], run: "RunContext") -> None:
-    from jobs.operations.notify import attention, deliver, markdown_of, with_attention
-
-    groups = [] if "error" in facts else attention(run.tables)
-    deliver(target, with_attention(facts, groups), markdown_of(facts, groups, run.settings), run.steps.say)

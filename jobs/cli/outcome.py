@@ -84,6 +84,11 @@ def exit_code_of(run: Callable[[], object]) -> int:
     return DONE
 
 
+def failure_code(error: Exception) -> int:
+    """The exit code of a job that ended with an error."""
+    return error.exit_code if isinstance(error, JobError) else FAILED
+
+
 def run_job(job: Callable[[], int], debug: bool) -> None:
     """Run a job and exit with its exit code; an error becomes one line."""
     if os.environ.get(PARSE_ONLY):
@@ -107,5 +112,5 @@ def run_job(job: Callable[[], int], debug: bool) -> None:
 
             text = error_text(error)
         say(f"error: {text}")
-        code = error.exit_code if isinstance(error, JobError) else FAILED
+        code = failure_code(error)
     raise typer.Exit(code)

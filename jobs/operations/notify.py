@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from coordinator_core.text import counted
 from jobs.console.command_name import command
-from jobs.console.output import json_line, printable
+from jobs.console.output import json_line, printable, say
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import write_whole
 from jobs.queries.answers.group_verdicts import OK, GroupVerdict, group_verdicts
@@ -72,6 +72,11 @@ def _code(text: str) -> str:
     return "`" + printable(text).replace("`", "'").replace("|", "\\|") + "`"
 
 
+def tell(target: str, facts: Mapping[str, Any], groups: Sequence[GroupVerdict], settings: Settings) -> None:
+    """Deliver the facts of a night that ended, or failed with the `error` in them, before its run began or after."""
+    deliver(target, with_attention(facts, groups), markdown_of(facts, groups, settings), say)
+
+
 def deliver(target: str, facts: Mapping[str, Any], markdown: str, say: Callable[[str], None]) -> None:
     """Write the files, or run the command; failures are reported with `say`."""
     try:
@@ -91,8 +96,8 @@ def deliver(target: str, facts: Mapping[str, Any], markdown: str, say: Callable[
             check=False,
         )
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        say(f"the notification was not delivered, all else is done: {printable(str(error))}")
+        say(f"the notification was not delivered: {printable(str(error))}")
         return
     if done.returncode:
         said = printable(done.stderr.strip().rpartition("\n")[2])
-        say(f"the notification was not delivered, all else is done: exit code {done.returncode} of {target!r}: {said}")
+        say(f"the notification was not delivered: exit code {done.returncode} of {target!r}: {said}")

@@ -1,8 +1,12 @@
 """nightly: how much it prints, and whom it notifies."""
 
 import json
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from unittest.mock import Mock
 
 import pytest
 
@@ -10,7 +14,10 @@ from jobs import exit_codes
 from jobs.cli import app as cli
 from jobs.cli import session
 from jobs.console.progress import Steps
+from jobs.delta.locks import NIGHTLY, only_one
 from jobs.delta.warehouse import Warehouse
+from jobs.errors import WarehouseError
+from jobs.operations import notify
 from jobs.settings import Settings
 from jobs.spark.executors import Executor
 from tests.cases.harness import CASES
@@ -19,6 +26,8 @@ from tests.jobs.in_process import in_process
 pytestmark = pytest.mark.nights
 
 LOGS = CASES / "classic-stories" / "logs"
+LOCKS: Final = ExitStack()
+"""Locks of another night."""
 
 
 def open_session(_: str, settings: Settings, **__: Any) -> tuple[Executor, Warehouse, Steps]:
@@ -35,7 +44,9 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def night(*options: str, logs: Path = LOGS) -> int:
     """The exit code of a night into ./w."""
-    return cli.main(["nightly", "--segments", str(logs), "--warehouse", "w", "--cluster-id", "c", *options])
+    given = {"--segments": str(logs), "--warehouse": "w", "--cluster-id": "c"}
+    own = [word for option, value in given.items() if option not in options for word in (option, value)]
+    return cli.main(["nightly", *own, *options])
 
 
 @pytest.mark.parametrize(
@@ -79,3 +90,60 @@ def test_a_night_with_nothing_new_notifies_only_whom_it_always_does(capsys: pyte
     assert json.loads(target.read_text())["found"]["new"] == {}
     assert "Groupledger, cluster `c`: done" in target.with_suffix(".md").read_text()
     assert "Nothing new tonight" in capsys.readouterr().out
+
+
+def no_folder(warehouse: Path) -> list[str]:
+    """An unmounted disk."""
+    return ["--segments", str(warehouse.parent / "unmounted")]
+
+
+def locked(warehouse: Path) -> list[str]:
+    """Another night has the lock as long as this process lives."""
+    LOCKS.enter_context(only_one(Warehouse(str(warehouse)), NIGHTLY, "c", since=datetime.now(UTC)))
+    return []
+
+
+def unwritable(warehouse: Path) -> list[str]:
+    """A file is where the warehouse should be."""
+    return ["--warehouse", str(warehouse.parent / "file" / "w")]
+
+
+def no_client(_: Path) -> list[str]:
+    """The properties of the Kafka client are gone."""
+    return ["--bootstrap-server", "127.0.0.1:1", "--command-config", "gone.properties"]
+
+
+def unread(warehouse: Path) -> list[str]:
+    """What was found cannot be read for the notification."""
+    return ["--notify-always"]
+
+
+@pytest.mark.parametrize(
+    ("fault", "code", "said"),
+    [
+        (no_folder, exit_codes.FAILED, "unmounted"),
+        (locked, exit_codes.FAILED, "another nightly"),
+        (unwritable, exit_codes.FAILED, "file"),
+        (no_client, exit_codes.WRONG_ARGUMENTS, "gone.properties"),
+        (unread, exit_codes.FAILED, "no groups"),
+    ],
+)
+def test_whatever_a_night_fails_of_is_notified(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    fault: Callable[[Path], list[str]],
+    code: int,
+    said: str,
+) -> None:
+    """Also before its run begins: the file has the error that stderr has, and the exit code."""
+    (tmp_path / "file").touch()
+    if fault is unread:
+        monkeypatch.setattr(notify, "group_verdicts", Mock(side_effect=WarehouseError("no groups")))
+    with LOCKS:
+        assert night("--notify", "night.json", *fault(tmp_path / "w")) == code
+    facts = json.loads(Path("night.json").read_text())
+    assert facts["exit_code"] == code and facts["groups"] == [] and said in facts["error"]
+    assert facts["error"] in capsys.readouterr().err.replace("\n", " ")
+    shown = Path("night.md").read_text()
+    assert "Groupledger, cluster `c`: failed" in shown and said in shown
