@@ -5,6 +5,7 @@ wheel. It creates a Python environment in .venv, Delta's jars and compiled kerne
 machines of a cluster. It looks for Java, but does not install it.
 """
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -225,10 +226,11 @@ def locked(cache: Path) -> Iterator[None]:
         _locks.append(lock)
         yield
     except OSError as error:
+        remedy = "make room there" if error.errno == errno.ENOSPC else "ask whoever may write there to run it once"
         raise BootstrapError(
             FAILED,
-            f"{error.filename or cache} cannot be written ({error.strerror}): make room there, use a clone that you "
-            f"may write, or, for what is kept in {cache}, name another folder in GROUPLEDGER_CACHE",
+            f"{error.filename or cache} cannot be written ({error.strerror}): {remedy}, use a clone that you may "
+            f"write, or, for what is kept in {cache}, name another folder in GROUPLEDGER_CACHE",
         ) from None
     finally:
         _locks.clear()

@@ -29,7 +29,7 @@ def with_retention(settings: Settings, ages: Mapping[str, str | None]) -> Settin
             continue
         found = AGE.fullmatch(age)
         if found is None:
-            raise SettingsError(f"--keep-{layer} {age}: give days or years, as 30d or 5y")
+            raise SettingsError(f"--keep-{layer} {age}: give 1 to 99999 days or years, as 30d or 5y")
         count = int(found[1]) * (365 if found[2] == "y" else 1)
         days |= dict.fromkeys((name for name in RETENTION_TABLES if name.startswith(f"{layer}.")), min(count, DAYS_MAX))
     return replace(settings, maintain=replace(settings.maintain, retention_days=days))

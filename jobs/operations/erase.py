@@ -90,7 +90,8 @@ def erased_ids(asked: Iterable[str]) -> list[str]:
             raise SettingsError(f"--erase takes {', '.join(f'{known}=...' for known in KINDS)}")
         if not ID_BYTES_MIN <= len(value.encode()) <= ID_BYTES_MAX:
             raise SettingsError(
-                f"an id of {ID_BYTES_MIN} to {ID_BYTES_MAX} bytes can be erased: shorter ones would be found in others"
+                f"--erase {kind}=...: an id of {ID_BYTES_MIN} to {ID_BYTES_MAX} bytes can be erased: shorter ones "
+                "would be found in others"
             )
         ids += ["/" + value.lstrip("/"), value.lstrip("/")] if kind == HOST else [value]
     return ids

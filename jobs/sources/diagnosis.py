@@ -131,7 +131,9 @@ def split_server(server: str) -> tuple[str, int]:
     host, _, port = server.rpartition(":")
     host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
     if not host or not port.isascii() or not port.isdigit() or not 0 < int(port) <= PORT_MAX:
-        raise BrokerError(f"{printable(server)!r} is no HOST:PORT", code="ADDRESS")
+        raise BrokerError(
+            f"{printable(server)!r} is no HOST:PORT, as broker-1:9092, with a port up to {PORT_MAX}", code="ADDRESS"
+        )
     return host, int(port)
 
 

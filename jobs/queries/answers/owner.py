@@ -230,10 +230,15 @@ def run_owner(
         columns, rows = with_notes(columns, rows, notes_by_group(found.caveats))
     if rows or output_format != "table":
         write_answers(columns, rows, output_format, out or sys.stdout, first=ANSWER)
-    return [*_remarks(tables, found, topic, partition), *lines_of(found.caveats)]
+    return [*_remarks(tables, found, topic, partition, is_asked=at_ms is not None), *lines_of(found.caveats)]
 
 
-def _remarks(tables: ClusterTables, found: Owners, topic: str, partition: int) -> Iterator[str]:
+OWNERLESS_AT_THE_END: Final = (
+    "nobody owned it at the end of the log, as far as that tells: ask of an earlier time with --at"
+)
+
+
+def _remarks(tables: ClusterTables, found: Owners, topic: str, partition: int, *, is_asked: bool) -> Iterator[str]:
     place = f"partition {partition} of topic {printable(topic)[:100]}"
     if found.unread:
         prefix = "" if found.owners else "no owner is known then; " if found.is_known else "no owner is known; "
@@ -243,7 +248,7 @@ def _remarks(tables: ClusterTables, found: Owners, topic: str, partition: int) -
     elif not found.is_known and not found.share_groups:
         yield f"no group was ever assigned {place}, as far as the log tells"
     elif found.is_known and not found.owners:
-        yield "nobody owned it then, as far as the log tells"
+        yield "nobody owned it then, as far as the log tells" if is_asked else OWNERLESS_AT_THE_END
     if found.unread_records:
         yield unread_owners_text(tables, found.unread_records)
     for group_id in found.share_groups:

@@ -11,7 +11,7 @@ from jobs.console.output import printable, time_text
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError
-from jobs.queries.answers.owner import run_owner
+from jobs.queries.answers.owner import OWNERLESS_AT_THE_END, run_owner
 from tests.answers import owners_at
 from tests.jobs.history import CLUSTER, at_ms, between, event, write
 from tests.jobs.hostile import HOSTILE, TEXTS
@@ -109,6 +109,8 @@ def test_nobody_then_is_not_nobody_ever(warehouse: Warehouse) -> None:
     # where no log has their number, any partition may be there
     remarks = run_owner(ClusterTables(warehouse, CLUSTER), topic="t", partition=99, at_ms=None, output_format="table")
     assert remarks == ["no group was ever assigned partition 99 of topic t, as far as the log tells"]
+    remarks = run_owner(ClusterTables(warehouse, CLUSTER), topic="t", partition=0, at_ms=None, output_format="table")
+    assert remarks == [OWNERLESS_AT_THE_END]
     counts = {
         "cluster_id": CLUSTER,
         "topic_id": "T",
