@@ -118,9 +118,11 @@ def maintain(
         print_erased(counts, run.steps)
         return print_facts("maintain", run, run.steps, DONE, output_format)
     vacuum_after_ms = None if vacuum_after is None else parse_duration("--vacuum-after", vacuum_after)
-    run = start_run("maintain", settings, meanwhile=".operations.maintain")
     from jobs.operations.maintain import maintain as run_maintain
-    from jobs.operations.maintain import print_maintain
+    from jobs.operations.maintain import print_maintain, vacuum_retention_ms
+
+    vacuum_retention_ms(settings, table or (), vacuum_after_ms, allows_short=allow_short_retention)
+    run = start_run("maintain", settings, meanwhile=".operations.maintain")
 
     with run.steps.step("maintain"):
         summary = run_maintain(

@@ -152,6 +152,22 @@ class MaintainSummary:
     """Folders of failed runs under `_staging` that were deleted."""
 
 
+def vacuum_retention_ms(
+    settings: Settings, tables: Sequence[str], vacuum_after_ms: int | None, *, allows_short: bool
+) -> int:
+    """How long VACUUM keeps removed files. Raises SettingsError as `maintain`."""
+    unknown = [name for name in tables if name not in TABLES]
+    if unknown:
+        raise SettingsError(f"there is no table {or_some(unknown[0], TABLES)}")
+    retention_ms = settings.maintain.vacuum_after_ms if vacuum_after_ms is None else vacuum_after_ms
+    if retention_ms < READERS_MS and not allows_short:
+        raise SettingsError(
+            f"VACUUM would delete files that a reader may still need: {retention_ms / HOUR_MS:g} hours is less than "
+            f"{READERS_MS / HOUR_MS:g}. Give a longer one, or --allow-short-retention while no reader is running"
+        )
+    return retention_ms
+
+
 def maintain(
     executor: Executor,
     warehouse: Warehouse,
@@ -170,15 +186,7 @@ def maintain(
     would be done. Raises SettingsError for an unknown table, or a retention below what readers need; WarehouseError
     while replay or audit is running.
     """
-    unknown = [name for name in tables if name not in TABLES]
-    if unknown:
-        raise SettingsError(f"there is no table {or_some(unknown[0], TABLES)}")
-    retention_ms = settings.maintain.vacuum_after_ms if vacuum_after_ms is None else vacuum_after_ms
-    if retention_ms < READERS_MS and not allows_short_retention:
-        raise SettingsError(
-            f"VACUUM would delete files that a reader may still need: {retention_ms / HOUR_MS:g} hours is less than "
-            f"{READERS_MS / HOUR_MS:g}. Give a longer one, or --allow-short-retention while no reader is running"
-        )
+    retention_ms = vacuum_retention_ms(settings, tables, vacuum_after_ms, allows_short=allows_short_retention)
     clusters = clusters_of(warehouse)
     with nobody_else(warehouse, clusters, since=started_at), job_of(None if dry_run else metrics, "maintain") as job:
         if not dry_run:

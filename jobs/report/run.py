@@ -121,7 +121,7 @@ def run_report(
             f"{printable(cluster_id)}: name another file with --output, or one with {CLUSTER_PLACE} in its name"
         )
     if previous is not None and cluster_of(previous) != cluster_id:
-        raise JobError(
+        raise ArgumentError(
             f"{previous} is no report of cluster {printable(cluster_id)} to compare with: name one that this job "
             "wrote with --previous, or leave it out"
         )

@@ -182,6 +182,8 @@ def test_an_empty_answer_says_why(ask: Asks, question: str, why: str) -> None:
         ("audit --warehouse /nowhere", "no tables in /nowhere"),
         ("sql --warehouse /nowhere -e 'select 1'", "no tables in /nowhere"),
         ("report --warehouse /nowhere --output r.html", "no tables in /nowhere"),
+        ("report --output r.html --previous no.html", "no.html is no report of cluster "),
+        ("maintain --table nosuch", "there is no table 'nosuch'"),
         ("replay --warehouse /nowhere", "no tables in /nowhere"),
         ("describe --tool share --group c01-range", "group c01-range is a classic group: leave out --tool, or name "),
         ("report --output /proc/r.html", "the report cannot be written to /proc/r.html"),
