@@ -39,6 +39,7 @@ def changes(
     from jobs.console.output import folded_text, write_answers
     from jobs.queries.answers.changes import (
         SUMMARY_COLUMNS,
+        answer_of,
         changes_of,
         compared,
         counts_of,
@@ -55,9 +56,12 @@ def changes(
     if chosen is None:
         said, rows = summary(tables, run_id, since)
         print(*(folded_text(line, out) for line in said), sep="\n", file=out)
-        write_answers(SUMMARY_COLUMNS, rows, output_format, sys.stdout)
+        # for people, the sentences say the runs
+        shown = [it for it in SUMMARY_COLUMNS if output_format is not Format.TABLE or it not in ("RUN", "SINCE")]
+        rows = [[row[SUMMARY_COLUMNS.index(it)] for it in shown] for row in rows]
+        write_answers(shown, rows, output_format, sys.stdout)
         return DONE
     pair = compared(tables, chosen, run_id, since)
     print(folded_text(f"{chosen.full_name}: {sentence(pair, counts_of(tables, pair))}", out), file=out)
-    write_rows(changes_of(tables, pair), output_format, sys.stdout)
+    write_rows(changes_of(tables, pair), output_format, sys.stdout, first=answer_of(chosen))
     return DONE

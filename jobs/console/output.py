@@ -50,12 +50,13 @@ FOLDINGS: Final = (
     (1, FOLDED_COLUMNS_MIN, True),
 )
 """How many cells of a column are folded, how wide it is at least (13: as a time without its day), and whether the first
-columns may be narrower: each is tried where the one before has no room for the whole answer."""
+columns may be narrower: each is tried where those before have less room for the answer."""
 NARROW_COLUMNS_MIN: Final = 8
 """In a narrow terminal one of the first three of an answer: who, how bad, why."""
 PIECE: Final = re.compile(r"\d{4}-\d\d-\d\dT|.+?(?:\s+|[-_:,.](?=\D)|$)", re.DOTALL)
 """A part of a cell: a day, or what ends in a blank or a mark."""
 DAY: Final = re.compile(r"(\d{4}-\d\d-\d\d)T")
+CONFIDENCE: Final = "confidence"
 IS_WIDE: ContextVar[bool] = ContextVar("is_wide", default=False)
 """Does --wide ask for all columns, whatever the width?"""
 
@@ -126,28 +127,20 @@ def _joined(rows: Iterable[Sequence[str]], bars: Bars, header_count: int = 1) ->
 
 
 def _fitted(columns: Sequence[Sequence[str]], answer_count: int, room: int, bars: Bars) -> Iterator[str]:
-    """Lines that fit into the room: long cells of the first columns, which are the answer, go on in the next line, and
-    of the other columns there are those that still fit. Where names and times would be broken, what all rows have, and
+    """Lines that fit into the room: long cells of the first columns, which are the answer, go on in the next line; if
+    all of them fit, of the other columns there are those that still do, else the first ones. A confidence is there with
+    the column before it, of which it is, or neither is. Where names and times would be broken, what all rows have, and
     the day of times, is said above them, if a line has room for it. A last line says how many columns were left out."""
     gap = len(bars.row)
     needed = [max(map(_shown_length, texts)) for texts in columns]
     answer = columns[:answer_count]
     # where all of the answer has no room else, names of columns are folded, then names and times in their rows
-    for folded_count, widest, is_squeezed in FOLDINGS:
-        widths: dict[int, int] = {}
-        left = room + gap
-        for index, texts in enumerate(answer):
-            whole = max(map(_shown_length, texts[folded_count:]), default=0)
-            least = min(max(map(_least, texts[:folded_count]), default=0), widest)
-            least = max(least, min(whole, widest))
-            if is_squeezed and index < 3 and NARROW_COLUMNS_MIN + gap <= left:
-                least = min(least, left - gap)
-            least = min(least, room)
-            if least + gap <= left:
-                widths[index] = least
-                left -= least + gap
-        if len(widths) == answer_count:
-            break
+    widths: dict[int, int] = {}
+    for folding in FOLDINGS:
+        tried = _widths(answer, room, gap, *folding)
+        if len(tried) > len(widths) or not widths:
+            widths, (folded_count, _, is_squeezed) = tried, folding
+    left = room + gap - sum(width + gap for width in widths.values())
     shared = [_shared(cells) for _, *cells in answer]
     said = f"all: {', '.join(f'{texts[0]} {it}' for texts, it in zip(answer, shared, strict=True) if it)}"
     others = [
@@ -159,12 +152,13 @@ def _fitted(columns: Sequence[Sequence[str]], answer_count: int, room: int, bars
         yield said
         yield from _fitted([*others, *columns[answer_count:]], len(others), room, bars)
         return
+    has_answer = len(widths) == answer_count
     for index, width in widths.items():
         more = min(needed[index] - width, left)
         widths[index] += more
         left -= more
     for index, width in enumerate(needed[answer_count:], answer_count):
-        if width + gap <= left:
+        if has_answer and width + gap <= left:
             widths[index] = width
             left -= width + gap
     folded = [[_folded(text, width) for text in columns[index]] for index, width in widths.items()]
@@ -177,6 +171,28 @@ def _fitted(columns: Sequence[Sequence[str]], answer_count: int, room: int, bars
     yield from _joined(padded, bars, len(rows[0]))
     if len(widths) < len(columns):
         yield f"{counted(len(columns) - len(widths), 'more column')}: --wide"
+
+
+def _widths(
+    answer: Sequence[Sequence[str]], room: int, gap: int, folded_count: int, widest: int, is_squeezed: bool
+) -> dict[int, int]:
+    """The least widths of the first columns that have room, folded as one of `FOLDINGS` says."""
+    widths: dict[int, int] = {}
+    left = room + gap
+    for index, texts in enumerate(answer):
+        whole = max(map(_shown_length, texts[folded_count:]), default=0)
+        least = min(max(map(_least, texts[:folded_count]), default=0), widest)
+        least = max(least, min(whole, widest))
+        if is_squeezed and index < 3 and NARROW_COLUMNS_MIN + gap <= left:
+            least = min(least, left - gap)
+        least = min(least, room)
+        if least + gap > left:
+            break
+        widths[index] = least
+        left -= least + gap
+    if 1 < len(widths) < len(answer) and answer[len(widths)][0] == CONFIDENCE:
+        widths.popitem()
+    return widths
 
 
 def _shared(cells: Sequence[str]) -> str:

@@ -15,6 +15,7 @@ from jobs.errors import ArgumentError
 from jobs.queries.answers.changes import (
     AFTER,
     BEFORE,
+    BOOKKEEPING,
     DELETE,
     FOLLOWED,
     INSERT,
@@ -121,7 +122,7 @@ def test_the_summary_counts_them(nights: tuple[Ledger, Sequence[Rows]]) -> None:
     counts = {row[0]: row[1:] for row in rows}
     inserted, updated, deleted = (sum(row[place] for row in rows) for place in (3, 4, 5))
     assert sentence == (
-        "silver and gold: run night-3 of 2026-11-28 00:00 against run night-2 of 2026-11-27 00:00: "
+        "silver and gold: run night-3 of 2026-11-28T00:00Z against run night-2 of 2026-11-27T00:00Z: "
         f"{inserted:,} rows inserted, {updated:,} updated, {deleted:,} deleted"
     )
     assert set(counts) == {table.full_name for table in FOLLOWED if ledger.warehouse.exists(table)}
@@ -139,7 +140,7 @@ def test_a_newer_run_that_changed_nothing_is_named(nights: tuple[Ledger, Sequenc
     row = {"run_id": "night-4", "job": "replay", "started_at": datetime(2026, 11, 29, tzinfo=UTC)}
     ledger.tables.write(RUN_METRICS, [row], app_id="test")
     first, second = summary(ledger.tables, None, None)[0]
-    assert first == "the newest run, night-4 of 2026-11-29 00:00, changed nothing; the last one that did:"
+    assert first == "the newest run, night-4 of 2026-11-29T00:00Z, changed nothing; the last one that did:"
     assert second.startswith("silver and gold: run night-3 ")
 
 
@@ -168,7 +169,14 @@ def test_the_job_prints_them(nights: tuple[Ledger, Sequence[Rows]], capsys: pyte
     assert len(rows) == len(changed(ledger, "silver.offset_commits"))
     assert {row["_run_id"] for row in rows} == {
         "night-3"
-    } and "silver.offset_commits: run night-3 of 2026-11-28 00:00 against run night-2 of " in err
+    } and "silver.offset_commits: run night-3 of 2026-11-28T00:00Z against run night-2 of " in err
     assert cli.main(words) == 0
     out = capsys.readouterr().out
     assert json.loads(out.splitlines()[0]).keys() == {"TABLE", "RUN", "SINCE", "INSERTED", "UPDATED", "DELETED"}
+    assert cli.main(words[:-2]) == 0
+    assert ["TABLE", "INSERTED", "UPDATED", "DELETED"] in map(str.split, capsys.readouterr().out.splitlines())
+    assert cli.main([*words[:-2], "--table", "gold.rebalances"]) == 0
+    [header] = (line for line in capsys.readouterr().out.splitlines() if line.startswith("_change_type"))
+    names = header.replace("┃", " ").split()
+    assert names[1:6] == ["group_id", "started_at", "cause", "confidence", "members_left"]
+    assert set(names[-4:]) == {"_run_id", *BOOKKEEPING}

@@ -8,7 +8,7 @@ import json
 import sys
 from bisect import bisect_left, bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from itertools import accumulate
@@ -24,8 +24,8 @@ from jobs.bronze.coverage import from_table
 from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, numbers
 from jobs.bronze.quarantine import open_rows
 from jobs.cli_enums import Listing
-from jobs.console.command_name import command
-from jobs.console.names import LINE_CHARACTERS_MAX, short, some_of
+from jobs.console.command_name import command, shell_word
+from jobs.console.names import LINE_CHARACTERS_MAX, short
 from jobs.console.output import Value, folded_text, json_line, room_for, time_text, write_answers
 from jobs.delta import other_writers
 from jobs.delta.arrow_schemas import file_schema
@@ -35,7 +35,9 @@ from jobs.delta.part_files import LOG_PARTITION
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.errors import ArgumentError
 from jobs.queries.answers.findings import COUNTED_APART, audit_lacks, groups_not_judged, sum_line
-from jobs.queries.answers.lists import BEGAN_AT, LISTS, OF_GROUPS, OF_SHARES, TOPICS, WHO, of_cause
+from jobs.queries.answers.lists import BEGAN_AT, LISTS, NO_MEMBER, OF_GROUPS, OF_SHARES, WHO, of_cause
+from jobs.queries.answers.other_columns import MORE
+from jobs.queries.answers.restore import offer
 from jobs.queries.as_of.as_of import SHARES_LOG, SilverAt, timestamp_scalar
 from jobs.queries.as_of.behind import not_audited_lines, not_replayed_lines
 from jobs.queries.as_of.caveats import moved
@@ -56,6 +58,10 @@ UNKNOWN: Final = ("SKIPPED_BY_RESET", None)
 MOVES_LISTED_MAX: Final = 20
 
 
+BY_NO_MEMBER: Final = (
+    f"Not in any log of Kafka's: who commits while the group is empty ({WHO}: {NO_MEMBER}): a tool, or a consumer "
+    "without membership"
+)
 NOT_IN_ANY_LOG: Final = {
     Listing.WITHOUT_COPY: "Not in any log of Kafka's coordinators: which copies a broker failed to write; "
     "`--payload` looks for them on the dead letter topics",
@@ -63,8 +69,11 @@ NOT_IN_ANY_LOG: Final = {
     "of compacted topics); the share coordinator only counts them",
     Listing.REDELIVERIES: "Not in any log of Kafka's: deliveries in flight when a share partition got a new leader; "
     "delivery counts are lower bounds",
-    Listing.DELETED: "Not in any log of Kafka's: the brokers' offsets.retention.minutes; offsets_retention_ms of the "
-    "settings says it (7 days by default), and what has no cause may be of an age that is not known",
+    Listing.DELETED: "Not in any log of Kafka's: the brokers' offsets.retention.minutes; of the settings, "
+    "inference.offsets_retention_ms says it (7 days by default); what has no cause may be of an unknown age",
+    Listing.RESETS: BY_NO_MEMBER,
+    Listing.REWINDS: BY_NO_MEMBER,
+    Listing.SKIPPED: BY_NO_MEMBER,
     Listing.SHARE_OFFSETS: "Not in any log of Kafka's: who moved or deleted the offsets",
     Listing.LAG: "Not in any log of Kafka's coordinators: the ends of topics; lag is known where a live capture "
     "sampled them",
@@ -80,38 +89,14 @@ OF_ASSIGNMENTS: Final = frozenset(
 """Lists that show assignments."""
 
 
-MEMBERS: Final = """
-    SELECT group_id, member_id, instance_id, client_id, client_host, valid_from, valid_to FROM silver.group_members
-    WHERE list_contains($1, group_id) ORDER BY from_log_offset
-"""
-HAD: Final = """
-    SELECT group_id, topic, partition, min(from_generation) AS first, max(to_generation) AS last
-    FROM silver.member_assignments WHERE list_contains($1, group_id) AND assignment <> 'REVOKING' GROUP BY ALL
-"""
-"""From when until when groups had partitions."""
-BEGAN: Final = """
-    SELECT group_id, started_at FROM gold.rebalances WHERE list_contains($1, group_id) AND started_at IS NOT NULL
-"""
-COUNTS: Final = """
-    SELECT topic, valid_from AS "at", lag(partition_count) OVER times AS was, partition_count AS now
-    FROM silver.partition_counts WINDOW times AS (PARTITION BY topic_id ORDER BY valid_from)
-    UNION ALL
-    SELECT topic, max(valid_to), arg_max(partition_count, valid_to), 0
-    FROM silver.partition_counts GROUP BY topic, topic_id HAVING count(valid_to) = count(*)
-    ORDER BY "at", topic
-"""
-"""When topics came, went, or changed their partition count."""
-EPOCHS: Final = """
-    SELECT topic, partition, leader_epoch, arg_min(max_timestamp, base_offset) AS "at"
-    FROM bronze.record_batches WHERE leader_epoch >= 0 GROUP BY ALL
-"""
-
-
 class Span(NamedTuple):
     """From inclusive, to exclusive; None: unbounded."""
 
     from_ms: int | None = None
     to_ms: int | None = None
+
+
+ALL_TIMES: Final = Span()
 
 
 class Completeness(NamedTuple):
@@ -199,7 +184,7 @@ def completeness(
     found += _behind_the_end(ends, span)
     found += _unread(tables, log)
     found += [
-        f"group {short(name)} could not be judged: {show(Listing.NOT_JUDGED)}"
+        f"group {short(name)} could not be judged: {show(Listing.NOT_JUDGED, group_ids)}"
         for name in groups_not_judged(tables)
         if group_ids is None or name in group_ids
     ]
@@ -227,9 +212,15 @@ def completeness(
     return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *lines))
 
 
-def _command_of(tables: ClusterTables, listing: Listing) -> str:
-    """The command that prints a list."""
-    return command(f"audit --list {listing}{tables.place_words}")
+def _command_of(
+    tables: ClusterTables, listing: Listing, group_ids: Collection[str] | None = None, span: Span = ALL_TIMES
+) -> str:
+    """The command that prints a list, of what was asked for."""
+    words = [f"--group {shell_word(it)}" for it in sorted(group_ids or ())]
+    words += [
+        f"--{name} {time_text(at_ms)}" for name, at_ms in zip(("from", "to"), span, strict=True) if at_ms is not None
+    ]
+    return command(" ".join([f"audit --list {listing}", *words]) + tables.place_words)
 
 
 def _short_of_slow_clocks(ends: LogEnds, steps: Sequence[ClockStep]) -> LogEnds:
@@ -421,75 +412,6 @@ def listed(
     return [*names, it.more], all_lines
 
 
-def _named(ledger: DuckDb, rows: Sequence[Mapping[str, Any]], who: str) -> Iterator[str]:
-    """For each rebalance the clients and hosts of the members in a column: there by member id or, if they flapped, by
-    group instance id or else client id. Where none did, those of all members at the time: one of them asked for it."""
-    members: defaultdict[str, list[tuple[set[str], Any, Any, str]]] = defaultdict(list)
-    for it in ledger.rows_of(MEMBERS, sorted({row["group_id"] for row in rows})):
-        client = f"{short(it['client_id'] or '?')} on {short(it['client_host'] or '?')}"
-        text = f"{short(it['instance_id'])}: {client}" if it["instance_id"] else client
-        ids = {it["member_id"], it["instance_id"] or it["client_id"]}
-        members[it["group_id"]].append((ids, it["valid_from"], it["valid_to"], text))
-    for row in rows:
-        wanted, at, those = set(row[who] or ()), row["started_at"], members[row["group_id"]]
-        found = [text for ids, *_, text in those if ids & wanted]
-        if who == "flapping_members" and not found and at is not None:
-            until = row["completed_at"] or at
-            there = (it for it in those if it[1] is not None and it[1] <= until and (it[2] is None or it[2] >= at))
-            found = [text for *_, text in there]
-        yield some_of(sorted(set(found)))
-
-
-def topics_changed(ledger: DuckDb, rows: Sequence[Mapping[str, Any]], _: str = "") -> Iterator[str]:
-    """For each rebalance what `TOPICS_MEANS` says."""
-    had: defaultdict[str, list[Mapping[str, Any]]] = defaultdict(list)
-    began: defaultdict[str, list[datetime]] = defaultdict(list)
-    group_ids = sorted({row["group_id"] for row in rows})
-    for it in ledger.rows_of(HAD, group_ids):
-        had[it["group_id"]].append(it)
-    for it in ledger.rows_of(BEGAN, group_ids):
-        began[it["group_id"]].append(it["started_at"])
-    changes = list(ledger.rows_of(COUNTS)) if rows else []
-    for row in rows:
-        group_id, at = row["group_id"], row["started_at"]
-        before = max((it for it in began[group_id] if at is not None and it < at), default=None)
-        topics = {it["topic"] for it in had[group_id]}
-        texts = [
-            _change_of_topic(it)
-            for it in changes
-            if at is not None and (before is None or it["at"] > before) and it["at"] <= at
-            if it["topic"] in topics or it["topic"].startswith(f"{group_id}-")
-        ]
-        firsts = {it["topic"] for it in had[group_id] if it["first"] == row["to_generation"]}
-        lasts = {it["topic"] for it in had[group_id] if it["last"] == row["from_generation"]}
-        yield some_of(texts or [f"{short(it)} {'came' if it in firsts else 'went'}" for it in sorted(firsts | lasts)])
-
-
-def _change_of_topic(it: Mapping[str, Any]) -> str:
-    topic = short(it["topic"])
-    if not it["now"]:
-        return f"{topic} was deleted"
-    many = counted(it["now"], "partition")
-    return f"{topic} went from {it['was']} to {many}" if it["was"] else f"{topic} came with {many}"
-
-
-def _began_at(ledger: DuckDb, rows: Sequence[Mapping[str, Any]], _: str) -> Iterator[str | None]:
-    """For each leader epoch the time of its first batch."""
-    keys = ("topic", "partition", "leader_epoch")
-    times = {tuple(it[name] for name in keys): it["at"] for it in (ledger.rows_of(EPOCHS) if rows else ())}
-    for row in rows:
-        at = times.get(tuple(row[name] for name in keys))
-        yield None if at is None else time_text(epoch_ms(at))
-
-
-MORE: Final[Mapping[str, Callable[[DuckDb, Sequence[Mapping[str, Any]], str], Iterator[str | None]]]] = {
-    WHO: _named,
-    TOPICS: topics_changed,
-    BEGAN_AT: _began_at,
-}
-"""How the columns are made that other tables give."""
-
-
 def overlapping(span: Span) -> list[Any]:
     """Conditions on rows: the interval overlaps with the span."""
     conditions = []
@@ -517,7 +439,7 @@ def _skipped(tables: ClusterTables, group_ids: Collection[str] | None, span: Spa
         yield f"{NOT_HERE}, {what}: {row['kind']} at {row['at']} ({row['confidence']})"
     if len(skips) > SKIPS_LISTED_MAX:
         more = counted(len(skips) - SKIPS_LISTED_MAX, "more change")
-        yield f"... and by {more}: {_command_of(tables, Listing.SHARE_OFFSETS)}"
+        yield f"... and by {more}: {_command_of(tables, Listing.SHARE_OFFSETS, group_ids, span)}"
 
 
 def _sums(tables: ClusterTables, group_ids: Collection[str] | None, listing: Listing, span: Span, width: int) -> str:
@@ -674,7 +596,12 @@ def run_audit_report(
     columns, rows = listed(tables, group_ids, listing, span)
     see_also = listed_from.see_also
     if see_also is not None and (there := _sums(tables, group_ids, see_also, span, LINE_CHARACTERS_MAX)):
-        complete = complete.adding(f"{NOT_HERE}: {there}: {_command_of(tables, see_also)}")
+        complete = complete.adding(f"{NOT_HERE}: {there}: {_command_of(tables, see_also, group_ids, span)}")
+    if group_ids and len(group_ids) == 1 and listing in (Listing.RESETS, Listing.REWINDS):
+        found = (dict(zip(columns, row, strict=True)) for row in rows)
+        texts = [str(it["at"]) for it in found if it["at"] is not None and int(it["delta"] or 0) < 0]
+        back_ms = sorted(epoch_ms(datetime.fromisoformat(it)) for it in texts)
+        complete = complete.adding(*offer(tables, next(iter(group_ids)), back_ms))
     if listed_from.time in columns:
         place = columns.index(listed_from.time)
         complete = complete.adding(*untimed_statement(sum(row[place] is None for row in rows), span))

@@ -19,10 +19,11 @@ from jobs.delta.replay_runs import number_of, visible
 from jobs.delta.scanner import dataset_of
 from jobs.delta.table_files import TableFile
 from jobs.errors import ArgumentError, JobError
+from jobs.queries.answers.lists import USUAL
 from jobs.queries.sql.sql_duckdb import DuckDbAnswer, connect, naming_damage
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
-from schemas.tables.gold import GOLD_TABLES
+from schemas.tables.gold import GOLD_TABLES, REBALANCES
 from schemas.tables.silver import SILVER_TABLES
 from schemas.tables.state import RUN_METRICS, RUNS
 
@@ -43,6 +44,7 @@ RUN_COLUMNS: Final = (
     "audited_version",
     "is_audited_next",
 )
+BOOKKEEPING: Final = frozenset({"cluster_id", "incarnation", "group_type"})
 SUMMARY_COLUMNS: Final = ("TABLE", "RUN", "SINCE", "INSERTED", "UPDATED", "DELETED")
 
 
@@ -118,15 +120,23 @@ def _place(runs: Sequence[Left], run_id: str, table: Table) -> int:
 
 
 def changes_of(tables: ClusterTables, pair: Compared) -> DuckDbAnswer:
-    """The rows that differ, by the table's key: `_change_type`, `_run_id`, and the columns of the table."""
+    """The rows that differ, by the table's key: `_change_type`, the columns of the table, and last `_run_id` and those
+    that say where a row is kept."""
     connection, columns = _loaded(tables, pair)
     keys = [name for name in pair.table.key if name in columns]
     order = ", ".join(f'"{name}" NULLS FIRST' for name in keys) or "ALL"
-    listed = ", ".join(f'"{name}"' for name in columns)
-    run = "'" + pair.run.run_id.replace("'", "''") + "'"
+    run = "'" + pair.run.run_id.replace("'", "''") + f"' AS {RUN}"
+    listed = ", ".join(f'"{name}"' for name in columns if name not in BOOKKEEPING)
+    kept = ", ".join([run, *(f'"{name}"' for name in columns if name in BOOKKEEPING)])
     return DuckDbAnswer(
-        connection, f"SELECT {CHANGE}, {run} AS {RUN}, {listed} FROM changes ORDER BY {order}, {CHANGE} DESC", {}
+        connection, f"SELECT {CHANGE}, {listed}, {kept} FROM changes ORDER BY {order}, {CHANGE} DESC", {}
     )
+
+
+def answer_of(table: Table) -> list[str]:
+    """The columns that are the answer, by importance: what changed, and what the lists of such rows show first."""
+    usual = USUAL[table].first if table in USUAL else [name for name in table.key if name not in BOOKKEEPING]
+    return [CHANGE, *usual, *(("members_left", "members_joined") if table is REBALANCES else ())]
 
 
 def counts_of(tables: ClusterTables, pair: Compared) -> tuple[int, int, int]:
@@ -226,7 +236,7 @@ def sentence(pair: Compared, counts: Sequence[int]) -> str:
 
 
 def _when(at: datetime) -> str:
-    return f"{at:%Y-%m-%d %H:%M}"
+    return f"{at:%Y-%m-%dT%H:%MZ}"
 
 
 def _later(tables: ClusterTables, known: Collection[str]) -> Iterator[str]:

@@ -24,10 +24,11 @@ from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import PinnedTables, WholeRun
 from jobs.delta.times import epoch_ms
-from jobs.queries.answers.audit_report import topics_changed
 from jobs.queries.answers.findings import audit_lacks, groups_not_judged
 from jobs.queries.answers.group_verdicts import OK, RULES, group_verdicts
 from jobs.queries.answers.lists import NOT_GROWN, PARTITIONS_CHANGED
+from jobs.queries.answers.other_columns import topics_changed
+from jobs.queries.answers.restore import offer
 from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG
 from jobs.queries.as_of.behind import not_audited_lines
 from jobs.queries.as_of.caveats import log_remarks
@@ -66,8 +67,6 @@ LOG_OF_TABLE: Final = (
 )
 """The tables with events, and the log that each is from."""
 GIVEN_UP: Final = "given up"
-ONE_RESET_MS: Final = 60_000
-"""Offsets that go back within this time of one another are of one reset: a tool writes partition by partition."""
 NO_RECORDS: Final = {"TRANSACTION_MARKER": " markers at ", "GAP": " gaps at "}
 """What takes offsets and is no record, by `likely_cause`."""
 LISTED: Final = "events are listed by the times that the log has, and with their place in it where it has a time twice"
@@ -188,23 +187,8 @@ def run_history(
     return [
         *step_lines(tables, steps, from_ms, to_ms, LISTED),
         *_remarks(tables, group_id),
-        *_offer(tables, group_id, back_ms),
+        *offer(tables, group_id, back_ms),
     ]
-
-
-def _offer(tables: ClusterTables, group_id: str, back_ms: Sequence[int]) -> Iterator[str]:
-    """The command that shows, and writes for Kafka's tool, the offsets as they were before they went back; of several
-    times shortly after one another, before the first."""
-    if back_ms:
-        begin_ms = back_ms[-1]
-        for at_ms in reversed(back_ms):
-            begin_ms = at_ms if begin_ms - at_ms <= ONE_RESET_MS else begin_ms
-        last = sum(at_ms >= begin_ms for at_ms in back_ms)
-        words = f"restore --group {shell_word(group_id)} --at {time_text(begin_ms - 1)}{tables.place_words}"
-        before = (
-            "that" if len(back_ms) == 1 else "the last" if last == 1 else f"the last {last}, which are close together"
-        )
-        yield f"offsets went back {counted(len(back_ms), 'time')}; those before {before}: {command(words)}"
 
 
 def _remarks(tables: ClusterTables, group_id: str | None = None) -> Iterator[str]:

@@ -87,7 +87,10 @@ RULES: Final[Mapping[str, Rule]] = {
     RESET: Rule(25, Listing.RESETS, "partition", "partitions"),
     MOVED: Rule(25, Listing.SHARE_OFFSETS, "time", "times"),
     DELETED: Rule(
-        25, Listing.DELETED, "offset deleted, not by the retention set", "offsets deleted, not by the retention set"
+        25,
+        Listing.DELETED,
+        "offset deleted, not explained by offsets_retention_ms",
+        "offsets deleted, not explained by offsets_retention_ms",
     ),
     THROWN_OUT: Rule(20, Listing.EXPIRED, "rebalance with members thrown out", "rebalances with members thrown out"),
     FORGOTTEN: Rule(20, Listing.FORGOTTEN, "offset forgotten by the broker", "offsets forgotten by the broker"),

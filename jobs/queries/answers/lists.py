@@ -79,12 +79,14 @@ class Listed(NamedTuple):
     more: str = ""
     """A column that other tables give: WHO, TOPICS or BEGAN_AT."""
     who: str = ""
-    """With WHO: the column of its members."""
+    """With WHO: the column of its members, or of the one."""
     cause: str = ""
     """Which cause of a rebalance is the row's, with its method and confidence; empty: the main one."""
 
 
 WHO: Final = "who"
+OWNER: Final = "owner_member_id"
+NO_MEMBER: Final = "no member"
 TOPICS: Final = "topics"
 BEGAN_AT: Final = "at"
 TOPICS_MEANS: Final = (
@@ -94,7 +96,8 @@ TOPICS_MEANS: Final = (
 BEGAN_AT_MEANS: Final = "of leaders: the time of the first batch that was written in the leader epoch"
 WHO_MEANS: Final = (
     "clients and hosts of the members that went, or in a storm of those that come and go; where nobody does, of all "
-    "members at the time, one of which asked for the rebalance"
+    "members at the time, one of which asked for the rebalance; of a commit: the member that owned the partition, or "
+    f"{NO_MEMBER}, where a tool did it, or a consumer without membership"
 )
 PARTITIONS_CHANGED: Final = "PARTITIONS_CHANGED"
 FOLLOW_UPS: Final = (COOPERATIVE_FOLLOW_UP, CONNECT_DELAY_OVER, METADATA_FOLLOW_UP)
@@ -167,8 +170,8 @@ OF_GROUPS: Final = (GROUPS_LOG,)
 OF_SHARES: Final = (SHARES_LOG,)
 OF_REBALANCES: Final = ("cause", "confidence", "to_generation", "member_count", "partitions_moved")
 OF_RECORDS: Final = ("group_id", "topic", "partition", "first_offset", "last_offset")
-OF_OFFSETS: Final = ("group_id", "kind", "topic", "partition", "from_offset", "to_offset")
-WHY: Final = ("likely_cause", "confidence", "at")
+OF_OFFSETS: Final = ("group_id", "kind", "confidence", "topic", "partition", "from_offset", "to_offset")
+WHY: Final = ("likely_cause", "confidence", "at", "cause")
 
 
 class Usual(NamedTuple):
@@ -207,16 +210,16 @@ USUAL: Final[dict[Table, Usual]] = {
         OF_GROUPS,
         ("group_id", "topic", "partition", "client_id", "client_host", "valid_from", "valid_to"),
     ),
-    COMMIT_ANOMALIES: Usual("at", OF_GROUPS, (*OF_OFFSETS, "at", "confidence", "likely_cause")),
+    COMMIT_ANOMALIES: Usual("at", OF_GROUPS, (*OF_OFFSETS, WHO, "at", "likely_cause")),
     HANGING_TRANSACTIONS: Usual(
         "since", OF_GROUPS, ("group_id", "since", "producer_id", "uncleanable_count", "meaning", "remedy")
     ),
     LAG_HISTORY: Usual(
         "at",
         OF_GROUPS,
-        ("group_id", "topic", "partition", "at", "lag", "lag_min", "lag_max", "time_behind_ms", "confidence"),
+        ("group_id", "topic", "partition", "at", "lag", "confidence", "lag_min", "lag_max", "time_behind_ms"),
     ),
-    ARCHIVED_RECORDS: Usual("at", OF_SHARES, (*OF_RECORDS, "delivery_count", *WHY)),
+    ARCHIVED_RECORDS: Usual("at", OF_SHARES, (*OF_RECORDS, *WHY, "delivery_count")),
     REDELIVERIES: Usual("at", OF_SHARES, (*OF_RECORDS, "to_delivery_count", *WHY)),
     SHARE_OFFSET_CHANGES: Usual("at", OF_SHARES, (*OF_OFFSETS, "never_delivered_count", "delivered_again_count", "at")),
 }
@@ -275,13 +278,18 @@ LISTS: Final[dict[Listing, Listed]] = {
     Listing.RESETS: _of(
         COMMIT_ANOMALIES,
         where=IS_RESET,
+        more=WHO,
+        who=OWNER,
         finding=Finding("offset reset by a tool", "offsets reset by a tool"),
         see_also=Listing.REWINDS,
     ),
     Listing.DELETED: _of(
         COMMIT_ANOMALIES,
         where=IS_DELETED,
-        finding=Finding("offset deleted, not by the retention set", "offsets deleted, not by the retention set"),
+        finding=Finding(
+            "offset deleted, not explained by offsets_retention_ms",
+            "offsets deleted, not explained by offsets_retention_ms",
+        ),
     ),
     Listing.FLAPPING: _of(
         REBALANCES,
@@ -307,12 +315,16 @@ LISTS: Final[dict[Listing, Listed]] = {
     Listing.REWINDS: _of(
         COMMIT_ANOMALIES,
         where=f"{IS_BACK} AND NOT ({IS_RESET})",
+        more=WHO,
+        who=OWNER,
         finding=Finding("commit that went back", "commits that went back"),
         see_also=Listing.RESETS,
     ),
     Listing.SKIPPED: _of(
         COMMIT_ANOMALIES,
         where="r.kind = 'SKIP'",
+        more=WHO,
+        who=OWNER,
         finding=Finding("commit that skipped ahead", "commits that skipped ahead"),
     ),
     Listing.INSTANCES: _of(

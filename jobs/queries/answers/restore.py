@@ -13,10 +13,11 @@ from enum import StrEnum
 from typing import Final, NamedTuple, TextIO
 
 from coordinator_core.replay.java.hash_codes import string_order
-from jobs.console.command_name import shell_word
+from coordinator_core.text import counted
+from jobs.console.command_name import command, shell_word
 from jobs.console.names import names_of, short, some_of
 from jobs.console.new_files import new_file, require_new
-from jobs.console.output import Value, csv_line, write_answers
+from jobs.console.output import Value, csv_line, time_text, write_answers
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms
 from jobs.errors import ArgumentError, JobError, NoSuchGroupError
@@ -48,6 +49,8 @@ COLUMNS: Final[tuple[str, ...]] = (
 )
 
 
+ONE_RESET_MS: Final = 60_000
+"""Offsets that go back within this time of one another are of one reset: a tool writes partition by partition."""
 KNOW_OF_DELETIONS: Final = frozenset({"CLUSTER_METADATA", "ADMIN"})
 """Sources of topic names that would show the deletion of a topic."""
 
@@ -126,8 +129,10 @@ def restoration(
                     "kafka-share-groups --reset-offsets moves them"
                 )
             require_groups(tables, [group_id])
+            since = _first_commit_ms(newest, group_id, at_ms)
+            later = "" if since is None else f"; it has some since {time_text(since)}, for --at"
             raise NoSuchGroupError(
-                f"{name} had no committed offsets then{_reservation(passages[-1], present, group_id)}"
+                f"{name} had no committed offsets then{later}{_reservation(passages[-1], present, group_id)}"
             )
     topics = _topics(tables)
     rows: list[Restored] = []
@@ -172,6 +177,17 @@ def restoration(
 
 def _log_partition(offsets: Offsets, default: int) -> int:
     return next((it.log_partition for it in offsets.values()), default)
+
+
+def _first_commit_ms(newest: SilverAt, group_id: str, after_ms: int) -> int | None:
+    """When a group has committed offsets first after a time; None: never."""
+    times = (
+        epoch_ms(row["applied_at"])
+        for batch in newest.applied_commits(("group_id", "applied_at", "committed_offset"))
+        for row in batch.to_pylist()
+        if row["group_id"] == group_id and row["applied_at"] is not None and row["committed_offset"] is not None
+    )
+    return min((it for it in times if it > after_ms), default=None)
 
 
 def _reservation(then: SilverAt, present: Mapping[str, Group], group_id: str) -> str:
@@ -342,3 +358,18 @@ def _remarks(plan: Restoration, output: str | None) -> Iterator[str]:
         words = [word for group_id in group_ids for word in ("--group", shell_word(group_id))]
         words += ["--reset-offsets", "--from-file", shell_word(output), "--execute"]
         yield f"restore with: kafka-consumer-groups --bootstrap-server HOST:PORT {' '.join(words)}"
+
+
+def offer(tables: ClusterTables, group_id: str, back_ms: Sequence[int]) -> Iterator[str]:
+    """The command that shows, and writes for Kafka's tool, the offsets as they were before they went back; of several
+    times shortly after one another, before the first."""
+    if back_ms:
+        begin_ms = back_ms[-1]
+        for at_ms in reversed(back_ms):
+            begin_ms = at_ms if begin_ms - at_ms <= ONE_RESET_MS else begin_ms
+        last = sum(at_ms >= begin_ms for at_ms in back_ms)
+        words = f"restore --group {shell_word(group_id)} --at {time_text(begin_ms - 1)}{tables.place_words}"
+        before = (
+            "that" if len(back_ms) == 1 else "the last" if last == 1 else f"the last {last}, which are close together"
+        )
+        yield f"offsets went back {counted(len(back_ms), 'time')}; those before {before}: {command(words)}"

@@ -201,8 +201,9 @@ class _Prompt:
                 return
 
 
-def write_rows(result: Answer, output_format: str, out: TextIO) -> None:
-    """Print rows as a table for people, as JSON (one object per line), as CSV with a header, or as Parquet."""
+def write_rows(result: Answer, output_format: str, out: TextIO, first: Sequence[str] = ()) -> None:
+    """Print rows as a table for people, as JSON (one object per line), as CSV with a header, or as Parquet. `first`:
+    the columns that are the answer, by importance."""
     columns = result.columns
     if not columns:
         return
@@ -218,12 +219,12 @@ def write_rows(result: Answer, output_format: str, out: TextIO) -> None:
             for batch in result.batches():
                 writer.write_batch(batch)
     else:
-        _print_table(columns, result.head(TABLE_ROWS_MAX + 1), out)
+        _print_table(columns, result.head(TABLE_ROWS_MAX + 1), out, first)
 
 
-def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], out: TextIO) -> None:
+def _print_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], out: TextIO, first: Sequence[str]) -> None:
     shown = [list(map(_plain, row)) for row in islice(rows, TABLE_ROWS_MAX)]
-    write_table(list(map(printable, columns)), shown, out, bars=BARS)
+    write_table(list(map(printable, columns)), shown, out, first=first, bars=BARS)
     if len(rows) > TABLE_ROWS_MAX:
         out.write(f"... more than {TABLE_ROWS_MAX} rows: add a LIMIT, or take --format csv\n")
 

@@ -70,3 +70,27 @@ def test_the_verdict_and_its_reason_are_on_every_terminal(ask: Asks, columns: in
 def test_what_if_begins_with_a_sentence(ask: Asks, question: str, sentence: str) -> None:
     """How many rebalances or records, and what would have been another; what nobody can tell is counted apart."""
     assert ask(question).out.splitlines()[0] == sentence
+
+
+@pytest.mark.parametrize("columns", [80, 150])
+def test_lists_show_why_and_by_whom(ask: Asks, columns: int) -> None:
+    """Of records given up the likely cause with its confidence, of commits that went back who did it; what has room for
+    more has the cause, too."""
+    given_up, went_back = (ask(f"audit --list {it}", columns).out for it in ("archived", "rewinds"))
+    assert re.search("likely_ *(cause)? +confidence", given_up) and (" cause " in given_up) == (columns == 150)
+    assert re.search(r"\bwho +at\b", went_back) and "without membership" in " ".join(went_back.split())
+
+
+def test_printed_commands_carry_what_was_asked(ask: Asks) -> None:
+    """The group and the span, to another list; a list of one group that went back ends with the restore of it, which
+    says at which time there is something to restore."""
+    asked = "--group c08-simple --from 2026-11-21T02:57:00Z --to 2026-11-21T03:00:00Z"
+    other = ask(f"audit --list resets {asked}").out
+    assert f"--list rewinds {asked.replace('00Z', '00.000Z')}" in other
+    [offer] = re.findall("restore --group c08-simple --at .*", ask("audit --list rewinds --group c08-simple").out)
+    assert offer in "".join(ask("history --group c08-simple").err)
+    assert ask(offer).code == exit_codes.DONE
+    [since] = re.findall(
+        "it has some since ([^,]*), for --at", ask("restore --group c08-simple --at 2026-11-21T02:57:40Z").err
+    )
+    assert ask(f"restore --group c08-simple --at {since}").code == exit_codes.DONE

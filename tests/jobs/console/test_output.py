@@ -89,3 +89,17 @@ def test_all_of_an_answer_is_there_where_folding_makes_room() -> None:
     ]
     assert narrow[3].split() == ["s12-offsets", "198", "2026-01-06T"] and narrow[4].split() == ["08:24:30.002Z"]
     assert wide[-1] == narrow[-1] == "1 more column: --wide"
+
+
+def test_a_confidence_is_shown_with_what_it_is_of() -> None:
+    """Both or neither, at every width; what is shown of an answer are its first columns, without holes."""
+    first = ("group_id", "offset", "likely_cause", "confidence", "at")
+    rows = [("some-group", 5, "TRANSACTION_MARKER", "LIKELY", "x"), ("g", 7, "REJECTED", "GUESS", "y")]
+    columns = [Column(name, grows=True) for name in (*first, "log")]
+    shown = []
+    for room in range(20, 80):
+        header = " ".join(table_lines(columns, [(*row, 1) for row in rows], first=first, room=room)).lower()
+        names = [name for name in first if name.rpartition("_")[2] in header.replace("all:", "")]
+        assert names == list(first[: len(names)]) and ("likely_" in header) == ("confidence" in header), room
+        shown.append(len(names))
+    assert {2, 5} <= set(shown)

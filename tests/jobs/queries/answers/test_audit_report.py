@@ -5,7 +5,9 @@ from pathlib import Path
 
 from coordinator_core.bytes.coverage import CoverageKind, CoverageRange
 from jobs.cli_enums import Listing
+from jobs.console.output import CONFIDENCE
 from jobs.queries.answers.audit_report import Completeness, Hole, Span, holes_of, listed, together, write_list
+from jobs.queries.answers.lists import LISTS
 from tests.cases.harness import Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.jobs.cli.asking import Screen
@@ -76,3 +78,13 @@ def test_without_a_metadata_log_topics_are_those_of_new_partitions(tmp_path: Pat
     columns, rows = listed(ledger.tables, None, Listing.GROWN, Span())
     [row] = [dict(zip(columns, row, strict=True)) for row in rows]
     assert (row["to_generation"], row["cause"], row["topics"]) == (3, "PARTITIONS_CHANGED", "in came")
+
+
+def test_a_confidence_comes_behind_what_it_is_of() -> None:
+    """In every list, so that a narrow terminal has both or neither; else what it is of is part of the answer."""
+    of = {"likely_cause", "cause", "kind", "lag"}
+    for listing, it in LISTS.items():
+        if CONFIDENCE in it.first:
+            assert it.first[it.first.index(CONFIDENCE) - 1] in of, listing
+        elif CONFIDENCE in it.table.column_names:
+            assert of.intersection(it.table.column_names) <= set(it.first), listing

@@ -143,7 +143,7 @@ def test_deleted_offsets_of_a_group_that_lives_are_said(tmp_path: Path, likely_c
     found = verdict(made)
     is_named = likely_cause in (None, "OFFSETS_DELETED")
     assert (found.rules, found.why) == (
-        ({DELETED: 1}, "1 offset deleted, not by the retention set") if is_named else ({}, "")
+        ({DELETED: 1}, "1 offset deleted, not explained by offsets_retention_ms") if is_named else ({}, "")
     )
 
 

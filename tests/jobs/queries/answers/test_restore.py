@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from jobs.console.output import time_text
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError, NoSuchGroupError
@@ -141,9 +142,11 @@ def test_offsets_deleted_for_a_reason_that_nothing_tells(
 
 
 def test_groups_without_offsets_are_an_error(warehouse: Warehouse) -> None:
-    """Not an empty file: with it, one would restore nothing and believe otherwise."""
+    """Not an empty file, with which one would restore nothing and believe otherwise; it says when there are some."""
     write(warehouse, {COMMITS: moved((0, 10, 30)), GENERATIONS: [group("g"), group("s", "SHARE")]})
-    with pytest.raises(NoSuchGroupError, match="g had no committed offsets then"):
+    with pytest.raises(
+        NoSuchGroupError, match=f"g had no committed offsets then; it has some since {time_text(at_ms(1))}"
+    ):
         restoration(ClusterTables(warehouse, CLUSTER), group_ids=["g"], at_ms=at_ms(0.5))
     with pytest.raises(ArgumentError, match="there is no group 'h'"):
         restoration(ClusterTables(warehouse, CLUSTER), group_ids=["g", "h"], at_ms=at_ms(2))
