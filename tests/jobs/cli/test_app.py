@@ -323,7 +323,7 @@ def test_errors_are_one_line_and_an_exit_code(
 
     monkeypatch.setattr(session, "open_session", broken)
     monkeypatch.setattr(sys, "stdout", io.StringIO())
-    assert cli.main(["replay"]) == code
+    assert cli.main(["capture"]) == code
     assert capsys.readouterr().err == (f"{line}\n" if line else "")
 
 

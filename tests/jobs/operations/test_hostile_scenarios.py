@@ -151,8 +151,8 @@ FILES: Final[dict[str, tuple[str | bytes, str]]] = {
     ),
     "a fault's key of another": (fault("crash", 'group = "g"; broker = 1'), "broker: does nothing for crash"),
     "share keys in a classic group": (HEAD + TOPIC + GROUP + "renew_every = 3\n", "renew_every: does nothing in a"),
-    "classic keys in a share group": (HEAD + TOPIC + SHARE + 'session_timeout = "9s"\n', "session_timeout: does"),
-    "classic keys in a consumer group": (HEAD + TOPIC + CONSUMER + 'heartbeat_interval = "1s"\n', "heartbeat_interval"),
+    "classic keys in a share group": (HEAD + TOPIC + SHARE + 'request_timeout = "9s"\n', "request_timeout: does"),
+    "classic keys in a consumer group": (HEAD + TOPIC + CONSUMER + 'request_timeout = "9s"\n', "request_timeout"),
 }
 """What is wrong -> (the file, what the error says)."""
 
