@@ -41,7 +41,7 @@ from jobs.cli.whatif import whatif
 from jobs.cli.where import where
 from jobs.cli_enums import Shell
 from jobs.console.command_name import COMPLETE, ENTRY
-from jobs.console.names import or_nearest, short
+from jobs.console.names import or_nearest, short, some_of
 from jobs.console.output import say
 from jobs.exit_codes import DONE, FAILED, WRONG_ARGUMENTS
 
@@ -101,8 +101,7 @@ def usage_text(error: Any) -> str:
         return text
     see, params = f"{context.command_path} --help lists what there is", context.command.params
     if hasattr(error, "possibilities"):
-        names = [name.lstrip("-") for option in params for name in option.opts]
-        return f"there is no option {or_nearest(error.option_name.lstrip('-'), names)}: {see}"
+        return f"there is no option {_or_nearest_option(error.option_name, params)}{see}"
     if hasattr(error, "param_type"):
         needed = [it for it in params if it.required]
         texts = [
@@ -119,6 +118,20 @@ def usage_text(error: Any) -> str:
         known = re.findall(r"'([^']+)'", found[2])
         return f"there is no {name} {or_nearest(found[1], known)}: {', '.join(known)}"
     return f"{name}: {text.removeprefix('input ').partition(', unable')[0]}"
+
+
+def _or_nearest_option(given: str, params: Sequence[Any]) -> str:
+    """An option that a command does not have, and the nearest that it has: by name, else the one that leaves only some
+    of such things; and which other commands have it."""
+    word = given.lstrip("-")
+    text = or_nearest(word, [name.lstrip("-") for option in params for name in option.opts])
+    only = f"Only {word}s "
+    near = next((it.opts[0].lstrip("-") for it in params if (getattr(it, "help", None) or "").startswith(only)), None)
+    if near and not text.endswith("?)"):
+        text += f" (did you mean '{near}'?)"
+    commands: Mapping[str, Any] = typer.main.get_group(app).commands
+    having = [name for name in COMMANDS if any(given in it.opts for it in commands[name].params)]
+    return f"{text}: {some_of(having)} {'has' if len(having) == 1 else 'have'} it; " if having else f"{text}: "
 
 
 app = typer.Typer(

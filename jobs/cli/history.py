@@ -61,6 +61,7 @@ def groups(
     needs_attention: Annotated[
         bool, typer.Option("--needs-attention", help="Only groups whose verdict is not OK.")
     ] = False,
+    gone: Annotated[bool, typer.Option("--gone", help="Groups that were deleted, too.")] = False,
     from_time: Annotated[
         str | None,
         typer.Option("--from", metavar="TIME", help="Count from then on. [default: the last day of the log]"),
@@ -84,6 +85,7 @@ def groups(
             match=match,
             topic=topic,
             needs_attention=needs_attention,
+            gone=gone,
             output_format=output_format,
         )
         say(*remarks)

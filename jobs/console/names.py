@@ -8,6 +8,7 @@ from typing import Final
 from jobs.console.output import printable
 
 NAMES_MAX: Final = 5
+NEAREST_MAX: Final = 3
 NAME_CHARACTERS_MAX: Final = 100
 LINE_CHARACTERS_MAX: Final = 120
 COMPARED_MAX: Final = 20_000
@@ -44,15 +45,17 @@ def names_of(names: Iterable[str]) -> str:
 
 
 def or_nearest(name: str, known: Iterable[str]) -> str:
-    """A name that is not known, in quotes, and the nearest one that is; of those that differ in case only, that one.
-    A file may be named without its folder and ending."""
+    """A name that is not known, in quotes, and the nearest ones that are: the one most like it, and those that begin
+    with it; of those that differ in case only, that one. A file may be named without its folder and ending."""
     own = printable(name)[:NAME_CHARACTERS_MAX]
     others = sorted({printable(it)[:NAME_CHARACTERS_MAX] for it in known})
     alike = [it for it in others if it.casefold() == own.casefold()]
     stems = {PurePath(it).stem: it for it in others[:COMPARED_MAX] if "/" in it}
-    found = alike or get_close_matches(own, others[:COMPARED_MAX], 1)
+    begun = [it for it in others if own and it.casefold().startswith(own.casefold())]
+    found = alike[:1] or list(dict.fromkeys([*get_close_matches(own, others[:COMPARED_MAX], 1), *begun]))[:NEAREST_MAX]
     found = found or [stems[it] for it in get_close_matches(PurePath(own).stem, stems, 1)]
-    return f"'{own}'" + (f" (did you mean '{found[0]}'?)" if found else "")
+    meant = " or ".join(f"'{it}'" for it in found)
+    return f"'{own}'" + (f" (did you mean {meant}?)" if found else "")
 
 
 def or_some(name: str, known: Collection[str]) -> str:

@@ -326,8 +326,9 @@ def print_findings(run: RunContext, code: int) -> None:
     for line in lines_of_others(found.foreign_writes, run.settings.place_words):
         run.steps.say(line)
     has_new = any(it.new for it in found.items)
-    attention = [it.group_id for it in group_verdicts(run.tables) if it.verdict != OK]
-    said = lines(found, run.settings.place_words, attention, run.steps.width)
+    needing = [it for it in group_verdicts(run.tables, with_gone=True) if it.verdict != OK]
+    attention = [it.group_id for it in needing if not it.is_gone]
+    said = lines(found, run.settings.place_words, attention, len(needing) - len(attention), run.steps.width)
     for line in (headline, *_rebuilt_lines(run.steps.facts), *said):
         run.steps.answer(line)
     if not is_proven and code == DONE and run.steps.facts["replayed"]["is_new"]:

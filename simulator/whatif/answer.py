@@ -89,7 +89,7 @@ WOULD_BE: Final[Mapping[Verdict, str]] = {
     Verdict.SPLIT: "several",
     Verdict.ADDED: "one more",
     Verdict.MAY_BE_ADDED: "one more, unless the member was not silent",
-    Verdict.NOT_REPRODUCED: "unknown: its cause is not in the log",
+    Verdict.NOT_REPRODUCED: "unknown: the log does not show its cause",
     Verdict.NOT_PLAYED: "the same: its members joined before",
 }
 
@@ -129,7 +129,7 @@ def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer, 
     """`cause`: of a recorded rebalance, by gold."""
     would_be = WOULD_BE.get(answer.verdict) or "one of: " + ", ".join(answer.possible)
     if answer.verdict is Verdict.NOT_REPRODUCED and cause != UNKNOWN:
-        would_be = "unknown: no reading of the log plays its cause"
+        would_be = "unknown: it does not happen when this group is simulated with the recorded settings"
     if answer.verdict in {Verdict.KEPT, Verdict.MOVED} and answer.after.rebalances != answer.before.rebalances:
         # A cooperative member revokes partitions first, and joins again so that another member can get them.
         would_be += ", with other follow-ups"

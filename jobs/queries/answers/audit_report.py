@@ -40,7 +40,7 @@ from jobs.queries.answers.other_columns import MORE
 from jobs.queries.answers.restore import offer
 from jobs.queries.as_of.as_of import SHARES_LOG, SilverAt, timestamp_scalar
 from jobs.queries.as_of.behind import not_audited_lines, not_replayed_lines
-from jobs.queries.as_of.caveats import moved
+from jobs.queries.as_of.caveats import NO_ENDS, moved
 from jobs.queries.as_of.clock_steps import ClockStep, clock_steps, step_lines
 from jobs.queries.as_of.in_log import require_in_log
 from jobs.queries.as_of.unread import unread_groups, unread_text
@@ -75,8 +75,7 @@ NOT_IN_ANY_LOG: Final = {
     Listing.REWINDS: BY_NO_MEMBER,
     Listing.SKIPPED: BY_NO_MEMBER,
     Listing.SHARE_OFFSETS: "Not in any log of Kafka's: who moved or deleted the offsets",
-    Listing.LAG: "Not in any log of Kafka's coordinators: the ends of topics; lag is known where a live capture "
-    "sampled them",
+    Listing.LAG: NO_ENDS[0].upper() + NO_ENDS[1:],
     Listing.FLAPPING: "Not in any log of Kafka's: who asked to rebalance; if nobody flapped, who has all members",
     Listing.REBALANCES: "Not in any log of Kafka's: rebalances of classic groups that ended without a new generation",
 }

@@ -29,6 +29,7 @@ from jobs.errors import ArgumentError, NoSuchGroupError
 from jobs.queries.as_of.as_of import GROUPS_LOG, SAMPLE_AGE_MAX_MS, SilverAt
 from jobs.queries.as_of.caveats import (
     LOG_POSITION,
+    NO_ENDS,
     NOTE,
     Caveat,
     caveats_of,
@@ -515,9 +516,15 @@ def run_describe(
     remarks = list(lines_of(caveats))
     if tool is not None and not described:
         remarks = [f"there was no {tool} group then: leave out --tool for all groups", *remarks]
+    if view is View.OFFSETS and any(map(_lacks_lag, (row for it in described for row in it.rows))):
+        remarks.append(f"LAG: {NO_ENDS} shortly before")
     if view is View.OFFSETS and _share_groups(it.group for it in described):
         remarks += share_remarks(tables, at_ms)
     return remarks
+
+
+def _lacks_lag(row: Cells) -> bool:
+    return row["LAG"] is None and (row.get("CURRENT-OFFSET") is not None or row.get("START-OFFSET") is not None)
 
 
 def _of_other_tools(tables: ClusterTables, at_ms: int | None, group_ids: Collection[str]) -> Iterator[str]:

@@ -75,10 +75,13 @@ def _of_rows(block: str, heading: str) -> Iterator[Meaning]:
 
 
 def _each_its_own(words: tuple[str, ...], kind: str, text: str) -> Iterator[Meaning]:
-    """Of several words in a row each has its part of the text, if there are as many; else the row says which it has."""
+    """Of several words in a row each has its part of the text, if there are as many, behind what the first part says of
+    all of them up to a colon; else the row says which it has."""
     parts = text.split("; ")
     if len(words) == len(parts):
-        yield from (Meaning((word,), kind, part) for word, part in zip(words, parts, strict=True))
+        about = parts[0][: parts[0].find(": ") + 2] if ": " in parts[0] else ""
+        parts[0] = parts[0].removeprefix(about)
+        yield from (Meaning((word,), kind, about + part) for word, part in zip(words, parts, strict=True))
     else:
         yield Meaning(words, kind, f"{', '.join(words)}: {text}" if len(words) > 1 else text)
 

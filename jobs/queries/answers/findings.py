@@ -355,12 +355,16 @@ def _start_moved(tables: ClusterTables) -> Counts:
 
 
 def lines(
-    found: Findings, place: str = "", attention: Sequence[str] = (), width: int = LINE_CHARACTERS_MAX
+    found: Findings,
+    place: str = "",
+    attention: Sequence[str] = (),
+    gone_count: int = 0,
+    width: int = LINE_CHARACTERS_MAX,
 ) -> Iterator[str]:
     """What is new, what got worse, what is still open and what is over, in lines of a width.
 
     `place`: the options that end every command, such as `--warehouse`. `attention`: the groups that need it, since
-    tonight or longer, worst first.
+    tonight or longer, worst first; `gone_count`: how many more would, and were deleted.
     """
     new = [it for it in found.items if it.new]
     commands = [command(f"audit --list {it.listing}{place}") for it in new[:KINDS_MAX]]
@@ -370,6 +374,8 @@ def lines(
     shown = commands if is_short else [""] * len(commands)
     room -= max(map(len, shown), default=0)
     needing = counted(len(attention), "group needs attention", "groups need attention")
+    if gone_count:
+        needing += f", {gone_count:,} more {'is' if gone_count == 1 else 'are'} gone"
     has_room = len(needing) + len(groups) + 2 <= width
     if attention:
         end = f"  {groups}" if has_room else ""

@@ -18,7 +18,7 @@ from coordinator_core.inference.groups.rollouts import FOLLOW_UPS
 from coordinator_core.inference.shares.archived import NOT_GIVEN_UP
 from coordinator_core.text import counted
 from jobs.console.command_name import command, shell_word
-from jobs.console.names import short, some_of
+from jobs.console.names import names_of, short, some_of
 from jobs.console.output import Value, folded_text, time_text, write_answers
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
@@ -33,7 +33,13 @@ from jobs.queries.as_of.as_of import GROUPS_LOG, SHARES_LOG
 from jobs.queries.as_of.behind import not_audited_lines
 from jobs.queries.as_of.caveats import log_remarks
 from jobs.queries.as_of.clock_steps import ClockStep, clock_steps, step_lines
-from jobs.queries.as_of.in_log import groups_of_topic, require_groups, require_in_any_log, require_in_log
+from jobs.queries.as_of.in_log import (
+    group_ids_known,
+    groups_of_topic,
+    require_groups,
+    require_in_any_log,
+    require_in_log,
+)
 from jobs.queries.sql.sql_duckdb import DuckDb
 from schemas.tables.declare import Table
 from schemas.tables.gold import ARCHIVED_RECORDS, COMMIT_ANOMALIES, REBALANCES, REDELIVERIES, SHARE_OFFSET_CHANGES
@@ -380,6 +386,7 @@ def run_groups(
     match: str | None,
     topic: str | None = None,
     needs_attention: bool,
+    gone: bool = False,
     output_format: str,
     out: TextIO | None = None,
 ) -> list[str]:
@@ -389,29 +396,40 @@ def run_groups(
     """
     require_in_any_log(tables, from_ms, None)
     readers = None if topic is None else groups_of_topic(tables, topic)
-    found = group_verdicts(tables, from_ms=from_ms, match=match)
-    verdicts = [it for it in found if readers is None or it.group_id in readers]
-    nobody = []
-    if match is not None and not verdicts:
+    known = group_ids_known(tables)
+    every = group_verdicts(tables, from_ms=from_ms, match=match, with_gone=True, known=known)
+    asked = [it for it in every if readers is None or it.group_id in readers]
+    if match is not None and not asked:
         require_groups(tables, [match])
-        nobody = [
-            f"group {short(match)} is gone: {command(f'history --group {shell_word(match)}{tables.place_words}')}"
-        ]
+    verdicts = [it for it in asked if (gone or not it.is_gone) and not (needs_attention and it.verdict == OK)]
+    left = [it.group_id for it in asked if it.is_gone and not (gone or (needs_attention and it.verdict == OK))]
     rows: list[list[Value]] = []
     for line in verdicts:
-        if needs_attention and line.verdict == OK:
-            continue
         times = {name: time_text(getattr(line, name)) for name in ("last_change_ms", "since_ms")}
         values: dict[str, Any] = line._asdict() | times
         rows.append(list(values.values())[: len(GROUP_COLUMNS)])
     names = GROUP_COLUMNS if output_format == "table" else [name.lower().replace("-", "_") for name in GROUP_COLUMNS]
     write_answers(names, rows, output_format, out or sys.stdout, first=GROUP_ANSWER)
+    options = {"--match": match, "--topic": topic, "--from": from_ms and time_text(from_ms)}
+    chosen = "".join(f" {name} {shell_word(value)}" for name, value in options.items() if value)
+    remarks = [
+        *_gone(left, f"{chosen}{' --needs-attention' * needs_attention}{tables.place_words}", tables.place_words)
+    ]
     if output_format != "table":
-        return [*nobody, *_remarks(tables)]
-    asked = (
+        return [*remarks, *_remarks(tables)]
+    words = (
         f"audit --list {RULES[rule].listing} --group {shell_word(it.group_id)}{tables.place_words}"
         for it in verdicts[:1]
         for rule in it.rules
     )
     first = [] if rows or not needs_attention else ["no group needs attention"]
-    return [*nobody, *first, *(f"look at the worst: {command(words)}" for words in asked), *_remarks(tables)]
+    return [*first, *(f"look at the worst: {command(it)}" for it in words), *remarks, *_remarks(tables)]
+
+
+def _gone(group_ids: Sequence[str], options: str, place_words: str) -> Iterator[str]:
+    """How many groups a list leaves out because they were deleted, and the command that shows them."""
+    if group_ids:
+        is_one = len(group_ids) == 1
+        words = f"history --group {shell_word(group_ids[0])}{place_words}" if is_one else f"groups --gone{options}"
+        said = counted(len(group_ids), "more group is gone", "more groups are gone")
+        yield f"{said} ({names_of(group_ids)}): {command(words)}"

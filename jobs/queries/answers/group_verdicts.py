@@ -11,7 +11,7 @@ the same score, the one in which more happened, then the one that began last.
 
 import sys
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Final, NamedTuple
 
 from coordinator_core.confidence import GUESS
@@ -188,6 +188,11 @@ class GroupVerdict(NamedTuple):
     lag: int | None = None
     """The newest known lag of all partitions; None where no end offset was sampled."""
 
+    @property
+    def is_gone(self) -> bool:
+        """Was it deleted, and not with offsets, which would be a reason to look at it?"""
+        return self.state == GONE and DELETED_WITH_GROUP not in self.rules
+
 
 class Seen(NamedTuple):
     """The events of one group since a time: counts, and first occurrences (epoch ms)."""
@@ -197,14 +202,19 @@ class Seen(NamedTuple):
 
 
 def group_verdicts(
-    tables: ClusterTables, *, from_ms: int | None = None, match: str | None = None, with_gone: bool = False
+    tables: ClusterTables,
+    *,
+    from_ms: int | None = None,
+    match: str | None = None,
+    with_gone: bool = False,
+    known: Collection[str] = (),
 ) -> list[GroupVerdict]:
     """The groups that still exist in the log, and those that were deleted with their offsets; those that need attention
     first.
 
     Counts are from `from_ms` on, by default a day before the newest record that was read. `match`: a part of the group
-    id, ignoring case. `with_gone`: also other groups that had events since and are gone, for sums. Gone ones have the
-    state `GONE`.
+    id, ignoring case. `with_gone`: also other groups that had events since and are gone, and those of `known` that are.
+    Gone ones have the state `GONE`.
     """
     ledger = DuckDb(tables.warehouse, cluster_id=tables.cluster_id, has_all=True)
     since_ms = from_ms if from_ms is not None else newest_record_ms(tables) - DAY_MS
@@ -221,13 +231,13 @@ def group_verdicts(
             seen[row["group_id"]].firsts[SHARED_GROUP] = max(epoch_ms(row["at"]), since_ms)
     lags = {row["group_id"]: row["lag"] for row in ledger.rows_of(LAGS)}
     groups = {row["group_id"]: row for row in ledger.rows_of("SELECT * FROM current_groups")}
-    groups |= {group_id: {**NOT_THERE, "group_id": group_id} for group_id in seen.keys() - groups.keys()}
+    groups |= {group_id: {**NOT_THERE, "group_id": group_id} for group_id in {*seen, *known} - groups.keys()}
     every = (
         _verdict(row, seen[group_id], lags.get(group_id))
         for group_id, row in groups.items()
         if match is None or match.casefold() in group_id.casefold()
     )
-    found = [it for it in every if with_gone or it.state != GONE or DELETED_WITH_GROUP in it.rules]
+    found = [it for it in every if with_gone or not it.is_gone]
     return sorted(found, key=lambda it: (-it.score, -sum(it.rules.values()), -(it.since_ms or 0), it.group_id))
 
 

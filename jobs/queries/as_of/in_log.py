@@ -49,6 +49,11 @@ def unknown_groups(tables: ClusterTables, group_ids: Collection[str]) -> set[str
     return unknown
 
 
+def group_ids_known(tables: ClusterTables) -> set[str]:
+    """The groups of the log, without those of which it has nothing but offsets."""
+    return set[str]().union(*(_names_in(tables, table, "group_id") for table in KNOW_GROUPS[:-1]))
+
+
 def require_groups(tables: ClusterTables, group_ids: Collection[str] | None) -> None:
     """Raise ArgumentError for groups that do not occur in the log."""
     unknown = unknown_groups(tables, group_ids or ())
@@ -57,7 +62,7 @@ def require_groups(tables: ClusterTables, group_ids: Collection[str] | None) -> 
     failures = SilverAt(tables, group_ids=unknown).failures()
     lacking = " ".join(f"Not all could be replayed: {failure_text(failure)}. " for failure in failures)
     ends = log_ends(tables)[GROUPS_LOG]
-    known = set[str]().union(*(_names_in(tables, table, "group_id") for table in KNOW_GROUPS[:-1]))
+    known = group_ids_known(tables)
     names = ", ".join(or_some(name, known) for name in sorted(unknown))
     missing = _missing_places(ends, unknown)
     where = f" {GROUPS_LOG}-{missing[0]}, where it would be, is in no source." if missing else ""

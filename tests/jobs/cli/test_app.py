@@ -204,6 +204,12 @@ def test_what_is_not_understood_is_one_sentence(
             "history --gruop g",
             "error: there is no option 'gruop' (did you mean 'group'?): ./spark-submit.sh history --help",
         ),
+        (
+            "groups --group g",
+            "error: there is no option 'group' (did you mean 'match'?): audit, describe, where, history, ",
+        ),
+        ("history --match g", "error: there is no option 'match': groups has it; ./spark-submit.sh history --help"),
+        ("groups --nosuch g", "error: there is no option 'nosuch': ./spark-submit.sh groups --help"),
         ("history --group", "error: option '--group' requires an argument"),
     ],
 )

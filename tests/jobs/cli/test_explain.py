@@ -14,12 +14,14 @@ from coordinator_core.replay.consumer.state import ConsumerGroupState
 from coordinator_core.replay.share.state import ShareGroupState
 from coordinator_core.replay.streams.state import StreamsGroupState
 from jobs import exit_codes
+from jobs.laboratory.whatif import MEASURES
 from jobs.queries.answers.dead_letters import CopyState
 from jobs.queries.answers.explain import CAPITALS, explained, meanings
 from jobs.queries.answers.findings import Findings, Found, lines
 from jobs.queries.answers.group_verdicts import RULES, SEVERITIES
 from jobs.queries.answers.lists import FINDINGS, LISTS
 from jobs.queries.answers.payload import Presence
+from jobs.queries.answers.restore import Change
 from schemas.error_codes import ErrorCode
 from schemas.tables import TABLES
 from simulator.simulation.clients.member import MemberState as ClientState
@@ -74,6 +76,41 @@ def test_words_of_an_exchange_are_explained(ask: Asks, scenario: str) -> None:
     assert len(words) > 5
     for word in words:
         assert explained(word), word
+
+
+@pytest.mark.parametrize(
+    ("word", "kind", "text"),
+    [
+        ("MOVED", "word of: Answers of commands", "whatif, of a rebalance: it would be at another time"),
+        ("AVOIDED", "word of: Answers of commands", "whatif, of a rebalance: there would be none in its place"),
+        ("forward", "word of: Answers of commands", "restore, the offset to restore: higher"),
+        ("Dead", "state of: States", "of a group: it is gone"),
+        ("STATE_TOMBSTONE", "method of: Others", "gold.share_offset_changes: a deleted state"),
+    ],
+)
+def test_each_word_of_a_row_has_what_the_row_is_about(word: str, kind: str, text: str) -> None:
+    """A part of a row is not understood without its beginning."""
+    assert [it.text for it in explained(word) if it.kind == kind] == [text]
+
+
+def test_words_of_answers_are_explained() -> None:
+    """Also those in small letters, and a word of two commands by both."""
+    for word in (
+        *MEASURES,
+        "partition-ms",
+        "partition-ms likely unowned",
+        "storm rebalance",
+        "readings",
+        *(it.split(":")[0] for it in Change),
+    ):
+        assert explained(word), word
+    assert {it.text.partition(":")[0] for it in explained("CANNOT_TELL") if it.kind.startswith("word")} == {
+        "verify",
+        "whatif",
+    }
+    assert "method of: gold.commit_anomalies" in {it.kind for it in explained("TOMBSTONE")}
+    for word in ("DELETED", "LAST-CHANGE"):
+        assert not any("below" in it.text or it.text == "the last generation" for it in explained(word))
 
 
 def test_tables_and_columns_are_explained_by_their_comments() -> None:

@@ -24,6 +24,8 @@ QUESTIONS: Final = {
     "groups --cluster-id nosuch": "cluster 'nosuch' (known: kafka)",
     "changes --table nosuch": "table 'nosuch' (known: gold.archived_records, ",
     "explain nosuch": "word 'nosuch': ./spark-submit.sh explain lists all",
+    "history --group c01": "group 'c01' (did you mean 'c01-range'?)",
+    "history --group c1": "group 'c1' (did you mean 'c10-",
     "history --group c01-rnage": "group 'c01-rnage' (did you mean 'c01-range'?)",
     "groups --match c01-rnage": "group 'c01-rnage' (did you mean 'c01-range'?)",
     "audit --group c01-rnage": "group 'c01-rnage' (did you mean 'c01-range'?)",

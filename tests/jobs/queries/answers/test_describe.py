@@ -321,14 +321,16 @@ def test_how_old_a_sample_may_be_is_a_setting(
     age_max_ms: str,
     shown: list[str],
 ) -> None:
-    """The log's end was sampled a minute before."""
+    """The log's end was sampled a minute before; why there is no lag is said."""
     sample = {"cluster_id": CLUSTER, "topic": "t", "partition": 0, "sampled_at": at(2), "log_start_offset": 0}
     rows = {GENERATIONS: [generation("g", 1, None)], COMMITS: [commit("g", 1, 20)]}
     write(warehouse, {**rows, "bronze.end_offsets": [sample | {"end_offset": 25}]})
     monkeypatch.setenv("GROUPLEDGER_INFERENCE_LAG_SAMPLE_AGE_MAX_MS", age_max_ms)
     place = ["--warehouse", warehouse.root, "--cluster-id", CLUSTER]
     assert main(["describe", "--at", str(at_ms(3)), *place]) == 0
-    assert capsys.readouterr().out.splitlines()[-1].split()[4:6] == shown
+    out, err = capsys.readouterr()
+    assert out.splitlines()[-1].split()[4:6] == shown
+    assert ("LAG: not in any log" in err) == (shown[1] == "-")
 
 
 def test_groups_that_are_not_there_are_an_error(warehouse: Warehouse) -> None:

@@ -184,6 +184,8 @@ def test_groups_that_need_attention_are_not_called_new(warehouse: Warehouse) -> 
     first, head, *_ = lines(findings(ClusterTables(warehouse, CLUSTER)), attention=["b", "a"])
     assert first == "2 groups need attention: b, a  ./spark-submit.sh groups --needs-attention"
     assert head == "NEW tonight"
+    first, *_ = lines(findings(ClusterTables(warehouse, CLUSTER)), attention=["b", "a"], gone_count=3)
+    assert first == "2 groups need attention, 3 more are gone: b, a  ./spark-submit.sh groups --needs-attention"
 
 
 def test_nothing_to_tell(warehouse: Warehouse) -> None:

@@ -15,6 +15,7 @@ from jobs.queries.answers.group_history import (
     EVENT_WORDS,
     IN_OTHER_EVENTS,
     Event,
+    _gone,
     _rebalance,
     events_and_steps,
     run_groups,
@@ -166,6 +167,28 @@ def test_groups_that_need_somebody_come_first(ledger: Ledger) -> None:
     text, _ = printed(run_groups, ledger.tables, match="S05", needs_attention=True)
     header, row = text.splitlines()
     assert header.startswith("group,type,state,") and row.startswith("s05-limit,SHARE,Empty,0,")
+
+
+def test_groups_that_are_gone_are_counted_and_shown(ledger: Ledger) -> None:
+    """A list leaves them out, and says how many, which, and the command that has them; of one, its history."""
+    names = {name for name in ledger.table("silver.group_generations")["group_id"].to_pylist() if name is not None}
+    text, remarks = printed(run_groups, ledger.tables, "json")
+    there = {row["group"] for row in map(json.loads, text.splitlines())}
+    [gone] = names - there
+    shown = f"1 more group is gone ({gone}): ./spark-submit.sh history --group {gone}"
+    assert [line[: len(shown)] for line in remarks if "gone" in line] == [shown]
+    text, remarks = printed(run_groups, ledger.tables, "json", gone=True)
+    rows = {row["group"]: row for row in map(json.loads, text.splitlines())}
+    assert rows.keys() == names | there and not [line for line in remarks if "gone" in line]
+    assert rows[gone]["state"] == "Dead"
+    text, remarks = printed(run_groups, ledger.tables, "json", match=gone[:-1])
+    assert text == "" and remarks[0].startswith(shown)
+    _, remarks = printed(run_groups, ledger.tables, "json", needs_attention=True)
+    assert bool([line for line in remarks if "gone" in line]) == (rows[gone]["verdict"] != OK)
+    several = "2 more groups are gone (a, b): ./spark-submit.sh groups --gone --match x --cluster-id c"
+    assert [*_gone(["b", "a"], " --match x --cluster-id c", " --cluster-id c")] == [several] and not [
+        *_gone([], "", "")
+    ]
 
 
 def test_counts_begin_where_they_are_asked_to(ledger: Ledger) -> None:
