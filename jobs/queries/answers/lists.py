@@ -286,6 +286,7 @@ LISTS: Final[dict[Listing, Listed]] = {
     Listing.DELETED: _of(
         COMMIT_ANOMALIES,
         where=IS_DELETED,
+        first=(*OF_OFFSETS, "at", "likely_cause"),
         finding=Finding(
             "offset deleted, not explained by offsets_retention_ms",
             "offsets deleted, not explained by offsets_retention_ms",
@@ -392,7 +393,7 @@ LISTS: Final[dict[Listing, Listed]] = {
         ),
     ),
     Listing.REBALANCES: _of(REBALANCES, first=("group_id", "started_at", *OF_REBALANCES)),
-    Listing.COMMITS: _of(COMMIT_ANOMALIES),
+    Listing.COMMITS: _of(COMMIT_ANOMALIES, more=WHO, who=OWNER),
     Listing.LAG: _of(LAG_HISTORY),
     Listing.OWNERS: _of(PARTITION_OWNERS),
 }
