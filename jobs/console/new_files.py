@@ -16,8 +16,8 @@ def require_new(path: str | None) -> None:
 
 
 def require_folder(path: str | None) -> None:
-    """Raise ArgumentError for a file that has no folder: its name may be mistyped. A URI's store needs none."""
-    if path and "://" not in path and not (folder := Path(path).expanduser().parent).is_dir():
+    """Raise ArgumentError for a file that has no folder: its name may be mistyped."""
+    if path and not (folder := Path(path).expanduser().parent).is_dir():
         raise ArgumentError(f"cannot write {path}: there is no folder {folder}: make it, or name another file")
 
 

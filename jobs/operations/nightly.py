@@ -28,7 +28,7 @@ from jobs.operations.ledger import ledger_line, total, unknown_fields_line
 from jobs.operations.maintain import merge_many
 from jobs.operations.metrics import job_of, ledger_counts
 from jobs.operations.run_context import RunContext
-from jobs.queries.answers.audit_report import Span, completeness
+from jobs.queries.answers.audit_report import ALL_TIMES, completeness
 from jobs.queries.answers.findings import Findings, audit_lacks, findings, groups_not_judged, lines
 from jobs.queries.answers.group_verdicts import OK, group_verdicts
 from jobs.queries.sql.sql_spark import has_metastore, publish
@@ -314,8 +314,8 @@ def print_findings(run: RunContext, code: int) -> None:
     ends = coordinator_ends(run.warehouse, run.settings)
     # Kafka may have compacted or pruned records before they were read, or have log partitions that are not known
     counts = run.settings.partition_counts
-    is_proven = all(
-        completeness(run.tables, log, Span(), partition_counts=counts).is_complete
+    is_proven = code == DONE and all(
+        completeness(run.tables, log, ALL_TIMES, partition_counts=counts).is_complete
         for log, it in ends.items()
         if it.ends
     )

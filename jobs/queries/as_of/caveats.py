@@ -29,10 +29,10 @@ NOTE: Final = "NOTE"
 """Column for caveats, added where there are any."""
 REPLACED: Final = "what they changed is not in this answer"
 LOG_POSITION: Final = "LOG-POSITION"
+"""Column for the log position, added where the log passes the time several times."""
 NO_ENDS: Final = (
     "not in any log of Kafka's coordinators: the ends of topics; lag is known where a live capture sampled them"
 )
-"""Column for the log position, added where the log passes the time several times."""
 
 
 class Caveat(NamedTuple):
