@@ -268,8 +268,7 @@ def message_json(api: str, message: Any) -> Any:
             answers = ((answer.key, answer.node.node_id, int(answer.error_code)) for answer in message.coordinators)
             return {"coordinators": [dict(zip(COORDINATOR, answer, strict=True)) for answer in answers]}
         case OffsetFetchRequest():  # from version 8 on the request is for several groups
-            group = _json(message, NOT_SENT | {"require_stable"})
-            return {"groups": [group], "requireStable": message.require_stable}
+            return {"groups": [_json(message, NOT_SENT)], "requireStable": True}
         case OffsetFetchResponse():
             return {"groups": [_json(message, NOT_SENT)]}
         case ShareFetchRequest():

@@ -25,8 +25,6 @@ from coordinator_core.live.classic.live import (
     Protocols,
 )
 from coordinator_core.live.classic.messages import (
-    DescribedGroup,
-    DescribedGroupMember,
     HeartbeatRequest,
     HeartbeatResponse,
     JoinGroupRequest,
@@ -75,9 +73,6 @@ SYNC_CONSUMER_GROUP: Final = "classic_sync_consumer_group"
 HEARTBEAT_CONSUMER_GROUP: Final = "classic_heartbeat_consumer_group"
 LEAVE_CONSUMER_GROUP: Final = "classic_leave_consumer_group"
 """Commands of the module of consumer groups, for members of the classic protocol."""
-
-NO_GROUP_IN_ERROR_FROM_VERSION: Final = 6
-"""DescribeGroups: from this version on an unknown group is an error; before, it is a Dead group."""
 
 
 # --- JoinGroup ---
@@ -594,41 +589,7 @@ def _leave(context: Context, group: LiveClassicGroup, member_id: str, group_inst
     _remove_member(context, group, group.members[member_id])
 
 
-# --- DescribeGroups, loading ---
-
-
-def describe_groups(context: Context, group_ids: tuple[str, ...]) -> Result:
-    """DescribeGroups: a tuple of DescribedGroup. Groups of other types are not found."""
-    return Result(response=tuple(_described(context, group_id) for group_id in group_ids))
-
-
-def _described(context: Context, group_id: str) -> DescribedGroup:
-    group = context.group(group_id)
-    if not isinstance(group, LiveClassicGroup):
-        if context.api_version < NO_GROUP_IN_ERROR_FROM_VERSION:
-            return DescribedGroup(group_id, group_state=DEAD.value)
-        what = "not found" if group is None else "is not a classic group"
-        return DescribedGroup(
-            group_id, ErrorCode.GROUP_ID_NOT_FOUND, f"Group {group_id} {what}.", group_state=DEAD.value
-        )
-    is_stable = group.state == STABLE
-    return DescribedGroup(
-        group_id,
-        group_state=group.state.value,
-        protocol_type=group.protocol_type or "",
-        protocol_data=(group.protocol_name or "") if is_stable else "",
-        members=tuple(
-            DescribedGroupMember(
-                member.member_id,
-                member.group_instance_id,
-                member.client_id,
-                member.client_host,
-                member.metadata(group.protocol_name) if is_stable else b"",
-                member.assignment,
-            )
-            for member in group.members_in_hash_order()
-        ),
-    )
+# --- loading ---
 
 
 def on_loaded(context: Context) -> None:
@@ -657,7 +618,6 @@ MODULE: Final = GroupModule(
         "classic_sync": sync_group,
         "classic_heartbeat": heartbeat,
         "classic_leave": leave_group,
-        "describe_groups": describe_groups,
     },
     timers={
         COMPLETE_JOIN: _complete_join_timer,

@@ -1,4 +1,4 @@
-"""Requests and responses of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup, DescribeGroups.
+"""Requests and responses of the classic protocol: JoinGroup, SyncGroup, Heartbeat, LeaveGroup.
 
 Field names and defaults are Kafka's (JoinGroupRequest.json and similar files). Times in milliseconds.
 """
@@ -6,8 +6,6 @@ Field names and defaults are Kafka's (JoinGroupRequest.json and similar files). 
 from dataclasses import dataclass
 
 NO_GENERATION = -1
-AUTHORIZED_OPERATIONS_OMITTED = -(2**31)
-"""MetadataResponse.AUTHORIZED_OPERATIONS_OMITTED: they were not requested."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,29 +126,3 @@ class LeaveGroupResponse(Response):
     """One entry for each member, in the order of the request."""
 
     members: tuple[MemberResponse, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedGroupMember:
-    """`member_metadata` only while the group is Stable: before, the protocol is not final."""
-
-    member_id: str
-    group_instance_id: str | None
-    client_id: str
-    client_host: str
-    member_metadata: bytes
-    member_assignment: bytes
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedGroup:
-    """A group as DescribeGroups prints it."""
-
-    group_id: str
-    error_code: int = 0
-    error_message: str | None = None
-    group_state: str = ""
-    protocol_type: str = ""
-    protocol_data: str = ""
-    members: tuple[DescribedGroupMember, ...] = ()
-    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED

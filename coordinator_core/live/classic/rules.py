@@ -1,4 +1,4 @@
-"""The rules of a classic group for operations on all group types: offsets, deletion, lists (ClassicGroup)."""
+"""The rules of a classic group for operations on all group types: offsets, deletion (ClassicGroup)."""
 
 from coordinator_core.live.classic.live import (
     COMPLETING_REBALANCE,
@@ -16,7 +16,6 @@ from coordinator_core.live.coordinator.operation import (
     CheckPartition,
     Context,
     GroupRules,
-    ListedGroup,
     OffsetCommitter,
     commit_timestamp,
 )
@@ -26,8 +25,6 @@ from schemas.error_codes import ErrorCode
 
 class ClassicGroupRules(GroupRules):
     """See GroupRules."""
-
-    type_name = "classic"
 
     def validate_offset_commit(
         self, context: Context, group: LiveClassicGroup, committer: OffsetCommitter
@@ -91,9 +88,6 @@ class ClassicGroupRules(GroupRules):
         """A commit restarts the session of a member."""
         if member_id in group.members and group.state in {STABLE, PREPARING_REBALANCE}:
             schedule_heartbeat(context, group, member_id)
-
-    def listed(self, group: LiveClassicGroup) -> ListedGroup:
-        return ListedGroup(group.group_id, group.protocol_type or "", group.state.value, self.type_name)
 
     def _check_alive(self, group: LiveClassicGroup) -> None:
         if group.state == DEAD:

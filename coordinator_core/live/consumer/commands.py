@@ -1,4 +1,4 @@
-"""Commands of consumer groups: ConsumerGroupHeartbeat, ConsumerGroupDescribe, and the module of their timers and tasks.
+"""Commands of consumer groups: ConsumerGroupHeartbeat, and the module of their timers and tasks.
 
 Each heartbeat takes three steps (GroupMetadataManager.consumerGroupHeartbeat): the member is created or updated, and
 the group epoch is bumped if that changes the subscription; the target is computed if it is behind; the member moves
@@ -28,10 +28,7 @@ from coordinator_core.live.consumer.membership import (
     static_member,
 )
 from coordinator_core.live.consumer.messages import (
-    CLASSIC_MEMBER_TYPE,
-    CONSUMER_MEMBER_TYPE,
     ConsumerGroupHeartbeatRequest,
-    DescribedConsumerMember,
 )
 from coordinator_core.live.consumer.reconciliation import PartitionEpochs, reconcile
 from coordinator_core.live.consumer.regexes import RESOLVE_REGEXES, RegexChange, resolve_regexes, update_regexes
@@ -48,16 +45,13 @@ from coordinator_core.live.consumer.update import (
 )
 from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.group_module import GroupModule
-from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.member_timers import start_timers, timers_of
 from coordinator_core.live.coordinator.modern_messages import (
     Assignment,
-    DescribedGroup,
     HeartbeatResponse,
     TopicPartitions,
 )
 from coordinator_core.live.coordinator.modern_rules import (
-    described_assignment,
     group_of,
     member_of,
     other_type,
@@ -66,7 +60,6 @@ from coordinator_core.live.coordinator.modern_rules import (
 from coordinator_core.live.coordinator.operation import Context, Result
 from coordinator_core.live.coordinator.records import CoordinatorRecord
 from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerMember, MemberState
-from coordinator_core.replay.consumer.subscriptions import preferred_assignor, subscriptions_of
 from coordinator_core.replay.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
     LEAVE_GROUP_MEMBER_EPOCH,
@@ -228,47 +221,6 @@ def _leave(context: Context, request: ConsumerGroupHeartbeatRequest) -> Result:
     return fence_members(context, group, (member,), response)
 
 
-# --- ConsumerGroupDescribe ---
-
-
-def describe(context: Context, group_ids: tuple[str, ...]) -> Result:
-    """ConsumerGroupDescribe: a tuple of DescribedGroup."""
-    return Result(response=tuple(_described(context, group_id) for group_id in group_ids))
-
-
-def _described(context: Context, group_id: str) -> DescribedGroup:
-    try:
-        group = group_of(context, group_id, ConsumerGroup, "consumer")
-    except Refused as refused:
-        return DescribedGroup(group_id, error_code=refused.code, error_message=refused.message)
-    default = context.config.group_consumer_assignors[0]
-    return DescribedGroup(
-        group_id,
-        group_state=group.state.value,
-        group_epoch=group.group_epoch,
-        assignment_epoch=group.assignment_epoch,
-        assignor_name=preferred_assignor(subscriptions_of(group).assignors) or default,
-        members=tuple(_described_member(context.image, group, member) for member in group.members_in_table_order()),
-    )
-
-
-def _described_member(image: MetadataImage, group: ConsumerGroup, member: ConsumerMember) -> DescribedConsumerMember:
-    target = group.target_assignment.get(member.member_id, {})
-    return DescribedConsumerMember(
-        member.member_id,
-        member.instance_id,
-        member.rack_id,
-        member.member_epoch,
-        member.client_id,
-        member.client_host,
-        tuple(sorted(set(member.subscribed_topic_names))),
-        member.subscribed_topic_regex,
-        described_assignment(image, (member.assigned, member.pending_revocation)),
-        described_assignment(image, (target,)),
-        CONSUMER_MEMBER_TYPE if member.classic_member_metadata is None else CLASSIC_MEMBER_TYPE,
-    )
-
-
 # --- load ---
 
 
@@ -282,7 +234,6 @@ MODULE: Final = GroupModule(
     "consumer",
     commands={
         "consumer_group_heartbeat": heartbeat,
-        "consumer_group_describe": describe,
         **classic_members.COMMANDS,
     },
     timers=timers_of(

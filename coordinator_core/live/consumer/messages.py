@@ -1,15 +1,11 @@
-"""Requests and responses of ConsumerGroupHeartbeat and ConsumerGroupDescribe.
+"""Requests and responses of ConsumerGroupHeartbeat.
 
-Field names and defaults are Kafka's (ConsumerGroupHeartbeatRequest.json and similar files). Times in milliseconds.
+Field names and defaults are Kafka's (ConsumerGroupHeartbeatRequest.json). Times in milliseconds.
 """
 
 from dataclasses import dataclass
 
-from coordinator_core.live.coordinator.modern_messages import DescribedAssignment, TopicPartitions
-
-CLASSIC_MEMBER_TYPE = 0
-CONSUMER_MEMBER_TYPE = 1
-"""Kinds of members in ConsumerGroupDescribe, from version 1."""
+from coordinator_core.live.coordinator.modern_messages import TopicPartitions
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +26,3 @@ class ConsumerGroupHeartbeatRequest:
     server_assignor: str | None = None
     topic_partitions: tuple[TopicPartitions, ...] | None = None
     """Partitions that the member owns."""
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedConsumerMember:
-    """A member. `assignment` includes partitions that it still has to revoke."""
-
-    member_id: str
-    instance_id: str | None
-    rack_id: str | None
-    member_epoch: int
-    client_id: str
-    client_host: str
-    subscribed_topic_names: tuple[str, ...]
-    subscribed_topic_regex: str | None
-    assignment: DescribedAssignment
-    target_assignment: DescribedAssignment
-    member_type: int

@@ -1,4 +1,4 @@
-"""The rules of a consumer group for operations on all group types: offsets, deletion, lists (ConsumerGroup)."""
+"""The rules of a consumer group for operations on all group types: offsets, deletion (ConsumerGroup)."""
 
 from coordinator_core.bytes.kafka_versions import Since
 from coordinator_core.live.consumer.records import group_tombstones

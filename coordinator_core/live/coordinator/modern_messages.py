@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from coordinator_core.live.classic.messages import AUTHORIZED_OPERATIONS_OMITTED, Response
+from coordinator_core.live.classic.messages import Response
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,35 +34,6 @@ class HeartbeatResponse(ModernResponse):
     member_epoch: int = 0
     heartbeat_interval_ms: int = 0
     assignment: Assignment | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedTopicPartitions:
-    """Partitions of a topic that exists."""
-
-    topic_id: str
-    topic_name: str
-    partitions: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedAssignment:
-    topic_partitions: tuple[DescribedTopicPartitions, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedGroup:
-    """A group, or the error if there is none."""
-
-    group_id: str
-    error_code: int = 0
-    error_message: str | None = None
-    group_state: str = ""
-    group_epoch: int = 0
-    assignment_epoch: int = 0
-    assignor_name: str = ""
-    members: tuple[object, ...] = ()
-    authorized_operations: int = AUTHORIZED_OPERATIONS_OMITTED
 
 
 Problem = tuple[bool, str]

@@ -1,13 +1,11 @@
 """Rules that consumer, share and streams groups share."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final, Protocol, TypeVar
 
 from coordinator_core.bytes.kafka_versions import Since
 from coordinator_core.live.coordinator.errors import Refused
-from coordinator_core.live.coordinator.image import MetadataImage
-from coordinator_core.live.coordinator.modern_messages import DescribedAssignment, DescribedTopicPartitions
-from coordinator_core.live.coordinator.operation import Context, GroupRules, ListedGroup, OffsetCommitter
+from coordinator_core.live.coordinator.operation import Context, GroupRules, OffsetCommitter
 from coordinator_core.live.coordinator.records import CoordinatorRecord, target_epoch_record
 from coordinator_core.replay.record_families import RecordFamily
 from schemas.error_codes import ErrorCode
@@ -109,22 +107,6 @@ def can_update_target(assignment_timestamp_ms: int, interval_ms: int, now_ms: in
     return assignment_timestamp_ms == 0 or interval_ms == 0 or now_ms >= assignment_timestamp_ms + interval_ms
 
 
-def described_assignment(image: MetadataImage, parts: Iterable[Mapping[str, Iterable[int]]]) -> DescribedAssignment:
-    """All partitions in the parts, of topics that exist."""
-    partitions: dict[str, list[int]] = {}
-    for part in parts:
-        for topic_id, numbers in part.items():
-            partitions.setdefault(topic_id, []).extend(numbers)
-    topics = ((image.topic_of_id(topic_id), tuple(numbers)) for topic_id, numbers in partitions.items())
-    return DescribedAssignment(
-        tuple(
-            DescribedTopicPartitions(topic.topic_id, topic.name, numbers)
-            for topic, numbers in topics
-            if topic is not None
-        )
-    )
-
-
 MEMBER_EPOCH: Final = "member epoch"
 
 OFFSET_COMMIT_FROM_VERSION: Final = 9
@@ -134,6 +116,9 @@ epoch."""
 
 class ModernGroupRules(GroupRules):
     """See GroupRules. Offsets expire by the time of the commit."""
+
+    type_name: str
+    """In Kafka's messages: consumer, share, streams."""
 
     def committing_member(self, group: GroupOf[M_co], committer: OffsetCommitter) -> M_co | None:
         """The member that commits; None for an admin client or a stand-alone consumer, which may commit anything.
@@ -194,6 +179,3 @@ class ModernGroupRules(GroupRules):
 
     def refresh_on_commit(self, context: Context, group: Any, member_id: str) -> None:
         """Nothing: a commit is not a heartbeat."""
-
-    def listed(self, group: Any) -> ListedGroup:
-        return ListedGroup(group.group_id, self.type_name, group.state.value, self.type_name)

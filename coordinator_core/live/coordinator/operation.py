@@ -278,14 +278,6 @@ class OffsetCommitter:
     api_version: int
 
 
-@dataclass(frozen=True, slots=True)
-class ListedGroup:
-    group_id: str
-    protocol_type: str
-    group_state: str
-    group_type: str
-
-
 class CheckPartition(Protocol):
     """Raises Refused, for the whole commit, if (topic name, topic id, partition) may not be committed."""
 
@@ -299,9 +291,6 @@ def commit_timestamp(committed: CommittedOffset) -> int:
 
 class GroupRules(ABC):
     """The rules of one group type. `group` is the object returned by `Context.group`."""
-
-    type_name: str
-    """As ListGroups prints it: classic, consumer, share, streams."""
 
     @abstractmethod
     def validate_offset_commit(self, context: Context, group: Any, committer: OffsetCommitter) -> CheckPartition | None:
@@ -342,6 +331,3 @@ class GroupRules(ABC):
     @abstractmethod
     def refresh_on_commit(self, context: Context, group: Any, member_id: str) -> None:
         """Restart the session of the member for an accepted commit, if the group type does so."""
-
-    @abstractmethod
-    def listed(self, group: Any) -> ListedGroup: ...

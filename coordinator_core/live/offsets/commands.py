@@ -15,13 +15,12 @@ from coordinator_core.bytes.kafka_versions import Since
 from coordinator_core.live.classic.live import LiveClassicGroup
 from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.group_module import GroupModule
-from coordinator_core.live.coordinator.operation import BaseTimestamp, Context, ListedGroup, OffsetCommitter, Result
+from coordinator_core.live.coordinator.operation import BaseTimestamp, Context, OffsetCommitter, Result
 from coordinator_core.live.coordinator.records import NO_PRODUCER, CoordinatorRecord, Producer
 from coordinator_core.live.offsets.messages import (
     NO_RETENTION_TIME_MS,
     DeletableGroupResult,
     DeletedTopic,
-    ListGroupsRequest,
     OffsetCommitPartition,
     OffsetCommitRequest,
     OffsetCommitResponse,
@@ -50,9 +49,6 @@ NEW_TXN_ERRORS_FROM_VERSION: Final = 6
 
 NEW_MEMBER_EPOCH_ERROR_FROM_VERSION: Final = 9
 """OffsetCommit returns a specific error to a member of a group that does not exist from this version on."""
-
-STATE_IN_FILTER: Final = {"NotReady": "not_ready"}
-"""States that ListGroups filters by another name than their own in lower case (StreamsGroupState)."""
 
 
 # --- OffsetCommit, TxnOffsetCommit ---
@@ -192,7 +188,7 @@ def fetch_offsets(context: Context, request: OffsetFetchRequest) -> Result:
     topics = []
     for topic, partitions in asked:
         keys = [OffsetKey(request.group_id, topic, partition) for partition in partitions]
-        answers = (_fetched(offsets, key, request.require_stable, is_there=is_there) for key in keys)
+        answers = (_fetched(offsets, key, is_there=is_there) for key in keys)
         topics.append(OffsetFetchResponseTopic(topic, tuple(answers)))
     return Result(response=OffsetFetchResponse(request.group_id, tuple(topics)))
 
@@ -202,10 +198,8 @@ def _committed_partitions(offsets: OffsetsState, group_id: str) -> list[tuple[st
     return [(topic, tuple(key.partition for key in of_topic)) for topic, of_topic in groupby(keys, attrgetter("topic"))]
 
 
-def _fetched(
-    offsets: OffsetsState, key: OffsetKey, require_stable: bool, *, is_there: bool
-) -> OffsetFetchResponsePartition:
-    if require_stable and key in offsets.open_producers:
+def _fetched(offsets: OffsetsState, key: OffsetKey, *, is_there: bool) -> OffsetFetchResponsePartition:
+    if key in offsets.open_producers:
         return OffsetFetchResponsePartition(key.partition, error_code=ErrorCode.UNSTABLE_OFFSET_COMMIT)
     committed = offsets.offsets.get(key) if is_there else None
     if committed is None:
@@ -283,20 +277,6 @@ def _is_of(ids: dict[str, str], key: OffsetKey, committed: CommittedOffset) -> b
     return key.topic in ids and committed.topic_id in {None, ids[key.topic]}
 
 
-def list_groups(context: Context, request: ListGroupsRequest) -> Result:
-    """ListGroups: a tuple of ListedGroup, by group id."""
-    states = {state.lower().strip() for state in request.states_filter}
-    types = {group_type.lower() for group_type in request.types_filter}
-    listed: list[ListedGroup] = []
-    for group_id in context.coordinator.group_ids():
-        group = context.group(group_id)
-        line = context.coordinator.rules_of(group).listed(group)
-        is_wanted = not states or STATE_IN_FILTER.get(line.group_state, line.group_state.lower()) in states
-        if is_wanted and (not types or line.group_type.lower() in types):
-            listed.append(line)
-    return Result(response=tuple(listed))
-
-
 # --- expiry ---
 
 
@@ -360,7 +340,6 @@ MODULE: Final = GroupModule(
         "fetch_offsets": fetch_offsets,
         "delete_offsets": delete_offsets,
         "delete_groups": delete_groups,
-        "list_groups": list_groups,
         "on_topics_deleted": topics_deleted,
     },
     timers={EXPIRE_GROUP_METADATA: expire_group_metadata},

@@ -89,11 +89,10 @@ class OffsetFetchTopic:
 
 @dataclass(frozen=True, slots=True)
 class OffsetFetchRequest:
-    """`topics` None: all. `require_stable`: offsets that an open transaction may change are withheld."""
+    """`topics` None: all. Offsets that an open transaction may change are withheld: consumers require stable ones."""
 
     group_id: str
     topics: tuple[OffsetFetchTopic, ...] | None = None
-    require_stable: bool = False
     member_id: str | None = None
     member_epoch: int = -1
 
@@ -166,11 +165,3 @@ class DeletableGroupResult:
 class DeletedTopic:
     topic: str
     topic_id: str
-
-
-@dataclass(frozen=True, slots=True)
-class ListGroupsRequest:
-    """Empty filters match everything. States and types are compared case-insensitively."""
-
-    states_filter: tuple[str, ...] = ()
-    types_filter: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from coordinator_core.live.coordinator.image import MetadataImage
 from coordinator_core.live.coordinator.operation import Completed, Outcome
 from coordinator_core.live.runtime.batching import Batcher, PendingBatch
 from coordinator_core.live.runtime.deferred import DeferredQueue, Waiting, WriteTimeouts
-from coordinator_core.live.runtime.loader import Loaded, Snapshot, load
+from coordinator_core.live.runtime.loader import load
 from coordinator_core.live.runtime.machines import MachineKind, StateMachine
 from coordinator_core.live.runtime.messages import NO_REQUEST, Answer, EndTransaction, Request
 from coordinator_core.live.runtime.partition import PartitionLog
@@ -98,13 +98,12 @@ class PartitionCoordinator:
         """The high watermark moved since the last check."""
         self.written_offset = 0
         """The exclusive end of the records in the log."""
-        self.committed = Snapshot(0, kind.empty_state())
-        """The latest committed state, which reads see."""
+        self.committed_offset = 0
+        """Exclusive end of the committed part."""
         self._kind = kind
         self._broker_id = broker_id
         self._on_work = on_work
         self._config = config
-        self._uncommitted: deque[Snapshot] = deque()
         self._deferred = DeferredQueue()
         self._timeouts = WriteTimeouts(config.write_timeout_ms)
         self._batcher: Batcher | None = None
@@ -167,11 +166,6 @@ class PartitionCoordinator:
         )
         return min((deadline_ms for deadline_ms in deadlines if deadline_ms is not None), default=None)
 
-    @property
-    def committed_offset(self) -> int:
-        """Exclusive end of the committed part."""
-        return self.committed.end_offset
-
     # --- states ---
 
     def _transition(self, state: CoordinatorState) -> None:
@@ -188,31 +182,30 @@ class PartitionCoordinator:
         self._loading_until_ms = None
         try:
             self._check_leading()
-            loaded = load(self._kind, self.log)
+            state = load(self._kind, self.log)
         except CoreError as error:
             self.load_error = error
             self._transition(CoordinatorState.FAILED)
             self._unload()
         else:
-            self._activate(loaded)
+            self._activate(state)
         return True
 
     def _check_leading(self) -> None:
         if self.log.leader != self._broker_id:
             raise Refused(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def _activate(self, loaded: Loaded) -> None:
+    def _activate(self, state: Any) -> None:
         self._transition(CoordinatorState.ACTIVE)
         self.load_error = None
-        self.written_offset = loaded.end_offset
-        self.committed = loaded.committed
-        self._uncommitted = loaded.uncommitted
+        self.written_offset = self.log.end_offset
+        self.committed_offset = self.log.high_watermark
         self._batcher = Batcher(
             write=lambda batch: self.log.append(self._broker_id, batch),
             delete_records=self.log.delete_records,
             encode=self._kind.encode,
             state=lambda: self._active().state,
-            next_offset=loaded.end_offset,
+            next_offset=self.log.end_offset,
             on_begun=self._on_batch_begun,
             on_written=self._on_batch_written,
             on_lost=self._on_batch_lost,
@@ -220,7 +213,7 @@ class PartitionCoordinator:
             linger_ms=self._config.append_linger_ms,
             codec_id=self._config.codec_id,
         )
-        self.machine = self._kind.start(loaded.state, self._batcher, self.image, self._now_ms)
+        self.machine = self._kind.start(state, self._batcher, self.image, self._now_ms)
         self._listen()
 
     def _listen(self) -> None:
@@ -245,7 +238,6 @@ class PartitionCoordinator:
         self._open.clear()
         self._given_up.clear()
         self.machine, self._batcher = None, None
-        self._uncommitted.clear()
 
     def _active(self) -> StateMachine:
         if self.machine is None:
@@ -269,9 +261,6 @@ class PartitionCoordinator:
     def _run_request(self, request: Request) -> None:
         if self.state is not CoordinatorState.ACTIVE or self.machine is None:
             self._refuse(request)
-        elif self._kind.is_read(request):
-            outcome = self.machine.read(request, self.committed.state, self._now_ms)
-            self._answer(request.request_id, outcome.response, outcome.error)
         else:
             self._settle(request.request_id, self.machine.handle(request, self._now_ms))
 
@@ -385,7 +374,6 @@ class PartitionCoordinator:
     def _defer(self, end_offset: int, waiting: list[Waiting]) -> None:
         """The log has records up to `end_offset`: their operations wait for the high watermark."""
         self.written_offset = end_offset
-        self._uncommitted.append(Snapshot(end_offset, self._active().state))
         self._deferred.add(end_offset, waiting)
 
     def _on_batch_lost(self, batch: PendingBatch, error: Refused) -> None:
@@ -408,13 +396,12 @@ class PartitionCoordinator:
         self._on_work()
 
     def _commit(self) -> None:
-        """The high watermark moved: update the committed state, and answer operations that waited for it."""
+        """The high watermark moved: answer operations that waited for it."""
         self.has_commit_news = False
         if self.machine is None or self.log.leader != self._broker_id:
             return
         high_watermark = self.log.high_watermark
-        while self._uncommitted and self._uncommitted[0].end_offset <= high_watermark:
-            self.committed = self._uncommitted.popleft()
+        self.committed_offset = high_watermark
         for waiting in self._deferred.take_up_to(high_watermark):
             self._complete(waiting, None)
 

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any
 
 from coordinator_core.bytes.codec import decode_key, decode_value
 from coordinator_core.bytes.log.batch import Record
@@ -17,7 +17,6 @@ from coordinator_core.live.coordinator.operation import Outcome, Parked
 from coordinator_core.live.coordinator.records import Producer, encode_record
 from coordinator_core.live.coordinator.service import refusal
 from coordinator_core.live.coordinator.shard import GroupCoordinator
-from coordinator_core.live.offsets.messages import OffsetFetchRequest
 from coordinator_core.live.runtime.batching import Batcher
 from coordinator_core.live.runtime.messages import Request
 from coordinator_core.replay.anomalies import Anomaly
@@ -47,11 +46,7 @@ class StateMachine(ABC):
 
     @abstractmethod
     def handle(self, request: Request, now_ms: int) -> Outcome:
-        """Run a write operation; its records go to the machine's batcher."""
-
-    def read(self, request: Request, state: Any, now_ms: int) -> Outcome:
-        """Run a read operation on `state`, which may be older than the latest one."""
-        return self.handle(request, now_ms)
+        """Run an operation; its records go to the machine's batcher."""
 
     @abstractmethod
     def run_next_timer(self, now_ms: int) -> Outcome: ...
@@ -112,24 +107,6 @@ class MachineKind(ABC):
         """The response during loading, instead of COORDINATOR_LOAD_IN_PROGRESS, or None."""
         return None
 
-    def is_read(self, request: Request) -> bool:
-        """Whether the operation reads the committed state and writes nothing."""
-        return False
-
-
-READ_OPERATIONS: Final = frozenset(
-    {
-        "consumer_group_describe",
-        "describe_groups",
-        "list_groups",
-        "share_group_describe",
-        "share_group_initialized_partitions",
-        "streams_group_describe",
-    }
-)
-"""Operations for which GroupCoordinatorService schedules a read. So is OffsetFetch, unless it requires stable
-offsets."""
-
 
 class GroupMachine(StateMachine):
     """A `GroupCoordinator` as a state machine."""
@@ -159,15 +136,6 @@ class GroupMachine(StateMachine):
             request_id=request.request_id,
             new_uuid=request.new_uuid,
         )
-
-    def read(self, request: Request, state: CoordinatorShard, now_ms: int) -> Outcome:
-        """Serve a request on an older shard. Classic groups are the live ones, as in Kafka."""
-        coordinator = self.coordinator
-        latest, coordinator.shard = coordinator.shard, state
-        try:
-            return self.handle(request, now_ms)
-        finally:
-            coordinator.shard = latest
 
     def run_next_timer(self, now_ms: int) -> Outcome:
         """Run the next timer that is due, at its deadline."""
@@ -249,12 +217,6 @@ class GroupMachines(MachineKind):
     def answer_while_loading(self, request: Request) -> Any:
         """A classic member's heartbeat succeeds while the group loads (GroupCoordinatorService.heartbeat)."""
         return HeartbeatResponse() if request.operation == "classic_heartbeat" else None
-
-    def is_read(self, request: Request) -> bool:
-        """Whether it reads groups, or offsets that need not be stable."""
-        if isinstance(request.message, OffsetFetchRequest):
-            return not request.message.require_stable
-        return request.operation in READ_OPERATIONS
 
 
 def _contradiction(anomaly: Anomaly) -> None:

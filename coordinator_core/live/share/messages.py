@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from coordinator_core.live.coordinator.modern_messages import DescribedAssignment, HeartbeatResponse, ModernResponse
+from coordinator_core.live.coordinator.modern_messages import HeartbeatResponse, ModernResponse
 from coordinator_core.replay.member_epochs import JOIN_GROUP_MEMBER_EPOCH
 from coordinator_core.replay.offsets.replay import ZERO_UUID
 
@@ -48,20 +48,6 @@ class ShareGroupHeartbeatResponse(HeartbeatResponse):
     """`initialize_share_state` is for the broker only: it is not part of the response."""
 
     initialize_share_state: InitializeShareState | None = None
-
-
-# --- ShareGroupDescribe ---
-
-
-@dataclass(frozen=True, slots=True)
-class DescribedShareMember:
-    member_id: str
-    rack_id: str | None
-    member_epoch: int
-    client_id: str
-    client_host: str
-    subscribed_topic_names: tuple[str, ...]
-    assignment: DescribedAssignment
 
 
 # --- state of share partitions ---

@@ -1,4 +1,4 @@
-"""The rules of a share group for operations on all group types: offsets, deletion, lists (ShareGroup)."""
+"""The rules of a share group for operations on all group types: offsets, deletion (ShareGroup)."""
 
 from coordinator_core.live.coordinator.modern_rules import ModernGroupRules, other_type
 from coordinator_core.live.coordinator.operation import BaseTimestamp, CheckPartition, Context, OffsetCommitter

@@ -10,7 +10,6 @@ from coordinator_core.live.coordinator.group_module import GroupModule
 from coordinator_core.live.coordinator.member_timers import start_timers, timers_of
 from coordinator_core.live.coordinator.operation import NOTHING, Context, Coordinator, Result
 from coordinator_core.live.coordinator.records import CoordinatorRecord
-from coordinator_core.live.streams.describe import describe_streams_groups
 from coordinator_core.live.streams.heartbeat import streams_group_heartbeat
 from coordinator_core.live.streams.live import LiveStreamsGroups
 from coordinator_core.live.streams.membership import fence
@@ -54,7 +53,6 @@ MODULE: Final = GroupModule(
     "streams",
     commands={
         "streams_group_heartbeat": streams_group_heartbeat,
-        "streams_group_describe": describe_streams_groups,
     },
     timers={**timers_of(TYPE_NAME, StreamsGroup, fence), END_INITIAL_DELAY: _end_initial_delay},
     on_loaded=_on_loaded,

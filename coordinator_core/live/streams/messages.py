@@ -1,4 +1,4 @@
-"""StreamsGroupHeartbeat and StreamsGroupDescribe, with Kafka's field names in snake case.
+"""StreamsGroupHeartbeat, with Kafka's field names in snake case.
 
 Defaults are those of Kafka's generated classes.
 """

@@ -1,4 +1,4 @@
-"""The rules of a streams group for operations on all group types: offsets, deletion, lists (StreamsGroup)."""
+"""The rules of a streams group for operations on all group types: offsets, deletion (StreamsGroup)."""
 
 from coordinator_core.live.coordinator.modern_rules import ModernGroupRules
 from coordinator_core.live.coordinator.operation import CheckPartition, Context, OffsetCommitter

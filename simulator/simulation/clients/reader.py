@@ -114,7 +114,6 @@ class Reader:
         request = OffsetFetchRequest(
             self._config.group_id,
             tuple(OffsetFetchTopic(topic, numbers) for topic, numbers in by_topic(partitions)),
-            require_stable=True,
             member_id=member_id,
             member_epoch=member_epoch,
         )

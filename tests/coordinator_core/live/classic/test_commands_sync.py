@@ -95,23 +95,6 @@ def test_nobody_leaves_a_group_that_is_not_there() -> None:
     assert outcome.response.error_code == ErrorCode.COORDINATOR_NOT_AVAILABLE
 
 
-def test_describe() -> None:
-    """Metadata of members only while the group is stable; groups which are not there are dead."""
-    clients = Clients(group_initial_rebalance_delay_ms=0)
-    leader, _ = clients.stable_members(2)
-    (described,) = clients.ask("describe_groups", ("g",)).response
-    assert (described.group_state, described.protocol_type, described.protocol_data) == ("Stable", "consumer", "range")
-    assert all(member.member_metadata and member.member_assignment for member in described.members)
-    clients.join(leader)
-    (described,) = clients.ask("describe_groups", ("g",)).response
-    assert (described.group_state, described.protocol_data) == ("PreparingRebalance", "")
-    assert not any(member.member_metadata for member in described.members)
-    (absent,) = clients.ask("describe_groups", ("x",)).response
-    assert (absent.group_state, absent.error_code) == ("Dead", ErrorCode.GROUP_ID_NOT_FOUND)
-    (absent,) = clients.ask("describe_groups", ("x",), api_version=5).response
-    assert (absent.group_state, absent.error_code) == ("Dead", ErrorCode.NONE)
-
-
 def test_a_group_that_is_too_large_when_loaded_rebalances() -> None:
     """The limit was lowered meanwhile: those who rejoin first find room."""
     clients = Clients(group_initial_rebalance_delay_ms=0)

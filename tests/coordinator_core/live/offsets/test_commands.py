@@ -50,9 +50,9 @@ def delete_offset(clients: Clients, topic: str = "t") -> Outcome:
     return clients.ask("delete_offsets", OffsetDeleteRequest("g", topics))
 
 
-def fetched(clients: Clients, *, require_stable: bool = False, topic: str = "t") -> tuple[int, str, int]:
+def fetched(clients: Clients, topic: str = "t") -> tuple[int, str, int]:
     """(offset, metadata, error code) of partition 0."""
-    request = OffsetFetchRequest("g", (OffsetFetchTopic(topic, (0,)),), require_stable)
+    request = OffsetFetchRequest("g", (OffsetFetchTopic(topic, (0,)),))
     partition = clients.ask("fetch_offsets", request).response.topics[0].partitions[0]
     return partition.committed_offset, partition.metadata, partition.error_code
 

@@ -102,9 +102,9 @@ class Broker:
         self.run()
         return self.number
 
-    def fetch_offset(self, group_id: str = "g", *, require_stable: bool = False) -> int:
+    def fetch_offset(self, group_id: str = "g") -> int:
         """Ask for all offsets of a group."""
-        return self.send("fetch_offsets", OffsetFetchRequest(group_id, require_stable=require_stable))
+        return self.send("fetch_offsets", OffsetFetchRequest(group_id))
 
     def join(self, group_id: str = "g", member_id: str = "") -> int:
         """Join as an old client, which needs no member id first."""

@@ -155,7 +155,7 @@ def test_what_another_kafka_or_a_transaction_left_in_the_log_is_passed_over() ->
     )
     log.append(0, marker)
     log.append(0, build_batch([Record(0, 1, b"\x03\xe7rest", b"\0\0")]))
-    state = load(broker.kind, log).state
+    state = load(broker.kind, log)
     assert KEY in state.share_partitions
     assert Broker(log=log).runtime.coordinators[PARTITION].state is CoordinatorState.ACTIVE
     log.append(0, build_batch([Record(0, 1, b"\0\0\0", b"\0\0")]))

@@ -1,19 +1,16 @@
-"""What offsets, deletion, lists and descriptions ask of a streams group."""
+"""What offsets, and deletion ask of a streams group."""
 
 import pytest
 from msgspec.structs import replace
 
-from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.offsets.messages import (
     OffsetDeletePartition,
     OffsetDeleteRequest,
     OffsetDeleteTopic,
 )
-from coordinator_core.live.streams.messages import RequestSubtopology, RequestTopology, TaskIds, TopicInfo
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP
 from tests.coordinator_core.live.streams.streams_clients import (
-    TOPIC_ID,
     StreamsClients,
     commit,
     error_of,
@@ -59,40 +56,6 @@ def test_offset_commits_of_members(past: int, topic: str, is_own: bool, text: st
         assert text in message
 
 
-def test_describing() -> None:
-    """Topology, epochs, members with what they have and are to have; others are not found."""
-    clients = committing()
-    described, unknown = clients.ask("streams_group_describe", (GROUP, "x")).response
-    assert (described.group_state, described.group_epoch, described.assignment_epoch) == ("Reconciling", 3, 3)
-    assert described.topology.subtopologies[0].source_topics == ("in",)
-    tasks = {
-        member.member_id: (member.assignment.active_tasks, member.target_assignment.active_tasks)
-        for member in described.members
-    }
-    target = clients.streams.target_assignment
-    assert tasks == {
-        "a": ((TaskIds("0", target["a"].active["0"]),),) * 2,
-        "b": ((), (TaskIds("0", target["b"].active["0"]),)),
-    }
-    assert (unknown.error_code, unknown.error_message) == (ErrorCode.GROUP_ID_NOT_FOUND, "Group x not found.")
-
-
-def test_internal_topics_are_described_with_their_partitions() -> None:
-    """Once they are there."""
-    changelog = TopicInfo("log", replication_factor=2)
-    topology = RequestTopology(0, (RequestSubtopology("0", ("in",), state_changelog_topics=(changelog,)),))
-    clients = StreamsClients()
-    clients.enter("a", topology=topology)
-    counts = []
-    for count in (1, 4):
-        image = image_of([Topic("in", TOPIC_ID, 4), Topic("log", LOG_ID, count)])
-        clients.coordinator.update_metadata(image, ["log"], now_ms=clients.now_ms)
-        clients.heartbeat("a")
-        (described,) = clients.ask("streams_group_describe", (GROUP,)).response
-        counts.append(described.topology.subtopologies[0].state_changelog_topics[0].partitions)
-    assert counts == [0, 4]
-
-
 def test_a_group_without_topology() -> None:
     """Compaction or a cut log may leave one: nothing is read, an older epoch cannot be looked at, no task assigned."""
     clients = committing()
@@ -104,5 +67,4 @@ def test_a_group_without_topology() -> None:
     answer = clients.ask("delete_offsets", delete).response
     assert answer.topics[0].partitions[0].error_code == ErrorCode.NONE
     assert error_of(clients.heartbeat("a"))[0] == ErrorCode.UNKNOWN_SERVER_ERROR
-    (described,) = clients.ask("streams_group_describe", (GROUP,)).response
-    assert (described.group_state, described.topology) == ("NotReady", None)
+    assert clients.streams.state.value == "NotReady"
