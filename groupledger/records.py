@@ -37,7 +37,7 @@ from coordinator_core.replay.offsets.operations import operation_first_offsets
 from jobs.delta.arrow_schemas import arrow_type, sql_type
 from jobs.delta.spark_schemas import spark_schema
 from jobs.errors import JobError
-from jobs.settings import SPELLINGS
+from jobs.settings import BATCH_COLUMNS, SPELLINGS
 from jobs.silver.tasks import CHUNK_DECOMPRESSED_BYTES_MAX
 from jobs.sources.segments import CHUNK_BYTES_MAX
 from schemas.tables.declare import BIGINT, BINARY, BOOLEAN, INT, STRING, TINYINT, Table
@@ -126,8 +126,6 @@ EXPECTED_OF_BATCHES: Final[Mapping[str, Expected]] = {
     "crc_valid": Expected("the batch's CRC is right", ("boolean",), "crc_valid"),
 }
 """The columns of record batches, under these names only."""
-BATCH_COLUMNS: Final = frozenset({"topic", "partition", "base_offset", "batch"})
-"""A DataFrame with these columns consists of record batches."""
 
 _OPENED: Final = (
     Declared("log_partition", INT, "Partition of the internal topic."),

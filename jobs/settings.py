@@ -183,6 +183,8 @@ SPELLINGS: Final[Mapping[str, tuple[str, ...]]] = {
 }
 """Names of columns other than those of Spark's Kafka source: those of Connect's sinks (InsertField,
 KafkaMetadataTransform, nested or not) and of their users."""
+BATCH_COLUMNS: Final = frozenset({"topic", "partition", "base_offset", "batch"})
+"""A table with these columns has record batches, as kafka_log gives them."""
 CAPTURE_FIELDS: Final = tuple(field.name for field in fields(CaptureSettings))
 MAINTAIN_FIELDS: Final = ("file_bytes", "merge_file_count_min")
 DAYS_MAX: Final = 36_500

@@ -150,14 +150,15 @@ def _capture_all(
 
     staging = f"{warehouse.root}/_staging/dumps/{run.capture_id}"
     try:
-        known, read_as = bronze.copies.files.get(ROW_FILES, {}), _read_as(settings)
-
-        def is_known(file: "DumpFile") -> bool:
+        read_as = _read_as(settings)
+        known = {
+            path: (file.size_bytes, file.modified_at_ns)
+            for path, file in bronze.copies.files.get(ROW_FILES, {}).items()
             # with --copied-at, each log partition of a dump is complete up to then: all rows say which there are
-            return settings.copied_at_ms is None and known.get(file.path) == _read_file(file, read_as)
-
+            if settings.copied_at_ms is None and file.read_as == read_as
+        }
         run_all = partial(run_tasks, executor)
-        unpacked = unpack_dumps(settings, staging=staging, run_all=run_all, is_known=is_known)
+        unpacked = unpack_dumps(settings, staging=staging, run_all=run_all, known=known)
         sources = replace(sources, dumps=unpacked)
         _refuse_numbered_dumps(ClusterTables(warehouse, settings.cluster_id), sources)
         refuse_other_dumps(warehouse, bronze, sources)

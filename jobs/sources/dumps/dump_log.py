@@ -3,24 +3,12 @@
 from dataclasses import dataclass
 from typing import Final
 
-import pyarrow as pa
-
 from jobs.sources.dumps.rows import BadRow
 from jobs.sources.dumps.staging import Run
 
 ROWS: Final = "rows"
 BATCHES: Final = "batches"
 FORMATTED: Final = "formatted"
-BATCHES_SCHEMA: Final = pa.schema(
-    [
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("base_offset", pa.int64()),
-        pa.field("last_offset", pa.int64()),
-        pa.field("batch", pa.binary()),
-    ]
-)
-"""Batches reconstructed from the output of kafka-dump-log."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,9 @@
 """The files of a dump: find them, detect their format, and read text files line by line in bounded memory."""
 
+import json
 import posixpath
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Final, NamedTuple
 from urllib.parse import unquote
@@ -27,6 +28,7 @@ _PARQUET_MAGIC: Final = b"PAR1"
 _DUMP_LOG_START: Final = re.compile(rb"^(Dumping |baseOffset: |\| |offset: -?[0-9]+ position: )", re.MULTILINE)
 _HIVE_FOLDER: Final = re.compile(r"([^=/]+)=([^=/]*)")
 _HIDDEN: Final = re.compile(r"\.|_(?!_)")
+_COMMIT: Final = re.compile(r"[0-9]{20}\.json")
 _HIVE_NULL: Final = "__HIVE_DEFAULT_PARTITION__"
 
 COLUMN_MAPPING: Final = "delta.columnMapping.mode"
@@ -142,6 +144,50 @@ def _delta_files(uri: str) -> list[DumpFile]:
         }
         files.append(DumpFile(path, DumpFormat.PARQUET, int(action["size_bytes"]), constants))
     return files
+
+
+def rearranged_files(uri: str, files: Sequence[DumpFile], is_known: Callable[[DumpFile], bool]) -> dict[str, DumpFile]:
+    """Those of some files of a Delta table, by path, that have rows of known files alone, as OPTIMIZE writes them.
+
+    Commits of such files replace others without a change of data. The log is read backwards, to the oldest commit of
+    these files; where it has that no more, they are not among those returned.
+    """
+    filesystem, root = filesystem_of(f"{uri.rstrip('/')}/_delta_log")
+    entries = filesystem.get_file_info(fs.FileSelector(root, allow_not_found=True))
+    commits = sorted((it.path for it in entries if _COMMIT.fullmatch(it.base_name)), reverse=True)
+    sought = {posixpath.basename(unquote(file.path)): file for file in files}
+    found = dict(sought)
+    made_of: dict[str, list[DumpFile]] = {}
+    for commit in commits:
+        if not sought:
+            break
+        with filesystem.open_input_stream(commit) as stream:
+            actions = [json.loads(line) for line in stream.read().splitlines()]
+        added, removed = (_changed(uri, actions, kind) for kind in ("add", "remove"))
+        is_rearranged = all(not action["dataChange"] for action, _ in (*added.values(), *removed.values()))
+        if is_rearranged and not removed:
+            continue  # statistics of files that are there already
+        if is_rearranged and sought.keys() & added.keys():
+            made_of |= {name: [file for _, file in removed.values()] for name in sought.keys() & added.keys()}
+            sought |= {name: file for name, (_, file) in removed.items() if not is_known(file)}
+        sought = {name: file for name, file in sought.items() if name not in added}
+    whole: set[str] = set()
+    for name, sources in reversed(made_of.items()):
+        if all(is_known(it) or posixpath.basename(it.path) in whole for it in sources):
+            whole.add(name)
+    return {file.path: file for name, file in found.items() if name in whole}
+
+
+def _changed(
+    uri: str, actions: Sequence[Mapping[str, Any]], kind: str
+) -> dict[str, tuple[Mapping[str, Any], DumpFile]]:
+    """Actions of a commit of Delta's log, by the name of their file."""
+    changed = {}
+    for action in (it[kind] for it in actions if kind in it):
+        path = unquote(action["path"])
+        file = DumpFile(f"{uri.rstrip('/')}/{path}", DumpFormat.PARQUET, action.get("size", -1), {})
+        changed[posixpath.basename(unquote(path))] = action, file
+    return changed
 
 
 class Line(NamedTuple):

@@ -16,6 +16,7 @@ from coordinator_core.bytes.log.pack import PackableRecords, pack_records
 from coordinator_core.bytes.log.scan import SegmentScan
 from coordinator_core.limits import QUARANTINE_BYTES_MAX
 from jobs.sources.dumps.dump_log import BATCHES, DumpLog
+from jobs.sources.dumps.framing import byte_ranges
 from jobs.sources.dumps.rows import NO_BATCH
 from jobs.sources.dumps.staging import merged
 from jobs.sources.segments import DUMP, Segment, SegmentRead
@@ -202,7 +203,8 @@ def _duplicate(offset: int, payload: bytes, what: str) -> Finding:
 
 def key_values(rows: pa.Table) -> KeyValues:
     """Rows of ROWS_SCHEMA as keys and values for comparison."""
-    return KeyValues(rows["offset"].to_numpy(), *_byte_ranges(rows["key"]), *_byte_ranges(rows["value"]))
+    key, value = (byte_ranges(rows[name].combine_chunks()) for name in ("key", "value"))
+    return KeyValues(rows["offset"].to_numpy(), *key, *value)
 
 
 def record_at(rows: pa.Table, row: int) -> Record:
@@ -212,9 +214,9 @@ def record_at(rows: pa.Table, row: int) -> Record:
 
 
 def _packable(rows: pa.Table) -> PackableRecords:
-    key_data, key_start, key_length = _byte_ranges(rows["key"])
-    value_data, value_start, value_length = _byte_ranges(rows["value"])
-    header_data, header_start, header_length = _byte_ranges(rows["headers"])
+    key_data, key_start, key_length = byte_ranges(rows["key"].combine_chunks())
+    value_data, value_start, value_length = byte_ranges(rows["value"].combine_chunks())
+    header_data, header_start, header_length = byte_ranges(rows["headers"].combine_chunks())
     return PackableRecords(
         offset=rows["offset"].to_numpy(),
         timestamp_ms=rows["timestamp_ms"].to_numpy(),
@@ -233,14 +235,3 @@ def _packable(rows: pa.Table) -> PackableRecords:
         header_start=header_start,
         header_length=header_length,
     )
-
-
-def _byte_ranges(column: pa.ChunkedArray) -> tuple[U8, Any, Any]:
-    """The bytes of a single-chunk binary column, and start and length of each value; length -1 is null."""
-    array = column.combine_chunks()
-    _, positions, data = array.buffers()
-    starts = np.frombuffer(positions, np.int32)[array.offset : array.offset + len(array) + 1].astype(np.int64)
-    lengths = np.diff(starts).astype(np.int32)
-    if array.null_count:
-        lengths[array.is_null().to_numpy(zero_copy_only=False)] = -1
-    return (np.frombuffer(data, np.uint8) if data is not None else np.empty(0, np.uint8)), starts[:-1], lengths

@@ -1,4 +1,5 @@
-"""Read dump rows with raw keys and values, from Parquet files and JSON lines, as Arrow tables of one schema.
+"""Read dump rows with raw keys and values, from Parquet files and JSON lines, as Arrow tables of one schema; of Parquet
+files also rows with whole batches.
 
 A row that cannot be a record becomes a `BadRow` with its place; the other rows are read. `DumpColumns` maps columns;
 the defaults are the columns of Spark's Kafka source.
@@ -25,8 +26,9 @@ from coordinator_core.limits import PARTITION_COUNT_MAX, QUARANTINE_BYTES_MAX
 from jobs.delta.scanner import Scanner
 from jobs.delta.times import EPOCH
 from jobs.errors import SourceError
-from jobs.settings import DUMP_COLUMNS, SPELLINGS, DumpSettings
+from jobs.settings import BATCH_COLUMNS, DUMP_COLUMNS, SPELLINGS, DumpSettings
 from jobs.sources.dumps.files import Line
+from jobs.sources.dumps.framing import framed
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 
 ROWS_SCHEMA: Final = pa.schema(
@@ -47,6 +49,18 @@ ROWS_SCHEMA: Final = pa.schema(
 )
 """Records of a dump. `timestamp_ms` -1: none; `headers`: in wire format; `producer_id` null: it is not known whether
 there is one, and what it wrote in transactions; `base_offset` -1: not known."""
+BATCHES_SCHEMA: Final = pa.schema(
+    [
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("base_offset", pa.int64()),
+        pa.field("last_offset", pa.int64()),
+        pa.field("batch", pa.binary()),
+    ]
+)
+"""Batches: rows of a dump that hold them, and the output of kafka-dump-log."""
+STORED_OF_BATCHES: Final = {"topic": "topic", "partition": "partition", "offset": "base_offset", "key": "batch"}
+"""What a row that holds a batch has in place of the columns of a record; its value is null."""
 NO_BATCH: Final = {"producer_id": None, "is_transactional": False, "is_control": False, "base_offset": -1}
 """Values of the last columns where a dump has keys and values alone."""
 
@@ -59,6 +73,9 @@ LINE_BYTES_AT_A_TIME: Final = 16 * 1024 * 1024
 
 BAD_ROW: Final = "BAD_ROW"
 """Code for a row that cannot be a record."""
+
+UNDECODED: Final = "key or value is not in the encoding (dump_encoding)"
+NO_BATCH_HERE: Final = "no whole batch of message format 2 with this base offset and the right checksum"
 
 Encoding = str
 """auto, base64 or hex."""
@@ -100,7 +117,7 @@ class BadRow(NamedTuple):
 
 class RowsRead(NamedTuple):
     rows: pa.Table
-    """In ROWS_SCHEMA."""
+    """In ROWS_SCHEMA or BATCHES_SCHEMA."""
     bad: list[BadRow]
     other_topic_count: int
     other_clusters: Counter[str]
@@ -119,14 +136,25 @@ def read_parquet(
     """
     scanner = Scanner.of_open(source)
     counts = scanner.row_counts
-    names = _stored_names(scanner.schema, rules, constants)
+    has_batches = BATCH_COLUMNS.issubset(scanner.schema.names)
+    names = dict(STORED_OF_BATCHES) if has_batches else _stored_names(scanner.schema, rules, constants)
+    if has_batches and "cluster_id" in scanner.schema.names:
+        names["cluster_id"] = "cluster_id"
     row_bytes = max(sum(scanner.row_group_bytes), 1)
     row_count = max(min(READ_BYTES_MAX * max(sum(counts), 1) // row_bytes, READ_ROWS_MAX), 1)
     chosen = list(range(len(counts))) if row_groups is None else list(row_groups)
     first_row = sum(counts[: chosen[0]]) if chosen else 0
     for batch in scanner.batches(sorted(set(names.values())), rows_max=row_count, indices=chosen):
-        yield _checked(_found_columns(batch, names, constants, rules), rules, partial(_row_place, first_row))
+        read = _checked(_found_columns(batch, names, constants, rules), rules, partial(_row_place, first_row))
+        yield read._replace(rows=_batches(read.rows)) if has_batches else read
         first_row += batch.num_rows
+
+
+def _batches(rows: pa.Table) -> pa.Table:
+    """Rows in BATCHES_SCHEMA, of rows with a batch in place of the key."""
+    base_offset, last_offset = framed(rows["key"].combine_chunks())
+    arrays = [rows["topic"], rows["partition"], pa.array(base_offset), pa.array(last_offset), rows["key"]]
+    return pa.Table.from_arrays(arrays, schema=BATCHES_SCHEMA)
 
 
 def _row_place(first_row: int, row: int) -> str:
@@ -165,8 +193,8 @@ class _Columns(NamedTuple):
     """The columns of ROWS_SCHEMA as found: null where a value is missing or invalid."""
 
     arrays: dict[str, pa.Array]
-    undecoded: BoolArray
-    """Rows whose key or value is text that cannot be decoded."""
+    fault: tuple[BoolArray, str]
+    """Rows whose key or value cannot be read, and why."""
     cluster_id: pa.Array
     """Null: of the cluster of the run."""
 
@@ -189,11 +217,17 @@ def _found_columns(
     if not _is_text(topic.type):
         raise _wrong_type("topic", topic.type, "texts")
     key, is_bad_key = _binary("key", column("key"), rules.dump.encoding)
-    value, is_bad_value = _binary("value", column("value"), rules.dump.encoding)
+    stored, base_offset = column("value"), _integers("offset", column("offset"))
+    if stored is None:  # a row is a batch
+        value = pa.nulls(count, pa.binary())
+        fault = framed(key)[0] != base_offset.fill_null(-1).to_numpy(), NO_BATCH_HERE
+    else:
+        value, is_bad_value = _binary("value", stored, rules.dump.encoding)
+        fault = is_bad_key | is_bad_value, UNDECODED
     arrays = {
         "topic": topic.cast(pa.string()),
         "partition": _integers("partition", column("partition")),
-        "offset": _integers("offset", column("offset")),
+        "offset": base_offset,
         "timestamp_ms": _times(column("timestamp"), count),
         "is_log_append_time": _time_kinds(column("timestamp_type"), count),
         "key": key,
@@ -206,7 +240,7 @@ def _found_columns(
         cluster_id = pa.nulls(count, pa.string())
     if not _is_text(cluster_id.type):
         raise _wrong_type("cluster_id", cluster_id.type, "texts")
-    return _Columns(arrays, is_bad_key | is_bad_value, cluster_id)
+    return _Columns(arrays, fault, cluster_id)
 
 
 def _of_batches(found: Mapping[str, pa.Array | None], count: int) -> dict[str, pa.Array]:
@@ -364,7 +398,7 @@ def _checked(found: _Columns, rules: RowRules, place_of: Callable[[int], str]) -
         (rows["topic"].is_null().to_numpy(), "no topic"),
         (is_no_partition | (partition < 0) | (partition >= PARTITION_COUNT_MAX), "no partition that can be"),
         (is_no_offset | (offset < 0) | (offset > OFFSET_MAX), "no offset that can be"),
-        (found.undecoded, "key or value is not in the encoding (dump_encoding)"),
+        found.fault,
         (is_keyless & needs_key, "no key"),
         (sizes > RECORD_BYTES_MAX, "key and value are larger than a record can be"),
     )
@@ -449,7 +483,7 @@ class _JsonColumns:
             field.name: pa.array(column, _JSON_TYPES.get(field.name, field.type))
             for field, column in zip(ROWS_SCHEMA, columns, strict=True)
         }
-        found = _Columns(arrays, np.zeros(len(lines), np.bool_), pa.array(cluster_id, pa.string()))
+        found = _Columns(arrays, (np.zeros(len(lines), np.bool_), UNDECODED), pa.array(cluster_id, pa.string()))
         read = _checked(found, self._rules, lambda row: f"line {lines[row].number}")
         # a bad row of a text file is reported with its line
         positions = {f"line {line.number}": line for line in lines} if read.bad else {}

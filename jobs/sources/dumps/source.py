@@ -15,6 +15,7 @@ What each kind of dump contains, and what is null or assumed where it lacks some
   markers among them, they tell transactions, and with `base_offset` all that silver is made of. Else they lack markers,
   producers, and whether a record was written in a transaction: the header columns of bronze.record_batches are null, as
   are `producer_id` and `is_transactional` of commits; each commit counts as applied at its own offset.
+- Rows of whole batches (Parquet, Delta), as the data source `kafka_log` gives them: everything.
 - kafka-dump-log: everything, including markers. Batches that were not compressed are reconstructed byte for byte;
   record types of the metadata log that this project does not read are left out. What a release before 3.8 printed is
   refused: a row of bronze.quarantine says to run a newer one.
@@ -25,9 +26,10 @@ What each kind of dump contains, and what is null or assumed where it lacks some
 
 import posixpath
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain, islice
+from types import MappingProxyType
 from typing import Any, Final
 
 import pyarrow as pa
@@ -51,10 +53,11 @@ from jobs.delta.filesystems import filesystem_of
 from jobs.delta.scanner import Scanner
 from jobs.errors import SourceError
 from jobs.settings import Settings
-from jobs.sources.dumps.dump_log import BATCHES, BATCHES_SCHEMA, FORMATTED, ROWS, DumpFault, DumpLog
-from jobs.sources.dumps.files import DumpFile, Line, find_dump_files, read_lines
+from jobs.sources.dumps.dump_log import BATCHES, FORMATTED, ROWS, DumpFault, DumpLog
+from jobs.sources.dumps.files import DumpFile, Line, find_dump_files, read_lines, rearranged_files
 from jobs.sources.dumps.pack import READ_BYTES_MAX
 from jobs.sources.dumps.rows import (
+    BATCHES_SCHEMA,
     NO_BATCH,
     ROWS_SCHEMA,
     BadRow,
@@ -67,6 +70,8 @@ from jobs.sources.dumps.rows import (
 from jobs.sources.dumps.staging import PieceWriter, Run
 from jobs.sources.segments import UNREADABLE_FILE
 
+KnownFile = tuple[int, int | None]
+"""Size and modification time."""
 RunAll = Callable[[Callable[[Any], Any], Sequence[Any]], list[Any]]
 UNKNOWN_FORMAT: Final = "UNKNOWN_FORMAT"
 ALONE: Final = "keys and values"
@@ -134,19 +139,24 @@ class _Done:
 
 
 def unpack_dumps(
-    settings: Settings, *, staging: str, run_all: RunAll, is_known: Callable[[DumpFile], bool] = lambda _: False
+    settings: Settings, *, staging: str, run_all: RunAll, known: Mapping[str, KnownFile] = MappingProxyType({})
 ) -> Unpacked:
     """Read the files of all dumps into `staging`, a folder or URI of this run, to be deleted after the capture.
 
-    `run_all` applies a function to each element of a list, such as `partial(run_tasks, session)`. `is_known`: whether
-    an earlier run read a file of rows. Raises SourceError for a dump that does not exist, has an unknown format, or
+    `run_all` applies a function to each element of a list, such as `partial(run_tasks, session)`. `known`: files of
+    rows that an earlier run read, by path. Raises SourceError for a dump that does not exist, has an unknown format, or
     lacks a column.
     """
+
+    def is_known(file: DumpFile) -> bool:
+        return known.get(file.path) == (file.size_bytes, file.modified_at_ns)
+
     uris, rules = settings.dumps, RowRules(settings.dump, settings.topics, settings.cluster_id)
     works: list[_Work] = []
     faults: list[DumpFault] = []
     sources: list[str] = []
     notes: list[str] = []
+    rearranged: dict[str, DumpFile] = {}
     for uri in uris:
         files, unknown = find_dump_files(uri, rules.dump.format)
         if not files:
@@ -154,9 +164,13 @@ def unpack_dumps(
         for path, message in unknown:
             faults.append(DumpFault(path, BadRow(message, None, None, None, None, b"", UNKNOWN_FORMAT)))
         new = [file for file in files if not is_known(file)]
+        if new and any(path.startswith(f"{uri.rstrip('/')}/") for path in known):
+            again = rearranged_files(uri, new, is_known)
+            new = [file for file in new if file.path not in again]
+            rearranged |= again
         if len(new) < len(files):
-            known = f"{len(files) - len(new):,} of {counted(len(files), 'file')}"
-            notes.append(f"{uri}: read before, and unchanged: {known}")
+            before = f"{len(files) - len(new):,} of {counted(len(files), 'file')}"
+            notes.append(f"{uri}: read before, and unchanged: {before}")
         else:
             sources.append(uri)
         sources += [*(file.path for file in new), *(path for path, _ in unknown)]
@@ -170,7 +184,7 @@ def unpack_dumps(
         faults=(*faults, *chain.from_iterable(task.faults for task in done)),
         sources=tuple(dict.fromkeys(sources)),
         notes=(*notes, *chain.from_iterable(_notes(uri, done, rules) for uri in dict.fromkeys(uris))),
-        files_read=_wholly_read(done),
+        files_read=(*rearranged.values(), *_wholly_read(done)),
     )
 
 
@@ -321,7 +335,7 @@ def unpack(work: _Work) -> _Done:
         faults = _Faults(file.path)
         try:
             if file.format is DumpFormat.PARQUET:
-                _unpack_parquet(file, work, rows, faults, done)
+                _unpack_parquet(file, work, rows, batches, faults, done)
                 done.files_read.append(file)
             elif file.format is DumpFormat.DUMP_LOG:
                 _unpack_printed_log(file, work, batches, faults, done)
@@ -378,14 +392,17 @@ def _add_rows(read: RowsRead, writer: PieceWriter, faults: _Faults, done: _Done)
         faults.add(row)
     done.other_topic_count += read.other_topic_count
     done.other_clusters += read.other_clusters
-    done.record_counts[ALONE] = done.record_counts.get(ALONE, 0) + read.rows["producer_id"].null_count
+    if read.rows.schema == ROWS_SCHEMA:
+        done.record_counts[ALONE] = done.record_counts.get(ALONE, 0) + read.rows["producer_id"].null_count
 
 
-def _unpack_parquet(file: DumpFile, work: _Work, writer: PieceWriter, faults: _Faults, done: _Done) -> None:
+def _unpack_parquet(
+    file: DumpFile, work: _Work, rows: PieceWriter, batches: PieceWriter, faults: _Faults, done: _Done
+) -> None:
     filesystem, path = filesystem_of(file.path)
     with filesystem.open_input_file(path) as source:
         for read in read_parquet(source, work.rules, file.constants, work.row_groups):
-            _add_rows(read, writer, faults, done)
+            _add_rows(read, rows if read.rows.schema == ROWS_SCHEMA else batches, faults, done)
 
 
 def _unpack_printed_log(file: DumpFile, work: _Work, writer: PieceWriter, faults: _Faults, done: _Done) -> None:
