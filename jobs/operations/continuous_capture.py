@@ -30,13 +30,14 @@ from jobs.console.progress import Steps, size_text
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import BrokerError, CaptureConflict, JobError, SourceError
+from jobs.errors import BrokerError, CaptureConflict, ClientPropertiesError, JobError, SourceError
 from jobs.operations.metrics import job_of
 from jobs.operations.run_context import RunContext
 from jobs.queries.sql.sql import one_line
 from jobs.settings import BrokerAddress, Settings
 from jobs.sources.broker import Broker
 from jobs.sources.broker_log import BrokerLog, list_broker_logs
+from jobs.sources.diagnosis import Reached
 from jobs.sources.log_offsets import log_key
 from jobs.spark.executors import Executor
 
@@ -51,13 +52,9 @@ WATCH_TIMEOUT_MS: Final = 10_000
 """Maximum wait for a sample, or for the end of a capture that must stop."""
 LOST_LISTED_MAX: Final = 10
 
-PASSING: Final = frozenset(
-    {
-        *("UNKNOWN_HOST", "CONNECTION_REFUSED", "UNREACHABLE", "NO_ANSWER", "CLOSED", "TIMEOUT", "NO_LEADER", "DONE"),
-        "LOG_CUT",
-    }
-)
-"""BrokerError codes of a cluster that is temporarily unavailable, or of a log that was cut during a round."""
+PASSING: Final = frozenset({*(step.name for step in Reached), "TIMEOUT", "NO_LEADER", "LOG_CUT"})
+"""BrokerError codes of a cluster that was available before and is not now: a broker is away, a password or certificate
+is being replaced on one side; or of a log that was cut during a round."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,8 +164,8 @@ class ContinuousCapture:
                         self._round()
                     except Exception as error:
                         self._bronze = None
-                        # the address may be mistyped, so an unavailable cluster is an error at the start
-                        is_passing = isinstance(error, BrokerError) and error.code in PASSING and may_pass
+                        # address or login may be mistyped, so an unavailable cluster is an error at the start
+                        is_passing = may_pass and _is_passing(error)
                         failure_count += not is_passing
                         if failure_count >= FAILURES_MAX or (isinstance(error, JobError) and not is_passing):
                             raise
@@ -290,6 +287,11 @@ class ContinuousCapture:
         finally:
             for it, handler in before.items():
                 signal.signal(it, handler)
+
+
+def _is_passing(error: Exception) -> bool:
+    """Can the next round succeed? A client's file may be half written when it is read."""
+    return isinstance(error, ClientPropertiesError) or (isinstance(error, BrokerError) and error.code in PASSING)
 
 
 class _Watcher:

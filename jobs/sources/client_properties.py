@@ -80,6 +80,8 @@ LOGIN_CONFIG: Final = "java.security.auth.login.config"
 LOGIN_CONTEXT: Final = "KafkaClient"
 LOOPBACK: Final = frozenset({"localhost", "127.0.0.1", "::1"})
 _UNSECURED: Final = "unsecuredLogin"
+_SET_HERE: Final[dict[str, str]] = {}
+"""Environment variables that this process has set: a file that names another keytab changes them."""
 
 
 @dataclass(frozen=True, slots=True, repr=False)
@@ -102,10 +104,11 @@ class ClientProperties:
         """Keyword arguments for kafka-python's NetworkSelector, KafkaConnectionManager and clients.
 
         They contain secrets. For Kerberos and Amazon MSK this also sets environment variables that their libraries
-        read, where they are not set.
+        read, where nobody else has set them.
         """
         for name, value in self._environment.items():
-            os.environ.setdefault(name, value)
+            if os.environ.get(name) in (None, _SET_HERE.get(name)):
+                os.environ[name] = _SET_HERE[name] = value
         return dict(self._arguments)
 
     def __repr__(self) -> str:

@@ -120,7 +120,7 @@ def diagnose(server: str, config: Mapping[str, Any], *, timeout_ms: int, is_adve
         way.go()
     except _Ends as end:
         text = str(end)
-        if is_advertised and end.step in PASSING:
+        if is_advertised:
             text += ". The cluster advertises this address (advertised.listeners)"
         return Diagnosis(server, end.step, text)
     return Diagnosis(server, Reached.DONE)

@@ -80,6 +80,7 @@ LONG: Final = frozenset(
         "test_clients",
         "test_failures",
         "test_leaders_move",
+        "test_logins",
         "test_long_run",
         "test_releases",
         "test_secrets",

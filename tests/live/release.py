@@ -92,6 +92,7 @@ class ReleaseHome:
     version: str
     jars: Path
     classes: Path
+    java_options: tuple[str, ...] = ()
 
     @property
     def release(self) -> tuple[int, int]:
@@ -113,6 +114,7 @@ class ReleaseHome:
             "-XX:+UseSerialGC",
             "-XX:TieredStopAtLevel=1",
             *OLD_ON_NEW_JAVA,
+            *self.java_options,
             f"-Dlog4j2.configurationFile={LOG_CONFIGURATION}",
             "-Dzookeeper.snapshot.trust.empty=true",  # what an older ZooKeeper left has none
             f"-Dlog4j.configuration={_log4j_1().as_uri()}",
@@ -156,10 +158,11 @@ class ReleasedBroker(Running):
         settings: Mapping[str, str | int] | None = None,
         features: Sequence[str] = (),
         zookeeper: bool = False,
+        node: Node | None = None,
     ) -> None:
         """Start it in a new folder, and wait until it listens. `features` are levels which a KRaft log begins with, as
-        `share.version=1`; `zookeeper`: also where the release has KRaft. Raises ProgramError with the end of its log.
-        """
+        `share.version=1`; `zookeeper`: also where the release has KRaft; `node`: with more listeners, which `settings`
+        tell about. Raises ProgramError with the end of its log."""
         self.folder = folder
         self.data = folder / "data"
         self.data.mkdir(parents=True)
@@ -169,7 +172,7 @@ class ReleasedBroker(Running):
         self._is_formatted = not self._is_kraft
         self._features = tuple(features)
         self.home = home
-        self.node = Node.alone()
+        self.node = node or Node.alone()
         self._program = self._start()
 
     @property

@@ -106,9 +106,9 @@ class SecureBroker(LiveBroker):
         """
         settings = {"security.protocol": PROTOCOLS[listener]}
         if PROTOCOLS[listener].endswith("SSL"):
-            settings |= _store_settings("truststore", self.authority.trust_store(store_type))
+            settings |= store_settings("truststore", self.authority.trust_store(store_type))
         if listener == MUTUAL:
-            settings |= _store_settings("keystore", self.authority.key_store("reader", store_type=store_type))
+            settings |= store_settings("keystore", self.authority.key_store("reader", store_type=store_type))
         if listener in (SASL, SASL_TLS):
             options = {"username": user, "password": USERS[user] if password is None else password}
             settings |= {"sasl.mechanism": mechanism, "sasl.jaas.config": jaas_line(MODULES[mechanism], options)}
@@ -132,9 +132,9 @@ class SecureBroker(LiveBroker):
             prefix = f"listener.name.{name.lower()}"
             if protocol.endswith("SSL"):
                 store = stores.get(name, stores[TLS])
-                settings |= {f"{prefix}.{key}": value for key, value in _store_settings("keystore", store).items()}
+                settings |= {f"{prefix}.{key}": value for key, value in store_settings("keystore", store).items()}
             if name == MUTUAL:
-                trusted = _store_settings("truststore", self.authority.trust_store())
+                trusted = store_settings("truststore", self.authority.trust_store())
                 settings |= {f"{prefix}.{key}": value for key, value in trusted.items()}
                 settings[f"{prefix}.ssl.client.auth"] = "required"
             if protocol.startswith("SASL"):
@@ -152,7 +152,7 @@ def jaas_line(module: str, options: Mapping[str, str]) -> str:
     return f"{module} required{''.join(quoted)};"
 
 
-def _store_settings(which: str, store: Store) -> dict[str, str]:
+def store_settings(which: str, store: Store) -> dict[str, str]:
     settings = {f"ssl.{which}.type": store.store_type, f"ssl.{which}.location": str(store.path)}
     if store.password is not None:
         settings[f"ssl.{which}.password"] = store.password

@@ -1,5 +1,6 @@
 """Brokers of other releases: they are asked what they know, and the ledger is what they say of groups."""
 
+import subprocess
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ from jobs.queries.answers.owner import run_owner
 from jobs.settings import BrokerAddress
 from jobs.sources.api_request import ApiRequest
 from jobs.sources.broker import Broker, Coordinator
+from jobs.sources.client.known_settings import CONNECTION, OTHER, SECURITY
 from schemas.admin_protocol import DELETE_GROUPS
 from schemas.tables.bronze import CONFIGS, END_OFFSETS
 from schemas.tables.bronze import TOPICS as TOPICS_TABLE
@@ -28,11 +30,11 @@ from tests.jobs.in_process import in_process
 from tests.lengths import is_long
 from tests.live.broker import CLIENT_SETTINGS
 from tests.live.clients import LiveClients
-from tests.live.kafka_home import KafkaHome
+from tests.live.kafka_home import HERE, KafkaHome
 from tests.live.ledger import CLUSTER_ID, Ledger
 from tests.live.release import ReleasedBroker, ReleasedClients, ReleaseHome, release_home
 from tests.live.test_verify import settings_of, unequal, verified
-from tests.maven import Unavailable
+from tests.maven import Unavailable, jdk_tool
 
 SEED: Final = 7
 PARTITIONS: Final = 3
@@ -105,6 +107,17 @@ EARLY_ACCESS: Final = Release(
     },
 )
 """Consumer groups before they were released (KIP-848)."""
+
+
+@pytest.mark.parametrize("version", ["4.3.1", "4.4.0"])
+def test_every_setting_of_its_clients_is_known(version: str) -> None:
+    """A client's file that its own tools take is not refused, since its Java classes have no other names."""
+    home = Release(version).home()
+    words = (jdk_tool("java"), "-cp", f"{home.jars}/*", str(HERE / "java" / "settings" / "ClientSettings.java"))
+    done = subprocess.run(words, capture_output=True, text=True, check=True)
+    names = set(done.stdout.split())
+    assert "sasl.jaas.config" in names
+    assert names - (SECURITY | CONNECTION | OTHER) == set()
 
 
 def test_groups_of_early_access_are_not_taken_for_others(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Names of Kafka's client settings (AdminClientConfig, ConsumerConfig, ProducerConfig of Kafka 4.3.1)."""
+"""Names of Kafka's client settings (AdminClientConfig, ConsumerConfig, ProducerConfig of Kafka 4.3.1 and 4.4.0)."""
 
 from typing import Final
 
@@ -8,7 +8,8 @@ sasl.login.callback.handler.class sasl.login.class sasl.kerberos.service.name sa
 sasl.kerberos.min.time.before.relogin sasl.kerberos.ticket.renew.jitter sasl.kerberos.ticket.renew.window.factor
 sasl.login.connect.timeout.ms sasl.login.read.timeout.ms sasl.login.retry.backoff.ms sasl.login.retry.backoff.max.ms
 sasl.login.refresh.buffer.seconds sasl.login.refresh.min.period.seconds sasl.login.refresh.window.factor
-sasl.login.refresh.window.jitter sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
+sasl.login.refresh.window.jitter sasl.oauthbearer.allow.unverified.audience
+sasl.oauthbearer.allow.unverified.issuer sasl.oauthbearer.assertion.algorithm sasl.oauthbearer.assertion.claim.aud
 sasl.oauthbearer.assertion.claim.exp.seconds sasl.oauthbearer.assertion.claim.iss
 sasl.oauthbearer.assertion.claim.jti.include sasl.oauthbearer.assertion.claim.nbf.seconds
 sasl.oauthbearer.assertion.claim.sub sasl.oauthbearer.assertion.file sasl.oauthbearer.assertion.private.key.file
@@ -38,7 +39,7 @@ CONNECTION: Final = frozenset(_CONNECTION.split())
 
 _OTHER = """
 request.timeout.ms
-bootstrap.controllers bootstrap.servers default.api.timeout.ms enable.metrics.push
+bootstrap.controllers bootstrap.resolve.timeout.ms bootstrap.servers default.api.timeout.ms enable.metrics.push
 metadata.recovery.rebootstrap.trigger.ms metadata.recovery.strategy metric.reporters metrics.num.samples
 metrics.recording.level metrics.sample.window.ms retries retry.backoff.max.ms retry.backoff.ms
 allow.auto.create.topics auto.commit.interval.ms auto.offset.reset check.crcs client.rack enable.auto.commit
@@ -50,7 +51,7 @@ compression.gzip.level compression.lz4.level compression.type compression.zstd.l
 enable.idempotence key.serializer linger.ms max.block.ms max.in.flight.requests.per.connection max.request.size
 metadata.max.idle.ms partitioner.adaptive.partitioning.enable partitioner.availability.timeout.ms partitioner.class
 partitioner.ignore.keys transaction.timeout.ms transaction.two.phase.commit.enable transactional.id value.serializer
-auto.include.jmx.reporter
+auto.include.jmx.reporter buffer.memory.allocation.strategy metadata.cluster.check.enable partitioner.rack.aware
 """
 OTHER: Final = frozenset(_OTHER.split())
 """Settings of other clients that share the file; they have no effect here."""

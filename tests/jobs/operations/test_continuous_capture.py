@@ -22,7 +22,7 @@ from jobs.bronze.writer import CaptureRun
 from jobs.console.durations import parse_duration
 from jobs.console.progress import Steps
 from jobs.delta.warehouse import Warehouse
-from jobs.errors import BrokerError, JobError, SettingsError, SourceError
+from jobs.errors import BrokerError, ClientPropertiesError, JobError, SettingsError, SourceError
 from jobs.operations import continuous_capture
 from jobs.operations.continuous_capture import ContinuousCapture, Lag, lag_text, lags, lost_lines, next_offset
 from jobs.settings import BrokerAddress, load_settings
@@ -207,26 +207,36 @@ class Rounds:
 
 
 AWAY = BrokerError("nobody answers", code="CONNECTION_REFUSED")
+LOGINS = [
+    BrokerError("not with that password", code="LOGIN_REFUSED"),
+    BrokerError("no token", code="LOGIN_NOT_READY"),
+    BrokerError("not with that certificate", code="TLS_REFUSED"),
+    ClientPropertiesError("half a file"),
+]
 
 
 def test_a_round_that_failed_is_tried_again(monkeypatch: pytest.MonkeyPatch, warehouse: Warehouse) -> None:
-    """An unavailable cluster for as long as it takes, a full disk a few times; a good one resets the count."""
-    rounds = Rounds([None, *[AWAY] * 10, *[OSError("disk full")] * 4, None, *[OSError("disk full")] * 4, None])
+    """An unavailable cluster, and a login that is being replaced, for as long as it takes, a full disk a few times; a
+    good one resets the count."""
+    rounds = Rounds(
+        [None, *[AWAY] * 10, *LOGINS * 3, *[OSError("disk full")] * 4, None, *[OSError("disk full")] * 4, None]
+    )
     rounds.run(monkeypatch, warehouse)
     assert not rounds.outcomes
     assert rounds.text.getvalue().count("interrupted: nobody answers") == 10
     assert rounds.text.getvalue().count("interrupted: disk full") == 8
+    assert all(rounds.text.getvalue().count(f"interrupted: {error}") == 3 for error in LOGINS)
 
 
 @pytest.mark.parametrize(
     "outcomes",
-    [[AWAY], [None, SourceError("another cluster")], [None, *[OSError("disk full")] * 5]],
-    ids=["away at the start", "not passing", "too often"],
+    [[AWAY], LOGINS[:1], LOGINS[-1:], [None, SourceError("another cluster")], [None, *[OSError("disk full")] * 5]],
+    ids=["away at the start", "wrong password", "wrong file", "not passing", "too often"],
 )
 def test_what_does_not_pass_ends_a_continuous_capture(
     monkeypatch: pytest.MonkeyPatch, warehouse: Warehouse, outcomes: list[Exception | None]
 ) -> None:
-    """The address may be mistyped, another cluster may answer at it, or the disk is full for good."""
+    """Address, password or file may be mistyped, another cluster may answer at it, or the disk is full for good."""
     with pytest.raises((JobError, OSError)) as caught:
         Rounds([*outcomes, None]).run(monkeypatch, warehouse)
     assert caught.value is outcomes[-1]

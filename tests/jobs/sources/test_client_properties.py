@@ -140,7 +140,11 @@ def test_kerberos(load: Load, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -
     assert properties.kafka_python()["sasl_kerberos_service_name"] == "kafka"
     assert os.environ["KRB5_CLIENT_KTNAME"] == str(keytab)
     assert os.environ["KRB5CCNAME"] == "kept"
+    keytab.rename(tmp_path / "b.keytab")
+    load(content.replace("a.keytab", "b.keytab") + 'serviceName="kafka";').kafka_python()
+    assert os.environ["KRB5_CLIENT_KTNAME"] == str(tmp_path / "b.keytab"), "a file that changed names another one"
     monkeypatch.delenv("KRB5_CLIENT_KTNAME")
+    (tmp_path / "a.keytab").touch()
     assert load(content + ";\nsasl.kerberos.service.name=k").kafka_python()["sasl_kerberos_service_name"] == "k"
 
 

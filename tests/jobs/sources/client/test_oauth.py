@@ -2,66 +2,25 @@
 
 import base64
 import json
-import threading
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from jobs.errors import TokenError
 from jobs.sources.client.oauth import TokenProvider, client_credentials_token, expires_at, unsecured_token
 from jobs.sources.client_properties import ALLOWED_URLS, load_client_properties
+from tests.jobs.sources.client.identity_provider import Provider, identity_provider
 
 OAUTH = "org.apache.kafka.common.security.oauthbearer"
 CLIENT_SECRET = "the client's s3cret"
 
 
-@dataclass
-class Provider:
-    """An identity provider: what it will answer, and what it was asked."""
-
-    port: int = 0
-    status: int = 200
-    answer: bytes = b""
-    location: str = ""
-    asked: list[tuple[str, str, str]] = field(default_factory=list)
-    """(path, authorization, body)."""
-
-    @property
-    def url(self) -> str:
-        """Of its token endpoint."""
-        return f"http://127.0.0.1:{self.port}/token"
-
-
 @pytest.fixture
 def provider() -> Iterator[Provider]:
     """A running one."""
-    state = Provider(answer=json.dumps({"access_token": "a.b.c"}).encode())
-
-    class Handler(BaseHTTPRequestHandler):
-        def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"])).decode()
-            state.asked.append((self.path, self.headers["Authorization"], body))
-            self.send_response(state.status)
-            if state.location:
-                self.send_header("Location", state.location)
-            self.end_headers()
-            self.wfile.write(state.answer)
-
-        def log_message(self, *_: Any) -> None:
-            """Not on stderr."""
-
-    server = HTTPServer(("127.0.0.1", 0), Handler)
-    state.port = server.server_port
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
-    yield state
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with identity_provider() as running:
+        yield running
 
 
 def _token(expires: float) -> str:
