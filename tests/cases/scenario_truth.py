@@ -2,8 +2,9 @@
 
 import tomllib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 
 import pytest
@@ -95,6 +96,59 @@ def claimed_end(row: Mapping[str, Any], place: Place, why: str) -> Iterator[Clai
     if row["likely_cause"] is not None:
         names = {ARCHIVED_AS.get(why, why)} | ({"TRANSACTION_MARKER"} if why == "GAP" else set())
         yield Claim(row["likely_cause"], *claim, row["likely_cause"] in names)
+
+
+def claimed_ends(judged: Scenario) -> Iterator[Claim]:
+    """Why share groups gave records up, by a whole log: each one that the state shows was, once."""
+    why, is_aborted = true_ends(judged), aborted(judged)
+    written: dict[tuple[str, str, int], int] = defaultdict(int)
+    for line in judged.truth("share_writes"):
+        share_partition = line["group"], line["topic"], line["partition"]
+        written[share_partition] = max(written[share_partition], line["start_offset"])
+    found = set[Place]()
+    for row in judged.rows("gold.archived_records"):
+        for place in places(row, row["group_id"]):
+            assert place not in found, (place, row)
+            assert place in why or row["cause"] in UNWRITTEN, (place, row)
+            found.add(place)
+            if place in why or row["likely_cause"] is not None:
+                yield from claimed_end(row, place, why.get(place, ABORTED if is_aborted(place) else ""))
+    unwritten = {place for place, reason in why.items() if reason == "RETENTION" and place[3] >= written[place[:3]]}
+    assert why.keys() - found == unwritten - found
+
+
+def claimed_causes(
+    row: Mapping[str, Any], place: tuple[object, ...], reasons: Set[str], less_sure: Set[str] = frozenset()
+) -> Iterator[Claim]:
+    """What gold says of why a group rebalanced. `less_sure`: reasons that only CERTAIN must not name."""
+    joined = {"MEMBER_JOINED"} if row["members_joined"] else set()  # while others did, as the log shows
+    for cause, method, confidence in zip(row["causes"], row["cause_methods"], row["cause_confidences"], strict=True):
+        true = reasons if confidence == "CERTAIN" else reasons | less_sure
+        is_follow_up = method == "COOPERATIVE_FOLLOW_UP" and FOLLOW_UP in true
+        if cause not in NO_CLAIM:
+            yield Claim(cause, method, confidence, place, is_follow_up or cause in allowed_causes(true) | joined)
+
+
+def claimed_hand_backs(
+    judged: Scenario, rows: Iterable[Mapping[str, Any]], *, is_whole: bool = True
+) -> Iterator[Claim]:
+    """How deliveries ended. By a whole log each redelivery that the state shows was."""
+    true = true_redeliveries(judged)
+    times, timeouts = redelivery_times(true), lock_timeouts(judged)
+    seen: set[tuple[Place, int]] = set()
+    for row in rows:
+        at, cause = ms(row["at"]), row["likely_cause"]
+        for place in places(row, row["group_id"]):
+            near = [it for it in sorted(times[place], key=partial(distance, at))[:1] if distance(at, it) <= RETRIED_MS]
+            seen |= {(place, at_ms) for at_ms in near}
+            if not near:
+                assert row["cause"] == COUNT_LOST or not is_whole, (place, row)
+                yield Claim(row["cause"], row["method"], row["confidence"], place, row["cause"] == COUNT_LOST)
+            elif cause is not None:
+                is_late = cause == "LOCK_TIMEOUT" and any(at_ms <= at for at_ms in timeouts[place])
+                is_true = is_late or cause in {times[place][at_ms] for at_ms in near}
+                yield Claim(cause, row["method"], row["confidence"], place, is_true)
+    assert true.keys() == seen or not is_whole
 
 
 def true_owners(judged: Scenario) -> set[tuple[str, str, int, str, int]]:

@@ -21,23 +21,16 @@ from tests.cases.log_views import KINDS, View, read_logs, view_of
 from tests.cases.random_clusters import scenario_text
 from tests.cases.scenario_truth import (
     ABORTED,
-    COUNT_LOST,
-    FOLLOW_UP,
-    NO_CLAIM,
-    RETRIED_MS,
     SEEDS,
     UNWRITTEN,
     aborted,
-    allowed_causes,
     assert_right,
+    claimed_causes,
     claimed_end,
-    distance,
-    lock_timeouts,
+    claimed_hand_backs,
     ms,
     places,
-    redelivery_times,
     true_ends,
-    true_redeliveries,
 )
 from tests.cases.view_truth import TrueRecord, ViewTruth, missing_records
 from tests.claims import Claim
@@ -63,7 +56,8 @@ class Judge:
         yield from self._causes()
         yield from self._owners()
         yield from self._archived()
-        yield from self._hand_backs()
+        timed = (row for row in self._rows("gold.redeliveries") if row["at"] and row["method"] not in FIRST_SEEN)
+        yield from claimed_hand_backs(self._life, timed, is_whole=False)
         yield from self._commits()
         for row in self._rows("gold.log_anomalies"):
             if row["category"] == "COORDINATOR":  # no coordinator broke a rule
@@ -99,15 +93,8 @@ class Judge:
             elif missing.get(row["log_partition"]) == 0:
                 yield Claim("member_count", "", UNSAID, place, lack >= 0)
             since = self._truth.reasons_between(group, row["from_generation"] or 0, true)
-            joined = {"MEMBER_JOINED"} if row["members_joined"] else set()
-            ways = zip(row["causes"], row["cause_methods"], row["cause_confidences"], strict=True)
-            for cause, method, confidence in ways:
-                # LIKELY also counts what happened in generations that are missing
-                reasons = true.reasons if confidence == "CERTAIN" else true.reasons | since
-                is_follow_up = method == "COOPERATIVE_FOLLOW_UP" and FOLLOW_UP in reasons
-                if cause not in NO_CLAIM:
-                    is_true = is_follow_up or cause in allowed_causes(reasons) | joined
-                    yield Claim(cause, method, confidence, (*place, since), is_true)
+            # what happened in generations that are missing counts, too
+            yield from claimed_causes(row, (*place, since), true.reasons, less_sure=since)
 
     def _owners(self) -> Iterator[Claim]:
         """Intervals, up to where a record of the group or of the member is missing."""
@@ -147,23 +134,6 @@ class Judge:
                 else:
                     is_true = row["cause"] in UNWRITTEN and place not in done
                     yield Claim(row["cause"], row["method"], row["confidence"], place, is_true)
-
-    def _hand_backs(self) -> Iterator[Claim]:
-        times, timeouts = redelivery_times(true_redeliveries(self._life)), lock_timeouts(self._life)
-        for row in self._rows("gold.redeliveries"):
-            if row["at"] is None or row["method"] in FIRST_SEEN:
-                continue
-            at, cause = ms(row["at"]), row["likely_cause"]
-            for place in places(row, row["group_id"]):
-                near = [
-                    it for it in sorted(times[place], key=partial(distance, at))[:1] if distance(at, it) <= RETRIED_MS
-                ]
-                if not near:
-                    yield Claim(row["cause"], row["method"], row["confidence"], place, row["cause"] == COUNT_LOST)
-                elif cause is not None:
-                    is_late = cause == "LOCK_TIMEOUT" and any(at_ms <= at for at_ms in timeouts[place])
-                    is_true = is_late or cause in {times[place][at_ms] for at_ms in near}
-                    yield Claim(cause, row["method"], row["confidence"], place, is_true)
 
     def _commits(self) -> Iterator[Claim]:
         for row in self._rows("gold.commit_anomalies"):
