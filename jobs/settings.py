@@ -4,6 +4,7 @@
 """
 
 import os
+import re
 import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -42,6 +43,9 @@ KEEP: Final = "keep"
 HOSTS: Final = (KEEP, "pseudonym")
 CODECS: Final = ("none", "snappy", "lz4", "zstd")
 DUMP_FORMATS: Final = tuple(item.value for item in DumpFormat)
+DUMP_SUFFIXES: Final = (".parquet", ".json", ".jsonl", ".ndjson", ".txt", ".json.gz", ".jsonl.gz")
+TABLE_NAME: Final = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*){1,2}", re.ASCII)
+"""SCHEMA.TABLE or CATALOG.SCHEMA.TABLE."""
 DUMP_ENCODINGS: Final = ("auto", "base64", "hex")
 
 
@@ -98,6 +102,8 @@ class DumpSettings:
     partition_count: int
     """Partition count of each coordinator topic, for lines without a partition."""
     columns: DumpColumns
+    where: str
+    """Which rows are read: an expression of DuckDB's SQL over the columns of Parquet files; empty: all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,7 +129,7 @@ class Settings:
     command_config: str
     """Path of a Java client's .properties file, absolute; empty: none."""
     dumps: tuple[str, ...]
-    """Files, folders or URIs of dumps, absolute."""
+    """Files, folders or URIs of dumps, absolute; or names of tables."""
     dump: DumpSettings
     """How to interpret dumps."""
     topics: tuple[str, ...]
@@ -201,7 +207,7 @@ KEYS: Final[Mapping[str, str]] = {
     "warehouse": "warehouse",
     "cluster_id": "cluster_id",
     **_keys("sources", "segments", "bootstrap_servers", "command_config", "dumps"),
-    **_keys("sources", "dump_format", "dump_topic", "dump_encoding", "dump_partition_count"),
+    **_keys("sources", "dump_format", "dump_topic", "dump_encoding", "dump_partition_count", "dump_where"),
     **{f"dump_columns.{name}": f"{name}_column" for name in DUMP_COLUMNS},
     **_keys("sources", "topics", "partitions", "task_bytes_max", "request_timeout_ms", "fetch_bytes_max"),
     **_keys("capture", *CAPTURE_FIELDS),
@@ -518,13 +524,14 @@ def _checked(values: Mapping[str, Any]) -> Settings:
     return Settings(
         **{**plain, **paths},
         segments=tuple(_absolute(uri, here) for uri in values["segments"]),
-        dumps=tuple(_absolute(uri, here) for uri in values["dumps"]),
+        dumps=tuple(uri if is_table_name(uri) else _absolute(uri, here) for uri in values["dumps"]),
         dump=DumpSettings(
             format=DumpFormat(values["dump_format"]),
             topic=values["dump_topic"],
             encoding=values["dump_encoding"],
             partition_count=values["dump_partition_count"],
             columns=DumpColumns(**{name: values[f"{name}_column"] for name in DUMP_COLUMNS}),
+            where=values["dump_where"],
         ),
         topics=tuple(values["topics"]),
         partition_counts=_partition_counts(values["partitions"]),
@@ -551,6 +558,12 @@ def _partition_counts(said: Iterable[str]) -> dict[str, int]:
             )
         counts[topic] = int(count)
     return counts
+
+
+def is_table_name(dump: str) -> bool:
+    """Is a dump a table of Spark's catalog, by its name? What looks like a file, or is one, is none."""
+    is_name = TABLE_NAME.fullmatch(dump) is not None and not dump.endswith(DUMP_SUFFIXES)
+    return is_name and not Path(dump).exists()
 
 
 def _absolute(uri: str, start: Path) -> str:

@@ -44,7 +44,7 @@ from jobs.delta.other_writers import refuse_older_bronze
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, CaptureConflict, SourceError
-from jobs.settings import Settings, require_source
+from jobs.settings import Settings, is_table_name, require_source
 from jobs.sources.segments import LogPlace, find_partitions
 from jobs.spark.executors import Executor
 from jobs.spark.tasks import run_tasks, tapered
@@ -146,6 +146,7 @@ def _capture_all(
     """Capture all sources, dumps included; returns the log partitions of dumps, too."""
     if not settings.dumps:
         return capture_logs(executor, warehouse, settings, bronze, sources, run)[0], ()
+    from jobs.sources.dumps.catalog import located  # noqa: PLC0415
     from jobs.sources.dumps.source import unpack_dumps  # noqa: PLC0415  (a capture without dumps need not load it)
 
     staging = f"{warehouse.root}/_staging/dumps/{run.capture_id}"
@@ -157,6 +158,8 @@ def _capture_all(
             # with --copied-at, each log partition of a dump is complete up to then: all rows say which there are
             if settings.copied_at_ms is None and file.read_as == read_as
         }
+        named = {uri: located(executor, uri) for uri in settings.dumps if is_table_name(uri)}
+        settings = replace(settings, dumps=tuple(named.get(uri, uri) for uri in settings.dumps))
         run_all = partial(run_tasks, executor)
         unpacked = unpack_dumps(settings, staging=staging, run_all=run_all, known=known)
         sources = replace(sources, dumps=unpacked)

@@ -7,7 +7,7 @@ from typing import Any
 
 from jobs.console.output import say
 from jobs.errors import ArgumentError
-from jobs.settings import DEMO_PLACE, Settings, load_settings
+from jobs.settings import DEMO_PLACE, Settings, is_table_name, load_settings
 
 
 def settings_of(
@@ -20,6 +20,7 @@ def settings_of(
     )
     goes_with("--command-config", others.get("command_config"), "--bootstrap-server", settings.bootstrap_servers)
     goes_with("--dump-format", others.get("dump_format"), "--dump", settings.dumps)
+    goes_with("--where", others.get("dump_where"), "--dump", settings.dumps)
     if copied_at is None:
         return settings
     if not settings.segments and not settings.dumps:
@@ -71,7 +72,8 @@ def check_folders(settings: Settings) -> None:
     for uri in settings.segments:
         require_source_folder(uri, settings.topics)
     for uri in settings.dumps:
-        require_dump(uri)
+        if not is_table_name(uri):
+            require_dump(uri)
     require_warehouse_folder(settings.warehouse)
 
 

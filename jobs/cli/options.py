@@ -49,13 +49,23 @@ DumpOption = Annotated[
     list[str] | None,
     typer.Option(
         "--dump",
-        metavar="URI",
-        help="File, folder or Delta table of dumped records, or of what kafka-dump-log or a console formatter printed; "
-        "may be repeated. Columns: [dump_columns] in the settings.",
+        "--lake",
+        metavar="URI|TABLE",
+        help="File, folder or Delta table of dumped records or batches, SCHEMA.TABLE of Spark's catalog, or what "
+        "kafka-dump-log or a console formatter printed; may be repeated. Columns: [dump_columns] in the settings.",
     ),
 ]
 DumpFormatOption = Annotated[
     DumpFormat | None, typer.Option("--dump-format", help="What the dumps are. [default: recognised]")
+]
+DumpWhereOption = Annotated[
+    str | None,
+    typer.Option(
+        "--where",
+        metavar="SQL",
+        help="Which rows of the dumps are read, by columns of Parquet files and Delta tables, as \"env = 'prod'\". "
+        "[default: all]",
+    ),
 ]
 TopicOption = Annotated[
     list[str] | None, typer.Option("--topic", metavar="TOPIC", help="Internal topic; may be repeated. [default: all]")
@@ -99,6 +109,7 @@ class SourceOptions(LogOptions):
 
     dumps: DumpOption = None
     dump_format: DumpFormatOption = None
+    dump_where: DumpWhereOption = None
     topics: TopicOption = None
     copied_at: CopiedAtOption = None
 

@@ -12,8 +12,8 @@ import pyarrow.compute as pc
 from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.inference.facts.columns import distinct, numbered_pairs
 from jobs.delta.arrow_columns import codes_of, epoch_ms_column, numbers_of, ordered_codes
+from jobs.delta.duckdb import connect
 from jobs.queries.answers.audit_report import Hole
-from jobs.queries.sql.sql_duckdb import connect
 from jobs.queries.views.counted_events import IS_BACK
 from jobs.report.cluster import BIN_WIDTHS_MS, GroupLine, hole_json
 from jobs.report.condense import OPEN, STEP_MS, Condensed, Flow, Marks, Ownership, flow, marks

@@ -16,6 +16,7 @@ from pyarrow import fs
 from coordinator_core.bytes.log.segment import parse_partition_folder, select_segments
 from jobs.delta.filesystems import filesystem_of
 from jobs.errors import ArgumentError, SourceError
+from jobs.settings import DUMP_SUFFIXES
 
 DEPTH_MAX: Final = 3
 """Levels of folders searched below and above the named one."""
@@ -24,7 +25,6 @@ FOLDERS_MAX: Final = 300
 SHOWN_MAX: Final = 3
 LAYERS: Final = ("bronze", "silver", "gold", "state")
 DELTA_LOG: Final = "_delta_log"
-DUMP_SUFFIXES: Final = (".parquet", ".json", ".jsonl", ".ndjson", ".txt", ".json.gz", ".jsonl.gz")
 
 
 def require_source_folder(uri: str, topics: Sequence[str]) -> None:

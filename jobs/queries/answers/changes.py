@@ -15,12 +15,13 @@ from coordinator_core.text import counted
 from jobs.console.names import or_some, short
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.duckdb import connect
 from jobs.delta.replay_runs import number_of, visible
 from jobs.delta.scanner import dataset_of
 from jobs.delta.table_files import TableFile
 from jobs.errors import ArgumentError, JobError
 from jobs.queries.answers.lists import USUAL
-from jobs.queries.sql.sql_duckdb import DuckDbAnswer, connect, naming_damage
+from jobs.queries.sql.sql_duckdb import DuckDbAnswer, naming_damage
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES, REBALANCES

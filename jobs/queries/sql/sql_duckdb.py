@@ -23,6 +23,7 @@ from jobs.cli_enums import Engine
 from jobs.console.output import printable
 from jobs.delta.arrow_columns import columns_read
 from jobs.delta.arrow_schemas import arrow_schema
+from jobs.delta.duckdb import connect, duckdb_module
 from jobs.delta.pinned_versions import Pinned, pinned_versions, runs_state
 from jobs.delta.scanner import dataset_of, read_whole
 from jobs.delta.table_files import TableFile
@@ -145,32 +146,10 @@ def _value(value: Any) -> Any:
     return value
 
 
-def _duckdb() -> Any:
-    import duckdb  # noqa: PLC0415  (a tenth of a second that other jobs need not wait for)
-
-    return duckdb
-
-
-def connect() -> Any:
-    """A DuckDB that reads only what it is given, neither files nor the network; queries that exceed memory fail."""
-    connection = _duckdb().connect(
-        config={
-            "enable_external_access": False,
-            "autoload_known_extensions": False,
-            "autoinstall_known_extensions": False,
-            "allow_persistent_secrets": False,
-            "python_enable_replacements": False,
-            "temp_directory": "",
-        }
-    )
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection.execute("SET lock_configuration = true")
-
-
 def refused_part(statement: str) -> str | None:
     """What DuckDB's parser calls a statement that does more than read; None where it reads. Raises DuckDB's errors."""
     try:
-        types = [each.type.name for each in _duckdb().extract_statements(statement)]
+        types = [each.type.name for each in duckdb_module().extract_statements(statement)]
     except ValueError:  # a type that DuckDB's Python has no name for
         return "a statement of another kind"
     if len(types) != 1:
@@ -214,7 +193,7 @@ class DuckDb:
 
     def answer(self, statement: str, *values: Any) -> DuckDbAnswer:
         """Execute a statement with values of its parameters, `$1`. Raises SqlError."""
-        duckdb = _duckdb()
+        duckdb = duckdb_module()
         try:
             part = refused_part(statement)
             if part is not None:
@@ -305,7 +284,7 @@ class DuckDb:
             if missing is not None:
                 text = nearest_name(missing[1], known, kind) or text
         words = RESERVED.intersection(re.findall(r"\w+", statement.lower()))
-        if isinstance(error, _duckdb().ParserException) and words:
+        if isinstance(error, duckdb_module().ParserException) and words:
             quoted = " or ".join(f'"{word}"' for word in sorted(words))
             text += f" (a column of this name is written in double quotes: {quoted})"
         return printable(text)

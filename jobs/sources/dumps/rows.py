@@ -29,6 +29,7 @@ from jobs.errors import SourceError
 from jobs.settings import BATCH_COLUMNS, DUMP_COLUMNS, SPELLINGS, DumpSettings
 from jobs.sources.dumps.files import Line
 from jobs.sources.dumps.framing import framed
+from jobs.sources.dumps.where import Where
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 
 ROWS_SCHEMA: Final = pa.schema(
@@ -128,7 +129,11 @@ class RowsRead(NamedTuple):
 
 
 def read_parquet(
-    source: Any, rules: RowRules, constants: Mapping[str, str | None], row_groups: Sequence[int] | None = None
+    source: Any,
+    rules: RowRules,
+    constants: Mapping[str, str | None],
+    row_groups: Sequence[int] | None = None,
+    where: Where | None = None,
 ) -> Iterator[RowsRead]:
     """Yield the rows of an open Parquet file in portions.
 
@@ -144,8 +149,12 @@ def read_parquet(
     row_count = max(min(READ_BYTES_MAX * max(sum(counts), 1) // row_bytes, READ_ROWS_MAX), 1)
     chosen = list(range(len(counts))) if row_groups is None else list(row_groups)
     first_row = sum(counts[: chosen[0]]) if chosen else 0
-    for batch in scanner.batches(sorted(set(names.values())), rows_max=row_count, indices=chosen):
-        read = _checked(_found_columns(batch, names, constants, rules), rules, partial(_row_place, first_row))
+    columns = sorted(set(names.values())) if where is None else scanner.schema.names
+    for batch in scanner.batches(columns, rows_max=row_count, indices=chosen):
+        found = _found_columns(batch, names, constants, rules)
+        if where is not None:
+            found = found._replace(is_wanted=where.wanted(pa.Table.from_batches([batch]), constants))
+        read = _checked(found, rules, partial(_row_place, first_row))
         yield read._replace(rows=_batches(read.rows)) if has_batches else read
         first_row += batch.num_rows
 
@@ -197,6 +206,8 @@ class _Columns(NamedTuple):
     """Rows whose key or value cannot be read, and why."""
     cluster_id: pa.Array
     """Null: of the cluster of the run."""
+    is_wanted: BoolArray | None = None
+    """None: all rows are."""
 
 
 def _found_columns(
@@ -388,6 +399,8 @@ def _checked(found: _Columns, rules: RowRules, place_of: Callable[[int], str]) -
     others = Counter(found.cluster_id.filter(pa.array(is_wanted & is_other)).to_pylist())
     other_topic_count = int(count - is_wanted.sum())
     is_wanted &= ~is_other
+    if found.is_wanted is not None:
+        is_wanted &= found.is_wanted
     partition, is_no_partition = _numbers(rows["partition"])
     offset, is_no_offset = _numbers(rows["offset"])
     is_keyless = rows["key"].is_null().to_numpy()

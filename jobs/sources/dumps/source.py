@@ -68,6 +68,7 @@ from jobs.sources.dumps.rows import (
     read_parquet,
 )
 from jobs.sources.dumps.staging import PieceWriter, Run
+from jobs.sources.dumps.where import Where
 from jobs.sources.segments import UNREADABLE_FILE
 
 KnownFile = tuple[int, int | None]
@@ -279,6 +280,8 @@ def _logs(uris: Sequence[str], done: Iterable[_Done]) -> Iterator[DumpLog]:
 
 
 def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
+    if rules.dump.where:
+        yield f"{uri}: of its rows those where {rules.dump.where}"
     tasks = [task for task in done if task.uri == uri]
     counts = {kind: sum(task.record_counts.get(kind, 0) for task in tasks) for kind in (BATCHES, FORMATTED)}
     if alone_count := sum(task.record_counts.get(ALONE, 0) for task in tasks):
@@ -331,11 +334,15 @@ def unpack(work: _Work) -> _Done:
     batches = PieceWriter(work.staging, f"{name}-{BATCHES}", "base_offset")
     formatted = PieceWriter(work.staging, f"{name}-{FORMATTED}", "offset")
     numbers: dict[tuple[str, int], int] = {}
+    where = Where(work.rules.dump.where) if work.rules.dump.where else None
     for file in work.files:
         faults = _Faults(file.path)
         try:
+            if where is not None and file.format is not DumpFormat.PARQUET:
+                raise SourceError("--where takes rows of Parquet files and Delta tables: name other dumps without it")
             if file.format is DumpFormat.PARQUET:
-                _unpack_parquet(file, work, rows, batches, faults, done)
+                if where is None or not where.excludes(file.constants):
+                    _unpack_parquet(file, work, (rows, batches), faults, done, where)
                 done.files_read.append(file)
             elif file.format is DumpFormat.DUMP_LOG:
                 _unpack_printed_log(file, work, batches, faults, done)
@@ -397,11 +404,17 @@ def _add_rows(read: RowsRead, writer: PieceWriter, faults: _Faults, done: _Done)
 
 
 def _unpack_parquet(
-    file: DumpFile, work: _Work, rows: PieceWriter, batches: PieceWriter, faults: _Faults, done: _Done
+    file: DumpFile,
+    work: _Work,
+    writers: tuple[PieceWriter, PieceWriter],
+    faults: _Faults,
+    done: _Done,
+    where: Where | None,
 ) -> None:
+    rows, batches = writers
     filesystem, path = filesystem_of(file.path)
     with filesystem.open_input_file(path) as source:
-        for read in read_parquet(source, work.rules, file.constants, work.row_groups):
+        for read in read_parquet(source, work.rules, file.constants, work.row_groups, where):
             _add_rows(read, rows if read.rows.schema == ROWS_SCHEMA else batches, faults, done)
 
 

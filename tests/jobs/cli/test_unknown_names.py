@@ -131,6 +131,7 @@ DOES_NOTHING: Final = {
     "audit --list starts --from 2026-11-21T02:58:17Z": "rows of --list starts have no time",
     "nightly --notify-always": "--notify-always goes with --notify",
     "nightly --dump-format json": "--dump-format goes with --dump",
+    "nightly --where true": "--where goes with --dump",
     "describe --command-config client.properties": "--command-config goes with --bootstrap-server",
     "simulate --scenario scenarios/shop.toml --output s --from 2026-01-06": "--from goes with --explain or --exchange",
     "history --group c01-range --group c02-roundrobin": "--group is given twice",

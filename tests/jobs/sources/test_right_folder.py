@@ -107,7 +107,7 @@ def test_nightly_refuses_before_spark_starts(
 
     monkeypatch.setattr(session, "open_session", open_session)
     new = str(copied / "new")
-    for words in (("--segments", str(copied)), ("--dump", str(copied / "copy" / "broker-1"))):
+    for words in (("--segments", str(copied)), ("--lake", str(copied / "copy" / "broker-1"))):
         for job in ("nightly", "capture"):
             assert cli.main([job, *words, "--warehouse", new]) == 1
             assert capsys.readouterr().err.count("\n") == 1

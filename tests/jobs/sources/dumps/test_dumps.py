@@ -491,3 +491,60 @@ def test_a_damaged_file_is_reported_and_the_others_are_read(tmp_path: Path) -> N
         ("UNREADABLE_FILE", "c.json.gz"),
     ]
     assert records_of(batches_of(found)[OFFSETS, 0])[0].offset == 0
+
+
+def test_where_takes_rows_by_any_columns(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of files and of folders' names; null is not true. A file that its folder excludes is not opened, and is read."""
+    plain = {"topic": OFFSETS, "partition": 0, "timestamp": 5, "key": KEY, "value": VALUE}
+    for number, day in enumerate(("2026-11-01", "2026-11-02", None)):
+        folder = tmp_path / "lake" / f"day={day or '__HIVE_DEFAULT_PARTITION__'}"
+        folder.mkdir(parents=True)
+        offsets_of_day = range(number * 3, min(number * 3 + 3, 8))
+        envs = (None, "test", "prod")
+        of_day = [plain | {"offset": it, "env": {"of": envs[it % 3]}} for it in offsets_of_day]
+        pq.write_table(pa.Table.from_pylist(of_day), folder / "a.parquet")
+    opened: list[str] = []
+    unpack = source._unpack_parquet
+
+    def opening(file: Any, *more: Any) -> None:
+        opened.append(Path(file.path).parent.name)
+        unpack(file, *more)
+
+    monkeypatch.setattr(source, "_unpack_parquet", opening)
+
+    def offsets(where: str) -> list[int]:
+        opened.clear()
+        found = unpacked(tmp_path / f"staging-{len(where)}", tmp_path / "lake", dump_where=where)
+        assert len(found.files_read) == 3
+        assert any(it.endswith(f": of its rows those where {where}") for it in found.notes)
+        there = batches_of(found)
+        return [it.offset for it in records_of(there[OFFSETS, 0])] if there else []
+
+    assert offsets("env.of = 'prod'") == [2, 5]
+    assert offsets("env.of <> 'prod' -- or none") == [1, 4, 7]
+    assert len(opened) == 3
+    assert offsets("day >= '2026-11-02'") == [3, 4, 5]
+    assert opened == ["day=2026-11-02"]
+    assert offsets("day = '2026-11-01' and \"offset\" > 0 and make_timestamp(0) < now()") == [1, 2]
+    assert offsets("day = '2027-01-01'") == []
+
+
+@pytest.mark.parametrize(
+    ("where", "words"),
+    [
+        ("env = 'prod'", "--where \"env = 'prod'\": .*env"),
+        ("topic =", "--where 'topic =': .*syntax error"),
+        ("topic in (select content from read_text('/etc/hostname'))", "--where .*"),
+        ("topic", "--where 'topic'"),
+    ],
+)
+def test_a_where_that_cannot_be_computed_stops_the_run(tmp_path: Path, where: str, words: str) -> None:
+    """With the file and what is wrong, in one line."""
+    row_ = {"topic": OFFSETS, "partition": 0, "offset": 0, "timestamp": 5, "key": KEY, "value": VALUE}
+    pq.write_table(pa.Table.from_pylist([row_]), tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match=words) as raised:
+        unpacked(tmp_path / "staging", tmp_path / "a.parquet", dump_where=where)
+    assert "\n" not in str(raised.value)
+    (tmp_path / "b.json").write_bytes(text_of(row(0)))
+    with pytest.raises(SourceError, match="--where takes rows of Parquet files"):
+        unpacked(tmp_path / "staging", tmp_path / "b.json", dump_where=where)
