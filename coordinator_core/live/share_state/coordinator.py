@@ -1,9 +1,9 @@
 """ShareCoordinator: one live `__share_group_state` partition (CoordinatorRuntime over ShareCoordinatorShard, KIP-932).
 
 It works like the group coordinator: a command decides (`commands`), the records are appended to the log, and only their
-replay changes the state. `handle` serves a whole request like ShareCoordinatorService, one operation for each
-partition; `run` serves one partition, which is what a persister needs. Records that the log refuses are not replayed,
-and the result has the error. A caller that replicates the log and later loses records restores the state with `revert`.
+replay changes the state. `run` serves the part of a request for one share partition. Records that the log refuses are
+not replayed, and the result has the error. A caller that replicates the log and later loses records restores the state
+with `revert`.
 
 Deterministic: no clock, no randomness; each call gets the time, in epoch milliseconds.
 """
@@ -23,7 +23,7 @@ from coordinator_core.live.share_state.commands import (
     tombstones_of_topics,
 )
 from coordinator_core.live.share_state.config import ShareCoordinatorConfig
-from coordinator_core.live.share_state.messages import Response, Result, StateRequest, TopicResult
+from coordinator_core.live.share_state.messages import Result
 from coordinator_core.live.share_state.records import AppendedRecord, ShareStateRecord, replay_record
 from coordinator_core.replay.lookup import SharePartitionKey
 from coordinator_core.replay.share_state.state import ShareShard
@@ -42,9 +42,8 @@ class Log(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of one call: the response, if it was a request, and the records."""
+    """The result of a job."""
 
-    response: Any = None
     records: tuple[AppendedRecord, ...] = ()
     error: Refused | None = None
     """Why a job wrote nothing."""
@@ -79,31 +78,6 @@ class ShareCoordinator:
 
     # --- requests ---
 
-    def handle(self, operation: str, request: StateRequest, *, now_ms: int) -> Outcome:
-        """Serve a request: one operation for each of its partitions, in its order, each appended on its own.
-
-        Without a group id, without topics, or where a topic has no partition, the response is empty. For a partition
-        that the request names twice, it has the last result. Raises UnknownOperation if there is no such operation.
-        Source: ShareCoordinatorService.
-        """
-        _operation(operation)
-        is_valid = request.group_id and request.topics and all(topic.partitions for topic in request.topics)
-        if not is_valid:
-            return Outcome(Response())
-        results: dict[str, dict[int, Result]] = {}
-        records: list[AppendedRecord] = []
-        for topic in request.topics:
-            topic_results = results.setdefault(topic.topic_id, {})
-            for data in topic.partitions:
-                key = SharePartitionKey(request.group_id, topic.topic_id, data.partition)
-                result, written = self.run(operation, key, data, now_ms=now_ms)
-                topic_results[data.partition] = result
-                records.extend(written)
-        response = Response(
-            tuple(TopicResult(topic_id, tuple(partitions.values())) for topic_id, partitions in results.items())
-        )
-        return Outcome(response, tuple(records))
-
     def run(
         self, operation: str, key: SharePartitionKey, data: Any, *, now_ms: int
     ) -> tuple[Result, tuple[AppendedRecord, ...]]:
@@ -111,7 +85,9 @@ class ShareCoordinator:
 
         Raises UnknownOperation if there is no such operation; all other errors are in the result.
         """
-        served = _operation(operation)
+        served = OPERATIONS.get(operation)
+        if served is None:
+            raise UnknownOperation(f"the share coordinator has no operation {operation}")
         view = View(self.shard, self.image, self.config, now_ms)
         try:
             for check in served.checks:
@@ -189,7 +165,7 @@ class ShareCoordinator:
             outcome = self.snapshot_cold_partitions(now_ms=job.deadline_ms)
             records.extend(outcome.records)
             error = outcome.error or error
-        return Outcome(None, tuple(records), error, delete_before_offset)
+        return Outcome(tuple(records), error, delete_before_offset)
 
     def _schedule(self, name: str, now_ms: int) -> None:
         is_prune = name == PRUNE
@@ -207,13 +183,6 @@ class ShareCoordinator:
 
 def empty_shard(config: ShareCoordinatorConfig) -> ShareShard:
     return ShareShard(updates_per_snapshot=config.updates_per_snapshot, kafka_version=config.kafka_version)
-
-
-def _operation(name: str) -> Operation:
-    operation = OPERATIONS.get(name)
-    if operation is None:
-        raise UnknownOperation(f"the share coordinator has no operation {name}")
-    return operation
 
 
 def _failed(operation: Operation, partition: int, refused: Refused) -> Result:

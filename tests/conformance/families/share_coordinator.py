@@ -19,13 +19,21 @@ from coordinator_core.live.share_state.messages import (
     DeletePartition,
     InitializePartition,
     ReadPartition,
+    Response,
     StateRequest,
     StateTopic,
     WritePartition,
 )
-from coordinator_core.live.share_state.records import ShareStateRecord, decode_record, encode_record, replay_record
+from coordinator_core.live.share_state.records import (
+    AppendedRecord,
+    ShareStateRecord,
+    decode_record,
+    encode_record,
+    replay_record,
+)
 from coordinator_core.replay.share_state.state import ShareShard
 from tests.conformance.families.cases import judge_cases
+from tests.coordinator_core.live.share_state.exchange import served
 from tests.coordinator_core.logs import MemoryLog
 from tests.message_json import json_of, message_of
 
@@ -109,29 +117,29 @@ class _Live:
         """Do the step: what is wrong, None if nothing is."""
         if step["op"] == "advanceTime":
             self.now_ms += step["request"]["ms"]
-        outcome = self._outcome(step)
-        response = None if outcome.response is None else json_of(outcome.response)
+        answer, written = self._done(step)
+        response = None if answer is None else json_of(answer)
         if response != step["response"]:
             return f"answer {response} is not {step['response']}"
-        records = [_bytes(entry.record) for entry in outcome.records]
+        records = [_bytes(entry.record) for entry in written]
         expected = [(record["key"], record["value"] or "") for record in step["records"]]
         if records != expected:
             return f"records {records} are not {expected}"
-        offsets = [entry.offset for entry in outcome.records]
+        offsets = [entry.offset for entry in written]
         if offsets != [record["offset"] for record in step["records"]]:
             return f"records at {offsets}"
         return _wrong_state(self.coordinator.shard, step)
 
-    def _outcome(self, step: Json) -> Outcome:
+    def _done(self, step: Json) -> tuple[Response | None, tuple[AppendedRecord, ...]]:
         request = REQUESTS.get(step["op"])
         if request is None:
-            return JOBS[step["op"]](self.coordinator, step["request"], self.now_ms)
+            return None, JOBS[step["op"]](self.coordinator, step["request"], self.now_ms).records
         topics = tuple(
             StateTopic(topic["topicId"], tuple(message_of(request.partition, it) for it in topic["partitions"]))
             for topic in step["request"]["topics"]
         )
         message = StateRequest(step["request"]["groupId"], topics)
-        return self.coordinator.handle(request.operation, message, now_ms=self.now_ms)
+        return served(self.coordinator, request.operation, message, self.now_ms)
 
     def wrong_reload(self, shard: ShareShard) -> str | None:
         """Whoever replays this coordinator's own log has its state."""

@@ -1,4 +1,5 @@
-"""The live share coordinator: what each request writes and answers, its jobs, and what a failing log leaves behind."""
+"""The live share coordinator: its jobs, and what a failing log leaves behind. What requests write and answer is in
+Kafka's traces (tests/conformance)."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -13,19 +14,12 @@ from coordinator_core.live.share_state.coordinator import ShareCoordinator, empt
 from coordinator_core.live.share_state.messages import (
     DeletePartition,
     InitializePartition,
-    PartitionResult,
     ReadPartition,
-    ReadResult,
-    Response,
-    StateRequest,
-    StateTopic,
-    TopicResult,
     WritePartition,
 )
 from coordinator_core.live.share_state.records import ShareStateRecord, replay_record
 from coordinator_core.replay.lookup import SharePartitionKey
 from coordinator_core.replay.share_state.combine import StateBatch
-from coordinator_core.replay.share_state.state import ShareSnapshot, ShareUpdate
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.logs import MemoryLog
 
@@ -75,139 +69,6 @@ class Live:
         return self.coordinator.shard.share_partitions[KEY]
 
 
-# --- write ---
-
-
-def test_batches_of_one_write_are_combined_before_they_are_written() -> None:
-    """What one request says may overlap in itself, and may lie below its start offset."""
-    live = Live()
-    live.initialize()
-    live.write([StateBatch(8, 12, 0, 1), StateBatch(11, 14, 2, 1)], start=9)
-    assert live.values()[0].state_batches == (StateBatch(9, 10, 0, 1), StateBatch(11, 14, 2, 1))
-
-
-@pytest.mark.parametrize(("limit", "kinds"), [(0, "SSSS"), (1, "USUS"), (2, "UUSU"), (500, "UUUU")])
-def test_a_snapshot_comes_after_so_many_updates(limit: int, kinds: str) -> None:
-    """share.coordinator.snapshot.update.records.per.snapshot; with 0 every write is a snapshot."""
-    live = Live(updates=limit)
-    live.initialize()
-    written = ""
-    for at in range(4):
-        live.write([StateBatch(10 + at, 10 + at, 2, 1)])
-        written += "S" if isinstance(live.values()[0], ShareSnapshot) else "U"
-    assert written == kinds
-    assert live.state().state_batches == (StateBatch(10, 13, 2, 1),)
-
-
-# --- read ---
-
-
-def test_a_read_by_a_new_leader_is_written_down_and_fences_the_old_one() -> None:
-    """The next write of the leader before is refused, whoever of the two comes first to the log."""
-    live = Live()
-    live.initialize()
-    live.write()
-    assert live.read(5) == ReadResult(0, state_epoch=3, start_offset=10, state_batches=ACK)
-    assert live.values() == [ShareUpdate(0, 5, 10, 3, ())]
-    assert live.write(leader=4).error_code == ErrorCode.FENCED_LEADER_EPOCH
-    assert live.read(4).error_code == ErrorCode.FENCED_LEADER_EPOCH
-    assert live.write(leader=5).error_code == ErrorCode.NONE
-
-
-# --- refusals ---
-
-NEGATIVE = KEY._replace(partition=-1)
-BEYOND = KEY._replace(partition=4)
-GONE = KEY._replace(topic_id="AAAAAAAAAAAAAAAAAAAAAw")
-MESSAGES = {
-    "negative": "The partition id cannot be a negative number.",
-    "write": "Write operation on uninitialized share partition not allowed.",
-    "read": "Read operation on uninitialized share partition not allowed.",
-    "topic": "This server does not host this topic-partition.",
-    "leader": "The leader epoch in the request is older than the epoch on the broker.",
-    "state": "The share coordinator rejected the request because the share-group state epoch did not match.",
-}
-
-
-@pytest.mark.parametrize(
-    ("operation", "key", "data", "code", "message"),
-    [
-        pytest.param("initialize_state", NEGATIVE, InitializePartition(-1), 42, "negative", id="initialize-negative"),
-        pytest.param("initialize_state", BEYOND, InitializePartition(4, 1), 3, "topic", id="initialize-beyond"),
-        pytest.param("initialize_state", GONE, InitializePartition(0, 1), 3, "topic", id="initialize-no-topic"),
-        pytest.param("initialize_state", KEY, InitializePartition(0, 2), 124, "state", id="initialize-older"),
-        pytest.param("write_state", NEGATIVE, WritePartition(-1), 42, "negative", id="write-negative"),
-        pytest.param("write_state", BEYOND, WritePartition(4), 42, "write", id="write-uninitialized-before-topic"),
-        pytest.param("write_state", KEY, WritePartition(0, 2, 4), 74, "leader", id="write-leader-before-state"),
-        pytest.param("write_state", KEY, WritePartition(0, 2, -1), 124, "state", id="write-older-state"),
-        pytest.param("read_state", NEGATIVE, ReadPartition(-1), 42, "negative", id="read-negative"),
-        pytest.param("read_state", GONE, ReadPartition(0, 9), 42, "read", id="read-uninitialized-before-topic"),
-        pytest.param("read_state", KEY, ReadPartition(0, 4), 74, "leader", id="read-older-leader"),
-        pytest.param("read_state_summary", NEGATIVE, ReadPartition(-1), 42, "negative", id="summary-negative"),
-        pytest.param("read_state_summary", GONE, ReadPartition(0), 3, "topic", id="summary-no-topic"),
-        pytest.param("delete_state", NEGATIVE, DeletePartition(-1), 42, "negative", id="delete-negative"),
-        pytest.param("delete_state", BEYOND, DeletePartition(4), 3, "topic", id="delete-beyond"),
-    ],
-)
-def test_a_refusal_writes_nothing(operation: str, key: SharePartitionKey, data: Any, code: int, message: str) -> None:
-    """Of several things which are wrong the first in Kafka's order is the answer."""
-    live = Live()
-    live.initialize(3)
-    live.read(5)
-    shard, end = live.coordinator.shard, live.log.next_offset
-    result = live.run(operation, data, key)
-    assert (result.partition, result.error_code, result.error_message) == (key.partition, code, MESSAGES[message])
-    assert (live.coordinator.shard, live.log.next_offset) == (shard, end)
-
-
-NEW = KafkaVersion(4, 4)
-
-
-@pytest.mark.parametrize(
-    ("operation", "data", "message"),
-    [
-        ("initialize_state", InitializePartition(0, -1), "The state epoch cannot be a negative number."),
-        ("write_state", WritePartition(0, -1, 5), "The state epoch cannot be a negative number."),
-        ("write_state", WritePartition(0, -1, -1), "The leader epoch cannot be a negative number."),
-        ("read_state", ReadPartition(0, -1), "The leader epoch cannot be a negative number."),
-    ],
-)
-def test_since_4_4_a_negative_epoch_is_refused(operation: str, data: Any, message: str) -> None:
-    """What -1 asked for until 4.3, Kafka 4.4 refuses, with a state or without; a summary takes it."""
-    live = Live(version=NEW)
-    live.initialize(3)
-    live.read(5)
-    result = live.run(operation, data)
-    assert (result.error_code, result.error_message) == (ErrorCode.INVALID_REQUEST, message)
-    assert live.run("read_state_summary", ReadPartition(0, -1)).error_code == ErrorCode.NONE
-    assert Live(version=NEW).run(operation, data).error_message == message
-
-
-@pytest.mark.parametrize(
-    ("start_offset", "count", "expected"),
-    [
-        pytest.param(12, 1, (12, 1), id="a-later-start-has-its-own-count"),
-        pytest.param(10, 1, (10, 3), id="equal-start-keeps-the-larger-count"),
-        pytest.param(10, 5, (10, 5), id="equal-start-takes-the-larger-count"),
-        pytest.param(9, 9, (10, 3), id="an-earlier-start-changes-neither"),
-        pytest.param(-1, 9, (10, 3), id="no-start-changes-neither"),
-    ],
-)
-@pytest.mark.parametrize("updates", [1, 500])
-def test_since_4_4_a_write_keeps_progress(
-    start_offset: int, count: int, expected: tuple[int, int], updates: int
-) -> None:
-    """Neither start offset nor complete count goes down in updates and snapshots; batches below are left out."""
-    live = Live(version=NEW, updates=updates)
-    live.initialize()
-    live.write(leader=0)
-    batches = (StateBatch(9, 13, 2, 1),)
-    live.run("write_state", WritePartition(0, 3, 0, start_offset, count, batches))
-    (value,) = live.values()
-    assert (value.start_offset, value.delivery_complete_count) == expected
-    assert value.state_batches == (StateBatch(expected[0], 13, 2, 1),)
-
-
 @pytest.mark.parametrize("updates", [0, 500])
 @pytest.mark.parametrize(("version", "count"), [((4, 1), -1), ((4, 2), 3)])
 def test_since_4_2_the_state_has_a_complete_count(version: tuple[int, int], count: int, updates: int) -> None:
@@ -222,58 +83,10 @@ def test_since_4_2_the_state_has_a_complete_count(version: tuple[int, int], coun
     assert live.run("read_state_summary", ReadPartition(0, -1)).delivery_complete_count == count
 
 
-def test_since_4_4_an_older_state_epoch_has_another_message() -> None:
-    """The same error code, and a text that is not of share groups alone."""
-    live = Live(version=NEW)
-    live.initialize(3)
-    result = live.write(state=2, leader=0)
-    assert result.error_code == ErrorCode.FENCED_STATE_EPOCH
-    assert result.error_message == "The coordinator rejected the request because the state epoch did not match."
-
-
-# --- whole requests ---
-
-
-def write_request(*partitions: WritePartition, group_id: str = "sg") -> StateRequest:
-    return StateRequest(group_id, (StateTopic(TOPIC_ID, partitions),))
-
-
-@pytest.mark.parametrize(
-    "request_",
-    [
-        StateRequest("sg"),
-        write_request(),
-        write_request(WritePartition(0), group_id=""),
-        StateRequest("sg", (StateTopic(TOPIC_ID, (WritePartition(0),)), StateTopic(OTHER_ID))),
-    ],
-    ids=["no-topic", "no-partition", "no-group", "one-topic-without-partition"],
-)
-def test_a_request_which_says_nothing_has_an_empty_answer(request_: StateRequest) -> None:
-    """Kafka answers without a word, and serves no part of the request."""
-    live = Live()
-    live.initialize()
-    outcome = live.coordinator.handle("write_state", request_, now_ms=0)
-    assert (outcome.response, outcome.records) == (Response(), ())
-
-
-def test_of_a_partition_named_twice_the_last_result_is_given() -> None:
-    """Both are served, in order (the service keeps one future for a partition)."""
-    live = Live()
-    live.initialize()
-    request = write_request(WritePartition(0, 3, -1, 10, 1, ACK), WritePartition(0, 2, -1, 10, 2, ACK))
-    outcome = live.coordinator.handle("write_state", request, now_ms=0)
-    fenced = PartitionResult(0, ErrorCode.FENCED_STATE_EPOCH, MESSAGES["state"])
-    assert outcome.response == Response((TopicResult(TOPIC_ID, (fenced,)),))
-    assert len(outcome.records) == 1
-
-
 def test_an_operation_which_is_none_is_distinguished_from_a_refusal() -> None:
     """Nobody can send it: it is the caller's mistake."""
-    live = Live()
     with pytest.raises(UnknownOperation):
-        live.coordinator.handle("forget_state", StateRequest(""), now_ms=0)
-    with pytest.raises(UnknownOperation):
-        live.run("forget_state", DeletePartition(0))
+        Live().run("forget_state", DeletePartition(0))
 
 
 # --- a log which fails ---
@@ -327,19 +140,6 @@ def test_a_job_which_the_log_refuses_says_so() -> None:
 
 
 # --- jobs ---
-
-
-def test_cold_share_partitions_get_a_snapshot_each() -> None:
-    """Cold: its last snapshot is as old as the interval, updates or not. The creation time stays."""
-    live = Live(cold_ms=5000)
-    live.initialize(key=KEY._replace(partition=2))
-    live.initialize()
-    live.write()
-    live.now_ms = 1001
-    live.initialize(key=KEY._replace(partition=1))
-    outcome = live.coordinator.snapshot_cold_partitions(now_ms=6000)
-    assert [entry.record.key.partition for entry in outcome.records] == [0, 2]
-    assert outcome.records[0].record.value == ShareSnapshot(1, 3, 0, 10, 3, 1000, 6000, ACK)
 
 
 def test_deleted_topics_are_cleaned_up_after_in_every_group() -> None:

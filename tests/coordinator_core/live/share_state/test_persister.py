@@ -35,7 +35,7 @@ from coordinator_core.live.share_state.persister import ATTEMPTS_MAX, Lookup, Pe
 from coordinator_core.replay.lookup import SharePartitionKey
 from coordinator_core.replay.share_state.combine import StateBatch
 from schemas.error_codes import ErrorCode
-from tests.coordinator_core.live.share_state.exchange import exchange
+from tests.coordinator_core.live.share_state.exchange import exchange, served
 from tests.coordinator_core.logs import MemoryLog
 
 TOPIC_ID = "AAAAAAAAAAAAAAAAAAAAAQ"
@@ -64,17 +64,15 @@ class Cluster:
     def serve(self, request: Send) -> Response | ErrorCode:
         self.requests.append(request)
         if self.fault is None:
-            response = self.coordinator.handle(request.operation, request.request, now_ms=self.now_ms).response
-            assert isinstance(response, Response)
-            return response
+            return served(self.coordinator, request.operation, request.request, self.now_ms)[0]
         if self.is_silent:
             return self.fault
-        refused, served = Refused(self.fault), OPERATIONS[request.operation]
+        refused, operation = Refused(self.fault), OPERATIONS[request.operation]
         return Response(
             tuple(
                 TopicResult(
                     topic.topic_id,
-                    tuple(served.refused(data.partition, refused.code, refused.message) for data in topic.partitions),
+                    tuple(operation.refused(it.partition, refused.code, refused.message) for it in topic.partitions),
                 )
                 for topic in request.request.topics
             )
