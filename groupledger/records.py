@@ -7,7 +7,7 @@ and `bronze.record_batches`, are decoded into records here.
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from os import PathLike
 from typing import Any, Final
@@ -159,6 +159,14 @@ class Records:
     """`control_type` exists, so transactions can be decided."""
     batches: DataFrame | None = None
     """The batches from which the records were decoded, if any."""
+
+    def named(self, cluster_id: str) -> "Records":
+        """The same with their cluster as a column, which tells apart those of a state."""
+        if self.has_cluster:
+            return self
+        cluster = F.lit(cluster_id)
+        batches = None if self.batches is None else self.batches.withColumn("cluster_id", cluster)
+        return replace(self, frame=self.frame.withColumn("cluster_id", cluster), batches=batches, has_cluster=True)
 
     @property
     def columns(self) -> list[str]:

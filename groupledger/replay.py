@@ -197,7 +197,15 @@ def replay_groups(
     asked for, where the state is of another version or cluster, or has a key twice.
     """
     read = _at_rest(records, columns, decides=True)
-    keyed = Keyed(read, OFFSETS_TOPIC, cluster_id, as_pandas, _group_key, _states(state), on_error)
+    keyed = Keyed(
+        read if state is None else read.named(cluster_id),
+        OFFSETS_TOPIC,
+        cluster_id,
+        as_pandas,
+        _group_key,
+        _states(state),
+        on_error,
+    )
     return GroupReplay(keyed, None if topics is None else names_of(topics))
 
 
@@ -216,7 +224,15 @@ def replay_share_partitions(
     Arguments and errors as for `replay_groups`.
     """
     read = _at_rest(records, columns, decides=False)
-    keyed = Keyed(read, SHARE_TOPIC, cluster_id, as_pandas, _share_key, _states(state), on_error)
+    keyed = Keyed(
+        read if state is None else read.named(cluster_id),
+        SHARE_TOPIC,
+        cluster_id,
+        as_pandas,
+        _share_key,
+        _states(state),
+        on_error,
+    )
     return ShareReplay(keyed, None if topics is None else names_of(topics))
 
 

@@ -431,7 +431,8 @@ def _in_place(values: dict[str, Any], start: Path) -> dict[str, Any]:
     """Values of a file, with relative paths made absolute."""
     for field in PATH_LISTS:
         if isinstance(values.get(field), list):
-            values[field] = [_absolute(str(uri), start) for uri in values[field]]
+            placed = _dump if field == "dumps" else _absolute
+            values[field] = [placed(str(uri), start) for uri in values[field]]
     if values.get("command_config"):
         values["command_config"] = _absolute(str(values["command_config"]), start)
     return values
@@ -524,7 +525,7 @@ def _checked(values: Mapping[str, Any]) -> Settings:
     return Settings(
         **{**plain, **paths},
         segments=tuple(_absolute(uri, here) for uri in values["segments"]),
-        dumps=tuple(uri if is_table_name(uri) else _absolute(uri, here) for uri in values["dumps"]),
+        dumps=tuple(_dump(uri, here) for uri in values["dumps"]),
         dump=DumpSettings(
             format=DumpFormat(values["dump_format"]),
             topic=values["dump_topic"],
@@ -561,9 +562,14 @@ def _partition_counts(said: Iterable[str]) -> dict[str, int]:
 
 
 def is_table_name(dump: str) -> bool:
-    """Is a dump a table of Spark's catalog, by its name? What looks like a file, or is one, is none."""
-    is_name = TABLE_NAME.fullmatch(dump) is not None and not dump.endswith(DUMP_SUFFIXES)
-    return is_name and not Path(dump).exists()
+    """Is a dump of `Settings` a table of Spark's catalog, by its name?"""
+    return TABLE_NAME.fullmatch(dump) is not None
+
+
+def _dump(uri: str, start: Path) -> str:
+    """The name of a table, if it neither looks like a file nor is one; else an absolute path or a URI."""
+    is_file = uri.endswith(DUMP_SUFFIXES) or (start / uri).exists()
+    return uri if is_table_name(uri) and not is_file else _absolute(uri, start)
 
 
 def _absolute(uri: str, start: Path) -> str:

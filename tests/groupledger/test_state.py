@@ -5,7 +5,7 @@ from random import Random
 
 import pyarrow as pa
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812
 
 import groupledger
@@ -91,6 +91,25 @@ def test_a_state_that_does_not_fit_is_refused(spark: SparkSession, recorded: Rec
                 _ = replay(frame, state=wrong).tables
         with pytest.raises(groupledger.RecordsError, match=r"api\.key_states has no column 'last_offset'"):
             replay(frame, state=state.drop("last_offset"))
+
+
+def test_states_of_two_clusters_in_one_table_are_kept_apart(spark: SparkSession, recorded: Recorded) -> None:
+    """Records that name no cluster go on from the states of theirs alone, and the states of both are given on."""
+    halves: dict[str, list[DataFrame]] = {}
+    states: dict[str, DataFrame] = {}
+    for cluster_id, recording in (("one", QUICK), ("two", "codec-lz4")):
+        frame = spark.createDataFrame(recorded(recording)[1])
+        halves[cluster_id] = [frame.where("offset < 60"), frame.where("offset >= 60")]
+        states[cluster_id] = kept(groupledger.replay_groups(halves[cluster_id][0], cluster_id=cluster_id).state)
+    both = states["one"].union(states["two"])
+    for cluster_id, own in states.items():
+        after, apart = (
+            groupledger.replay_groups(halves[cluster_id][1], cluster_id=cluster_id, state=state)
+            for state in (both, own)
+        )
+        for name in apart.tables:
+            assert texts(rows_of(after.tables[name]), name) == texts(rows_of(apart.tables[name]), name), name
+        assert after.state.groupBy("cluster_id").count().count() == 2
 
 
 def test_offsets_between_state_and_records_are_a_row(spark: SparkSession, recorded: Recorded) -> None:

@@ -162,6 +162,18 @@ def test_dumps_are_a_source(tmp_path: Path) -> None:
     assert (settings.dump.format, columns.key, columns.value, columns.offset) == ("parquet", "k", "v", "offset")
 
 
+def test_a_dump_may_be_a_table_by_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the file and in an option; what looks like a file or is one is no table."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "raw.there").mkdir()
+    named = ("raw.log", "lake.raw.log", "raw.there", "raw.json", "a/raw.log", "raw", "1.log")
+    config = tmp_path / "g.toml"
+    config.write_text(f"[sources]\ndumps = {list(named)}")
+    expected = ("raw.log", "lake.raw.log", *(str(tmp_path / name) for name in named[2:]))
+    assert load_settings(environment={}, config_file=config).dumps == expected
+    assert load_settings({"dumps": named}, environment={}).dumps == expected
+
+
 def test_missing_settings_file_is_named(tmp_path: Path) -> None:
     """A settings file which is not there is an error, not the defaults."""
     with pytest.raises(SettingsError, match=r"nowhere\.toml"):
