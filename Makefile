@@ -8,7 +8,9 @@ PARALLEL := $(PYTEST) -n 3 --dist loadfile --no-loadscope-reorder -p no:randomly
 # a process that compiles a module leaves it compiled for the next: tests start hundreds
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: test-env test test-nights test-conformance test-simulator test-session test-all test-spark test-live check bench fuzz methods faults mutants package-test reference docs
+CYCLONEDX := .cache/cyclonedx
+
+.PHONY: sbom test-env test test-nights test-conformance test-simulator test-session test-all test-spark test-live check bench fuzz methods faults mutants package-test reference docs
 
 test-env: ## The environment with what tests and checks need.
 	@./spark-submit.sh --set-up dev
@@ -72,6 +74,10 @@ package-test: test-env ## Wheel and sdist, installed by pip into an empty enviro
 
 reference: test-env ## Pages of the documentation that follow from declarations: tables, jobs and options.
 	PYTHONPATH=. $(PYTHON) -m tools.reference
+
+sbom: test-env ## The packages of the lock with their licences, for the wheel: groupledger.cdx.json.
+	.venv/bin/uv pip install -q --target $(CYCLONEDX) cyclonedx-python-lib==11.12.0
+	PYTHONPATH=.:$(CYCLONEDX) $(PYTHON) -m tools.sbom
 
 docs: reference ## The documentation as a site in build/site: every link and anchor leads somewhere.
 	NO_MKDOCS_2_WARNING=1 $(PYTHON) -m mkdocs build --strict --quiet --site-dir build/site

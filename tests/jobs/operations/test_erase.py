@@ -1,9 +1,12 @@
 """Erasure: not a byte of the id is left in the warehouse, all else is as it was, and replay goes on."""
 
+import re
 import shutil
+from base64 import b64encode
 from collections.abc import Iterator
 from dataclasses import asdict
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -18,12 +21,20 @@ from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import Start
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import SettingsError, WarehouseError
+from jobs.laboratory.simulate import read_scenario
 from jobs.operations.erase import erase, erased_ids, redact_rows
+from jobs.operations.nightly import run_audit, run_replay
+from jobs.report.run import make_report
+from jobs.report.sql_text import Scope
 from jobs.spark.executors import Executor
 from schemas.tables import TABLES
 from schemas.tables.bronze import QUARANTINE, RECORD_BATCHES
 from schemas.tables.silver import GROUP_MEMBERS
 from schemas.tables.state import RUN_STARTS
+from tests.cases.harness import CLUSTER_ID, Ledger
+from tests.cases.simulated import simulate_into
+from tests.conftest import PROJECT_ROOT
+from tests.jobs.in_process import in_process
 from tests.jobs.silver.test_incremental_replay import FULL_A, Nights
 from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT
 from tests.jobs.slices import slices_of
@@ -38,6 +49,12 @@ ASKED: Final = (f"client-id={CLIENT}", f"host={HOST}", f"member={MEMBER}")
 NEEDLES: Final = tuple(text.encode() for text in (CLIENT, f"/{HOST}", MEMBER, HOST))
 KEY: Final = b"key!" * 8
 AT: Final = datetime(2026, 2, 1, tzinfo=UTC)
+
+EVERYTHING: Final = PROJECT_ROOT / "tests" / "live" / "scenarios" / "everything.toml"
+"""A scenario with groups of all kinds."""
+
+LONG: Final = 30
+"""An id of fewer bytes has, in base64, the beginning of names that stay, as of its group."""
 
 Erased = tuple[Nights, list[Path], dict[str, list[str]]]
 """The jobs, what there was to capture by night, and the rows of all tables before the erasure."""
@@ -92,6 +109,39 @@ def test_nothing_is_left(erased: Erased) -> None:
     assert any(needle in data for _, data in all_bytes(parts[0]) for needle in NEEDLES)
     pseudonyms = [pseudonym(needle, KEY) for needle in NEEDLES]
     assert all(any(made in data for _, data in all_bytes(root)) for made in pseudonyms)
+
+
+def forms_of(text: str) -> set[bytes]:
+    """How a file may have an id: as it is, in UTF-16, in base64 at each of its three places."""
+    data = text.encode()
+    encoded = (b64encode(bytes(before) + data)[cut:] for before, cut in ((0, 0), (1, 2), (2, 3)))
+    inner = {it[: (len(data) * 8 - 10) // 6] for it in encoded}
+    return {data, text.encode("utf-16-le"), *(inner if len(data) > LONG else ())}
+
+
+def test_nothing_is_left_of_anybody(tmp_path: Path) -> None:
+    """All clients, hosts and members of all kinds of groups at once: no file of the warehouse, nor the report that is
+    made then, has an id in any of its forms, before and after all is made again from bronze."""
+    simulate_into(tmp_path / "logs", read_scenario(str(EVERYTHING)))
+    ledger = Ledger(tmp_path / "warehouse")
+    ledger.night(tmp_path / "logs")
+    members = ledger.rows("silver.group_members")
+    kinds = {"client-id": "client_id", "host": "client_host", "member": "member_id"}
+    asked = {f"{kind}={row[column]}" for row in members for kind, column in kinds.items()}
+    asked |= {f"member={row['instance_id']}" for row in members if row["instance_id"]}
+    texts = [it.partition("=")[2] for it in asked]
+    needles = sorted(set[bytes]().union(*map(forms_of, texts)), key=len, reverse=True)
+    pattern = re.compile(b"|".join(map(re.escape, needles)))
+    root = Path(ledger.root)
+    assert len(texts) > 60 and any(pattern.search(data) for _, data in all_bytes(root))
+    erase(in_process(), ledger.warehouse, ids=erased_ids(asked), new_key=KEY, at=AT)
+    for is_made_again in (False, True):
+        if is_made_again:
+            ledger.run(partial(run_replay, rebuild=True), number=2)
+            ledger.run(partial(run_audit, rebuild=True), number=3)
+        page, _ = make_report(ledger.warehouse, Scope(CLUSTER_ID), made_at=AT)
+        assert pattern.search(page.encode()) is None
+        assert [path for path, data in all_bytes(root) if pattern.search(data)] == []
 
 
 def test_all_else_is_as_it_was(erased: Erased) -> None:

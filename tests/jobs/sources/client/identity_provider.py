@@ -1,4 +1,4 @@
-"""An identity provider on this machine, which gives tokens as it is told."""
+"""An identity provider on this machine, which gives tokens as a test wants."""
 
 import json
 import threading
