@@ -121,9 +121,9 @@ class BronzeBatches:
         """Must a file be rewritten?"""
         return bool(self._taken_out) or bool(self._fills)
 
-    @property
-    def ranges(self) -> list[OffsetRange]:
-        self.load()
+    def ranges(self, from_offset: int) -> list[OffsetRange]:
+        """The offsets of batches, at least of those that end at an offset or behind it."""
+        self.load(from_offset)
         return union(zip(self.rows.base_offset.tolist(), self.rows.last_offset.tolist(), strict=True))
 
     def load(self, first: int = 0, last: int = np.iinfo(np.int64).max) -> None:

@@ -309,7 +309,8 @@ def _refuse_other_dumps_of(
         if beginning is None:
             continue
         read = chain([beginning], pieces)
-        found = {f"bronze of --cluster-id {bronze.cluster_id}": _dump_other_than_bronze(read, known, files)}
+        shared = [it for it in known if it[1] >= log.first_offset]
+        found = {f"bronze of --cluster-id {bronze.cluster_id}": _dump_other_than_bronze(read, shared, files)}
         if folder is not None:
             found[folder.uri] = _dump_other_than(beginning, folder)
         if first is not None:

@@ -103,15 +103,15 @@ class LogCapture:
         self._scan: CoverageScan | None = None
         self._count = done.topics.setdefault(work.topic, TopicCount())
         self._count.partition_count += work.offset_end is None
-        if work.lineage is None and work.known:
-            # a release that kept no leader epochs wrote this bronze
+        if work.lineage is None and work.known and not work.dumped:
+            # a release that kept neither leader epochs nor offsets of dumps wrote this bronze
             self._there.load()
             self._lineage = self._lineage_before = self._lineage.with_batches(self._there.rows)
 
-    @property
-    def covered(self) -> list[OffsetRange]:
-        """Offsets of all batches in bronze, and those that retention deleted."""
-        return union([*self._there.ranges, *self.work.dropped])
+    def covered(self, from_offset: int) -> list[OffsetRange]:
+        """Offsets of the batches in bronze, and those that retention deleted, as far as an offset or later ones are
+        concerned."""
+        return union([*self._there.ranges(from_offset), *self.work.dropped])
 
     def wanted_live(self) -> list[OffsetRange]:
         """Offsets to fetch from the broker. Where the log continues after bronze, also the last batch of bronze: if

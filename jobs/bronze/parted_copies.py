@@ -155,7 +155,7 @@ class PartedCopies:
         """
         for it in list(self._lost):
             spans = [(first, last) for first, last, _ in _batches_of(it.content)]
-            if not subtract(spans, [*self._there.ranges, *dropped]):
+            if not subtract(spans, [*self._there.ranges(spans[0][0]), *dropped]):
                 continue
             segment = Segment(it.source, it.source, spans[0][0], len(it.content), is_last=False)
             data = pa.py_buffer(it.content)

@@ -194,7 +194,7 @@ def _capture_dump(capture: LogCapture, log: "DumpLog") -> None:
 
     capture.begin(None)
     capture.leave_out(log.unreported)
-    known = capture.covered
+    known = capture.covered(log.first_offset)
     for read in read_dump_log(log, known=known, met=capture.meet if log.is_rows else None):
         capture.add(read)
     capture.end(None)

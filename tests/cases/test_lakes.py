@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +11,8 @@ import pyarrow.compute as pc
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from jobs.bronze import batches, identity
+from jobs.delta.table_files import TableFile
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
@@ -140,8 +143,8 @@ def test_a_day_that_a_lake_lost_is_a_hole(tmp_path: Path, once: Ledger) -> None:
 
 def test_what_is_no_batch_is_a_bad_row(tmp_path: Path, once: Ledger) -> None:
     """A damaged, cut, missing or misplaced batch, or two in a row: in quarantine with its bytes; others are read."""
-    batches = batches_of(once).filter(pc.field("topic") == "__share_group_state")
-    rows = batches.filter(pc.equal(batches["partition"], 4)).to_pylist()
+    log = batches_of(once).filter(pc.field("topic") == "__share_group_state")
+    rows = log.filter(pc.equal(log["partition"], 4)).to_pylist()
     whole = [row["batch"] for row in rows]
     rows[3]["batch"] = whole[3][:-1] + bytes([whole[3][-1] ^ 1])
     rows[5]["batch"] = whole[5][:-1]
@@ -149,7 +152,7 @@ def test_what_is_no_batch_is_a_bad_row(tmp_path: Path, once: Ledger) -> None:
     rows[9]["base_offset"] += 10_000
     rows[11]["batch"] = whole[11] + whole[12]
     rows[13]["batch"] = b"\x00" * 70
-    land(tmp_path / "lake", pa.Table.from_pylist(rows, schema=batches.schema))
+    land(tmp_path / "lake", pa.Table.from_pylist(rows, schema=log.schema))
     ledger = Ledger(tmp_path / "warehouse")
     assert ledger.capture(dumps=(str(tmp_path / "lake"),)).quarantined_count == 6
     bad = {row["offset"]: row for row in ledger.rows("bronze.quarantine")}
@@ -157,3 +160,35 @@ def test_what_is_no_batch_is_a_bad_row(tmp_path: Path, once: Ledger) -> None:
     assert bad[rows[3]["base_offset"]]["bytes"] == rows[3]["batch"]
     there = [row["batch"] for row in ledger.rows("bronze.record_batches")]
     assert sorted(there) == sorted(it for number, it in enumerate(whole) if number not in (3, 5, 7, 9, 11, 13))
+
+
+@pytest.mark.parametrize("holds", ["batches", "records"])
+def test_a_night_opens_nothing_of_bronze_before_its_new_records(
+    tmp_path: Path, once: Ledger, holds: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So it costs what is new, however long the lake is read already; late records open what they may be in."""
+    rows = batches_of(once) if holds == "batches" else raw_records(once.warehouse)
+    days, lake, ledger = days_of(rows), tmp_path / "lake", Ledger(tmp_path / "warehouse")
+    late = pc.less(days[1]["base_offset"], 100)
+    there: set[str] = set()
+    opened: list[str] = []
+    headers, bronze_rows = batches._headers, identity._bronze_rows
+
+    def opening(file: TableFile, index: int) -> Any:
+        opened.extend({file.path} & there)
+        return headers(file, index)
+
+    def comparing(files: Sequence[TableFile], *more: Any) -> Any:
+        opened.extend(file.path for file in files)
+        return bronze_rows(files, *more)
+
+    monkeypatch.setattr(batches, "_headers", opening)
+    monkeypatch.setattr(identity, "_bronze_rows", comparing)
+    for number, some in enumerate((days[0], days[1].filter(pc.invert(late)), days[2])):
+        land(lake, some)
+        there |= {str(path) for path in Path(ledger.folder("bronze.record_batches")).glob("*.parquet")}
+        ledger.capture(number=number + 1, dumps=(str(lake),))
+    assert not opened
+    land(lake, days[1].filter(late))
+    assert not ledger.capture(number=4, dumps=(str(lake),)).gap_count
+    assert opened

@@ -31,6 +31,11 @@ class DumpLog:
         return sum(run.size_bytes for run in self.runs)
 
     @property
+    def first_offset(self) -> int:
+        """Of its records; 0 where it has none."""
+        return min((run.first_offset for run in self.runs), default=0)
+
+    @property
     def is_rows(self) -> bool:
         """Does it consist of keys and values, without batch headers?"""
         return self.kind == ROWS
