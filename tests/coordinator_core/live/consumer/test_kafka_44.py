@@ -13,7 +13,6 @@ from tests.coordinator_core.live.consumer.members import Members
 from tests.coordinator_core.live.consumer.test_classic_members import mixed, refused
 
 V43, V44 = KafkaVersion(4, 3), KafkaVersion(4, 4)
-TOPIC_ID = "B" * 22
 
 
 @pytest.mark.parametrize(("version", "makes_epoch"), [(V43, False), (V44, True)], ids=["4.3", "4.4"])

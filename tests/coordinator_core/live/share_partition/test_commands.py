@@ -22,7 +22,6 @@ from coordinator_core.live.share_partition.state import (
     BATCH_OFFSETS_MAX,
     Acquired,
     LogBatch,
-    PersisterError,
     ReadState,
     SharePartition,
     SharePartitionConfig,
@@ -37,37 +36,12 @@ from tests.coordinator_core.live.share_partition.live import (
     ARC,
     AV,
     FAILED,
-    GAP,
-    REJECT,
     RELEASE,
-    RENEW,
     Live,
     written,
 )
 
 # --- start-up ---
-
-
-@pytest.mark.parametrize(
-    ("persisted", "window", "gap"),
-    [
-        pytest.param([], (10, 10, 10, 0), None, id="nothing"),
-        pytest.param([(10, 14, ACK, 1)], (15, 15, 15, 0), None, id="all-final"),
-        pytest.param([(10, 14, ACK, 1), (15, 19, AV, 2)], (15, 19, 15, 0), None, id="final-then-available"),
-        pytest.param([(10, 14, AV, 1), (15, 19, ARC, 2)], (10, 19, 10, 5), None, id="available-then-final"),
-        pytest.param([(15, 19, ACK, 1)], (10, 19, 10, 5), (10, 19), id="gap-at-the-start"),
-        pytest.param([(10, 11, ACK, 1), (15, 19, ACK, 1)], (12, 19, 12, 5), (12, 19), id="gap-after-final"),
-        pytest.param([(10, 11, AV, 1), (15, 19, ACK, 1)], (10, 19, 10, 5), (12, 19), id="gap-after-available"),
-    ],
-)
-def test_start_up_takes_over_what_was_persisted(
-    persisted: list[tuple[int, int, int, int]], window: tuple[int, int, int, int], gap: tuple[int, int] | None
-) -> None:
-    """Start and end offset, where to fetch, how much is final, and the gap window."""
-    live = Live(10, persisted)
-    found = live.partition.gap_window
-    assert live.window == window
-    assert (None if found is None else (found.gap_start_offset, found.end_offset)) == gap
 
 
 @pytest.mark.parametrize(
@@ -112,28 +86,6 @@ def test_an_aborted_batch_around_the_start_offset_is_archived_from_there() -> No
 
 
 # --- acknowledge ---
-
-
-@pytest.mark.parametrize(
-    ("types", "expected", "window"),
-    [
-        pytest.param([ACCEPT], ((0, 2, ACK, 1),), (3, 3, 3, 0), id="accept"),
-        pytest.param([GAP], ((0, 2, ARC, 1),), (3, 3, 3, 0), id="gap"),
-        pytest.param([REJECT], ((0, 2, ARC, 1),), (3, 3, 3, 0), id="reject"),
-        pytest.param([RELEASE], ((0, 2, AV, 1),), (0, 2, 0, 0), id="release"),
-        pytest.param([RENEW], (), (0, 2, 3, 0), id="renew"),
-        pytest.param(
-            [ACCEPT, RELEASE, REJECT], ((0, 0, ACK, 1), (1, 1, AV, 1), (2, 2, ARC, 1)), (1, 2, 1, 1), id="each"
-        ),
-        pytest.param([GAP, RENEW, ACCEPT], ((0, 0, ARC, 1), (2, 2, ACK, 1)), (1, 2, 3, 1), id="each-with-renewal"),
-    ],
-)
-def test_acknowledge_types(types: list[int], expected: object, window: tuple[int, int, int, int]) -> None:
-    """What each type persists, and how the window moves."""
-    live = Live()
-    live.acquire("m", (0, 2))
-    assert live.acknowledge("m", (0, 2, types)) == expected
-    assert live.window == window
 
 
 @pytest.mark.parametrize(
@@ -191,21 +143,6 @@ def test_the_result_of_a_write_comes_once() -> None:
         with pytest.raises(UnknownWrite):
             complete_write(live.partition, write_id, None)
     assert live.window == (0, 4, 0, 0)
-
-
-@pytest.mark.parametrize(
-    ("error", "error_class"),
-    [
-        (PersisterError.COORDINATOR_LOAD_IN_PROGRESS, "CoordinatorNotAvailableException"),
-        (PersisterError.GROUP_ID_NOT_FOUND, "GroupIdNotFoundException"),
-        (PersisterError.UNKNOWN_TOPIC_OR_PARTITION, "UnknownTopicOrPartitionException"),
-        (PersisterError.FENCED_STATE_EPOCH, "NotLeaderOrFollowerException"),
-        (PersisterError.INVALID_REQUEST, "UnknownServerException"),
-    ],
-)
-def test_persister_errors_have_kafkas_answers(error: PersisterError, error_class: str) -> None:
-    """The member learns what it can act on."""
-    assert error.error_class == error_class
 
 
 # --- the start of the log ---

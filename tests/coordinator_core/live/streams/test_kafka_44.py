@@ -28,7 +28,6 @@ from coordinator_core.replay.streams.state import (
     TaskAssignment,
     TaskProcesses,
 )
-from schemas.consumer_offsets import RecordType as T
 from schemas.error_codes import ErrorCode
 from tests.coordinator_core.live.coordinator.clients import GROUP
 from tests.coordinator_core.live.streams.streams_clients import (
@@ -45,10 +44,6 @@ AWAY = -2
 
 def clients_of(version: KafkaVersion = V44, **config: Any) -> StreamsClients:
     return StreamsClients(kafka_version=version, **config)
-
-
-def written(clients: StreamsClients, since: int) -> list[T]:
-    return [entry.record.record_type for entry in clients.records[since:]]
 
 
 def static_member(clients: StreamsClients, member_id: str = "a", **fields: Any) -> None:

@@ -1,10 +1,9 @@
-"""The batch combiner: Kafka's own answers, named cases, and what holds of each offset."""
+"""The batch combiner: Kafka's own answers, and what holds of each offset."""
 
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,7 +18,6 @@ from tests.conformance.families import combiner
 from tests.coordinator_core.live.share_state.reference import canonical_batches
 
 TRACE = Path(__file__).parents[3] / "data" / "traces" / "combiner.jsonl.gz"
-OFFSET_MAX = 2**63 - 1
 
 Numbers = list[tuple[int, int, int, int]]
 
@@ -31,42 +29,6 @@ def batches(numbers: Numbers) -> tuple[StateBatch, ...]:
 def test_combiner_agrees_with_kafka() -> None:
     """Every case of Kafka's own trace gives the same batches in the same order."""
     assert combiner.run(TRACE) == (3000, 3000, [])
-
-
-@pytest.mark.parametrize(
-    ("so_far", "update", "start_offset", "combined"),
-    [
-        pytest.param([], [], -1, [], id="nothing"),
-        pytest.param([(0, 9, 0, 1)], [(3, 5, 2, 1)], -1, [(0, 2, 0, 1), (3, 5, 2, 1), (6, 9, 0, 1)], id="inside"),
-        pytest.param([(0, 4, 0, 2)], [(0, 4, 4, 1)], -1, [(0, 4, 0, 2)], id="lower-count-loses"),
-        pytest.param([(0, 4, 0, 1)], [(0, 4, 4, 1)], -1, [(0, 4, 4, 1)], id="higher-state-wins"),
-        pytest.param([(0, 4, 2, 1)], [(5, 9, 2, 1)], -1, [(0, 9, 2, 1)], id="neighbours-join"),
-        pytest.param([(5, 9, 2, 1)], [(0, 4, 2, 1)], -1, [(0, 9, 2, 1)], id="neighbours-join-before"),
-        pytest.param([(0, 4, 0, 1)], [(5, 9, 0, 2)], -1, [(0, 4, 0, 1), (5, 9, 0, 2)], id="neighbours-stay"),
-        pytest.param(
-            [(0, 4, 0, 1), (5, 9, 2, 1)],
-            [(2, 6, 4, 2)],
-            1,
-            [(1, 1, 0, 1), (2, 6, 4, 2), (7, 9, 2, 1)],
-            id="over-two",
-        ),
-        pytest.param([(0, 9, 2, 1)], [], 5, [(5, 9, 2, 1)], id="start-offset-trims"),
-        pytest.param([(0, 9, 2, 1)], [], 10, [], id="start-offset-drops"),
-        pytest.param([(0, 4, 0, 2)], [(0, 9, 0, 1)], -1, [(0, 4, 0, 2), (5, 9, 0, 1)], id="the-rest-of-a-longer"),
-        pytest.param(
-            [(0, OFFSET_MAX, 0, 1)],
-            [(OFFSET_MAX, OFFSET_MAX, 2, 1)],
-            -1,
-            [(0, OFFSET_MAX - 1, 0, 1), (OFFSET_MAX, OFFSET_MAX, 2, 1)],
-            id="the-last-offset",
-        ),
-    ],
-)
-def test_combine(so_far: Numbers, update: Numbers, start_offset: int, combined: Numbers) -> None:
-    """The rules, one by one, also for batches that a combination made."""
-    assert combine_state_batches(batches(so_far), batches(update), start_offset) == batches(combined)
-    made = combine_state_batches((), batches(so_far), UNSET_OFFSET)
-    assert combine_state_batches(made, batches(update), start_offset) == batches(combined)
 
 
 BATCH = st.builds(

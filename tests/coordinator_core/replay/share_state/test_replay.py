@@ -2,7 +2,6 @@
 does not.
 """
 
-from dataclasses import replace
 from pathlib import Path
 
 from coordinator_core.replay.lookup import SharePartitionKey
@@ -38,15 +37,6 @@ def test_a_snapshot_completes_the_state() -> None:
     assert state.has_snapshot
     assert state.state_batches == SNAPSHOT.state_batches
     assert state.state_epoch == 7
-
-
-def test_minus_one_in_an_update_leaves_start_offset_and_leader_epoch() -> None:
-    """The delivery complete count alone is taken as it is."""
-    shard = replay_share_snapshot(ShareShard(), KEY, SNAPSHOT, 0)
-    update = replace(UPDATE, start_offset=-1, leader_epoch=-1, delivery_complete_count=-1)
-    state = replay_share_update(shard, KEY, update).share_partitions[KEY]
-    assert (state.start_offset, state.leader_epoch, state.delivery_complete_count) == (10, 2, -1)
-    assert state.state_batches == (StateBatch(10, 12, 0, 1), StateBatch(13, 14, 2, 1))
 
 
 def test_a_tombstone_forgets_the_key_even_one_never_seen() -> None:

@@ -13,7 +13,6 @@ from coordinator_core.replay.streams.state import (
     StreamsGroupState,
     StreamsMember,
     Subtopology,
-    TaskAssignment,
     Topology,
 )
 from schemas.consumer_offsets import RecordType as T
@@ -109,12 +108,6 @@ def test_fresh_group() -> None:
     assert (group.group_epoch, group.assignment_epoch, group.validated_topology_epoch) == (1, 1, 0)
 
 
-def test_null_assignment_configs_are_none() -> None:
-    """The tag may be null."""
-    group, _ = group_of(record(T.STREAMS_GROUP_METADATA, GROUP, {"last_assignment_configs": None}))
-    assert group.last_assignment_configs == {}
-
-
 def test_member_metadata_and_current_assignment() -> None:
     """Types 19 and 22 each replace their own half of a member."""
     group, _ = group_of(
@@ -159,26 +152,6 @@ def test_member_metadata_and_current_assignment() -> None:
         has_current_assignment=True,
     )
     assert dict(group.static_members.items()) == {"i": "A"}
-
-
-@pytest.mark.parametrize(("state", "expected"), [(1, 1), (2, 2), (3, 3), (0, 127), (4, 127)])
-def test_member_state(state: int, expected: int) -> None:
-    """Streams members count their states from 1; other bytes read as unknown."""
-    assert group_of(current("A", 2, state=state))[0].members["A"].state == expected
-
-
-def test_target() -> None:
-    """The whole target of one member."""
-    value = {"active_tasks": tasks_of([1, 0]), "standby_tasks": tasks_of([2]), "warmup_tasks": tasks_of([3])}
-    set_target = record(T.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, key("A"), value)
-    group, _ = group_of(set_target)
-    assert group.target_assignment["A"] == TaskAssignment({"0": (0, 1)}, {"0": (2,)}, {"0": (3,)})
-    cleared = record(T.STREAMS_GROUP_TARGET_ASSIGNMENT_MEMBER, key("A"), None)
-    assert not group_of(set_target, cleared)[0].target_assignment
-
-
-def tasks_of(partitions: list[int]) -> list[dict[str, Any]]:
-    return [{"subtopology_id": "0", "partitions": partitions}]
 
 
 def test_leaving_takes_the_member_apart() -> None:
