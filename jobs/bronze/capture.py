@@ -14,7 +14,7 @@ any crash. Damaged batches have files of their own, since the offsets in a damag
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timedelta
 from functools import partial
@@ -45,7 +45,7 @@ from jobs.delta.times import epoch_ms, to_datetime
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, CaptureConflict, SourceError
 from jobs.settings import Settings, is_table_name, require_source
-from jobs.sources.segments import LogPlace, find_partitions
+from jobs.sources.segments import UNREADABLE_FILE, LogPlace, find_partitions
 from jobs.spark.executors import Executor
 from jobs.spark.tasks import run_tasks, tapered
 from schemas.tables.bronze import COVERAGE, RECORD_BATCHES
@@ -162,7 +162,8 @@ def _capture_all(
         settings = replace(settings, dumps=tuple(named.get(uri, uri) for uri in settings.dumps))
         run_all = partial(run_tasks, executor)
         unpacked = unpack_dumps(settings, staging=staging, run_all=run_all, known=known)
-        sources = replace(sources, dumps=unpacked)
+        gone = _gone(ClusterTables(warehouse, settings.cluster_id), settings.dumps, unpacked.listed)
+        sources = replace(sources, dumps=replace(unpacked, sources=(*unpacked.sources, *gone)))
         _refuse_numbered_dumps(ClusterTables(warehouse, settings.cluster_id), sources)
         refuse_other_dumps(warehouse, bronze, sources)
         return capture_logs(executor, warehouse, settings, bronze, sources, run)[0], sources.all_dumps
@@ -356,6 +357,17 @@ def _unpacking(dumps: "Unpacked", settings: Settings, run: CaptureRun) -> TaskDo
         read_sources=dict.fromkeys(dumps.sources, 0),
         compared={ROW_FILES: [_read_file(file, read_as) for file in dumps.files_read]},
     )
+
+
+def _gone(tables: ClusterTables, dumps: Sequence[str], listed: Collection[str]) -> list[str]:
+    """Files that could not be read and that a dump has no more: another file has their rows, or coverage a hole."""
+    from jobs.sources.dumps.source import UNKNOWN_FORMAT  # noqa: PLC0415
+
+    rows = tables.read(QUARANTINE, ["source", "code", "resolved_at"]).to_pylist()
+    codes = (UNREADABLE_FILE, UNKNOWN_FORMAT)
+    unread = {row["source"] for row in rows if row["code"] in codes and row["resolved_at"] is None}
+    folders = tuple(f"{uri.rstrip('/')}/" for uri in dumps)
+    return sorted(source for source in unread - {*listed} if source.startswith(folders))
 
 
 def _refuse_numbered_dumps(tables: ClusterTables, sources: Sources) -> None:

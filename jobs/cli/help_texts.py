@@ -44,6 +44,7 @@ EXAMPLES: Final[Mapping[str, Sequence[tuple[str, str]]]] = {
             "A live cluster:",
             "nightly --bootstrap-server kafka:9092 --command-config client.properties --cluster-id orders",
         ),
+        ("A table in which records land:", "nightly --lake raw.log --where \"env = 'prod'\""),
         ("With the report as its last step, for a scheduler:", "nightly --report /var/www/html/groupledger.html"),
         ("The result, for another program:", "nightly --format json"),
         (

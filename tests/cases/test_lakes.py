@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
@@ -192,3 +193,27 @@ def test_a_night_opens_nothing_of_bronze_before_its_new_records(
     land(lake, days[1].filter(late))
     assert not ledger.capture(number=4, dumps=(str(lake),)).gap_count
     assert opened
+
+
+def test_a_file_that_could_not_be_read_is_forgotten_when_a_lake_has_it_no_more(tmp_path: Path, once: Ledger) -> None:
+    """One that is being written, is none, or is missing though the table names it: a fault while the lake has it."""
+    days, folder, table = days_of(batches_of(once)), tmp_path / "folder", tmp_path / "table"
+    land(table, days[0])
+    land(table, days[1])
+    folder.mkdir()
+    pq.write_table(days[0], folder / "0.parquet")
+    whole = (folder / "0.parquet").read_bytes()
+    (folder / "1.parquet").write_bytes(whole[:-50])
+    (folder / "notes").write_text("of somebody")
+    Path(DeltaTable(table).file_uris()[0]).unlink()
+
+    def open_count(number: int) -> int:
+        return ledger.capture(number=number, dumps=(str(folder), str(table))).quarantined_count
+
+    ledger = Ledger(tmp_path / "warehouse")
+    assert [open_count(1), open_count(2)] == [3, 3]
+    (folder / "1.parquet").unlink()
+    (folder / "notes").unlink()
+    assert open_count(3) == 1
+    DeltaTable(table).repair()
+    assert open_count(4) == 0

@@ -96,6 +96,8 @@ class Unpacked:
     """Sentences about what the dumps do not contain."""
     files_read: tuple[DumpFile, ...] = ()
     """Files of rows that were read to their end: they need not be read again while they stay as they are."""
+    listed: frozenset[str] = frozenset()
+    """All files that the dumps have now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,12 +160,14 @@ def unpack_dumps(
     sources: list[str] = []
     notes: list[str] = []
     rearranged: dict[str, DumpFile] = {}
+    listed: set[str] = set()
     for uri in uris:
         files, unknown = find_dump_files(uri, rules.dump.format)
         if not files:
             raise SourceError(f"no file of {uri} is Parquet, JSON lines or the output of kafka-dump-log")
         for path, message in unknown:
             faults.append(DumpFault(path, BadRow(message, None, None, None, None, b"", UNKNOWN_FORMAT)))
+        listed |= {*(file.path for file in files), *(path for path, _ in unknown)}
         new = [file for file in files if not is_known(file)]
         if new and any(path.startswith(f"{uri.rstrip('/')}/") for path in known):
             again = rearranged_files(uri, new, is_known)
@@ -186,6 +190,7 @@ def unpack_dumps(
         sources=tuple(dict.fromkeys(sources)),
         notes=(*notes, *chain.from_iterable(_notes(uri, done, rules) for uri in dict.fromkeys(uris))),
         files_read=(*rearranged.values(), *_wholly_read(done)),
+        listed=frozenset(listed),
     )
 
 
