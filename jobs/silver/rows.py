@@ -1,4 +1,4 @@
-"""Convert rows of silver to the core's types, and find the groups of rows."""
+"""Convert rows of silver to the core's types, and choose those of groups."""
 
 from collections.abc import Iterable, Iterator, Mapping, Set
 from typing import NamedTuple, TypeVar
@@ -13,12 +13,6 @@ from jobs.delta.arrow_columns import CODED, codes_of, numbers_of, ordered_codes,
 from jobs.delta.part_files import LOG_PARTITION
 
 Row = TypeVar("Row", bound=NamedTuple)
-
-
-def groups_in(rows: pa.Table) -> list[str]:
-    group, group_ids = codes_of(rows["group_id"])
-    # after a filter the dictionary still has the strings of all rows
-    return [group_ids[code] for code in np.unique(group).tolist()]
 
 
 def sortable(column: pa.ChunkedArray) -> I64:

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 from hypothesis import given
 
-from coordinator_core.bytes.codec import make
 from coordinator_core.live.state_dump import dump_shard
 from coordinator_core.replay.anomalies import (
     DOUBLE_OWNER,
@@ -15,7 +14,7 @@ from coordinator_core.replay.anomalies import (
     Anomaly,
 )
 from coordinator_core.replay.classic.state import ClassicGroup
-from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerGroupState
+from coordinator_core.replay.consumer.state import ConsumerGroup
 from coordinator_core.replay.dispatch import (
     REPLAY,
     CoordinatorShard,
@@ -29,7 +28,6 @@ from coordinator_core.replay.dispatch import (
 from coordinator_core.replay.share.state import ShareGroup
 from coordinator_core.replay.streams.state import StreamsGroup
 from schemas.consumer_offsets import RecordType
-from schemas.consumer_offsets.offsets import OFFSET_COMMIT_KEY, OFFSET_COMMIT_VALUE
 from tests.coordinator_core.group_records import T1, Record, any_records, folded, no_anomaly, record
 
 T = RecordType
@@ -191,26 +189,6 @@ CONSUMER_TO_CLASSIC = [
 ]
 
 
-def test_classic_group_becomes_a_consumer_group() -> None:
-    """Upgrade: the generation goes on as group epoch, everybody is stable, and nothing contradicts."""
-    shard, codes = folded(CLASSIC_MEMBERS, *CLASSIC_TO_CONSUMER)
-    group = shard.groups["g"]
-    assert isinstance(group, ConsumerGroup)
-    assert (group.state, group.group_epoch, group.assignment_epoch) == (ConsumerGroupState.STABLE, 7, 7)
-    assert {m.member_id: m.assigned[T1] for m in group.members.values()} == {"A": {0: 7, 1: 7}, "B": {2: 7}}
-    assert {m.classic_member_metadata.session_timeout_ms for m in group.members.values()} == {9}  # type: ignore[union-attr]
-    assert dict(group.owners.items()) == {(T1, 0): "A", (T1, 1): "A", (T1, 2): "B"}
-    assert codes == []
-
-
-def test_consumer_group_becomes_a_classic_group() -> None:
-    """Downgrade: the tombstones take the group apart from the leaves up, then one record tells the new one."""
-    shard, codes = folded(CLASSIC_MEMBERS, *CLASSIC_TO_CONSUMER, *CONSUMER_TO_CLASSIC)
-    assert (shard, codes) == (folded(CLASSIC_MEMBERS)[0], [])
-    apart, _ = folded(CLASSIC_MEMBERS, *CLASSIC_TO_CONSUMER, *CONSUMER_TO_CLASSIC[:-1])
-    assert apart == GroupShard()
-
-
 @pytest.mark.parametrize("lost", range(6))
 def test_downgrade_that_lost_a_tombstone_is_noticed(lost: int) -> None:
     """Without any one of the tombstones a later one comes too early; the end is the same all the same."""
@@ -226,48 +204,6 @@ def test_group_tombstone_too_early(kind: type[Group]) -> None:
     record_type, key, _ = EPOCHS[kind]
     shard, codes = folded(MEMBERS[kind], (record_type, key, None))
     assert (shard, codes) == (GroupShard(), [GROUP_TOMBSTONE_TOO_EARLY])
-
-
-def commit(offset: int, value: int | None, *, producer_id: int = -1, shard: CoordinatorShard) -> CoordinatorShard:
-    key = make(OFFSET_COMMIT_KEY, group="g", topic="t", partition=0)
-    fields = None if value is None else make(OFFSET_COMMIT_VALUE, offset=value)
-    return replay_record(shard, T.OFFSET_COMMIT, key, fields, offset=offset, producer_id=producer_id, report=no_anomaly)
-
-
-def committed_offset(shard: CoordinatorShard) -> int | None:
-    dump = dump_shard(shard).get("g") or {}
-    offset: int | None = dump.get("offsets", {}).get("t", {}).get("0", {}).get("offset")
-    return offset
-
-
-def test_offset_commit_makes_a_simple_group() -> None:
-    """A commit needs a group, its tombstone does not, and neither touches a group which is there."""
-    shard = commit(5, 42, shard=CoordinatorShard())
-    assert shard.groups == SIMPLE
-    assert committed_offset(shard) == 42
-    shard = commit(6, None, shard=shard)
-    assert (shard.groups, committed_offset(shard)) == (SIMPLE, None)
-    assert commit(6, None, shard=CoordinatorShard()) == CoordinatorShard()
-    members, _ = folded(CONSUMER_MEMBER)
-    assert commit(7, 1, shard=CoordinatorShard(members)).groups is members
-
-
-@pytest.mark.parametrize(("is_committed", "expected"), [(True, 42), (False, None)])
-def test_marker_decides_a_transactional_commit(is_committed: bool, expected: int | None) -> None:
-    """Pending until the marker; the marker of another producer decides nothing."""
-    shard = commit(5, 42, producer_id=9, shard=CoordinatorShard())
-    assert (shard.groups, committed_offset(shard)) == (SIMPLE, None)
-    assert "9" in (dump_shard(shard).get("g") or {})["pendingTxnOffsets"]
-    assert replay_end_transaction_marker(shard, 8, committed=True) == shard
-    shard = replay_end_transaction_marker(shard, 9, committed=is_committed)
-    assert committed_offset(shard) == expected
-
-
-def test_replay_record_dispatches_groups() -> None:
-    """A group record changes groups only."""
-    record_type, key, value = CONSUMER_MEMBER
-    shard = replay_record(CoordinatorShard(), record_type, key, value, offset=1, report=no_anomaly)
-    assert shard == CoordinatorShard(folded(CONSUMER_MEMBER)[0])
 
 
 @given(any_records())

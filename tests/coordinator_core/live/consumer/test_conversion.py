@@ -15,12 +15,9 @@ from coordinator_core.bytes.client_protocols import (
 )
 from coordinator_core.live.classic.live import STABLE, LiveClassicGroup, LiveMember
 from coordinator_core.live.consumer.conversion import (
-    assignment_bytes,
-    can_downgrade_with_replacement,
     check_upgrade,
     consumer_group_of,
     downgrade,
-    policy_of,
     put_back,
     upgrade,
 )
@@ -97,22 +94,6 @@ def kinds(records: list[CoordinatorRecord] | tuple[CoordinatorRecord, ...]) -> l
 
 
 # --- what is allowed ---
-
-
-@pytest.mark.parametrize(
-    ("name", "upgrade_enabled", "downgrade_enabled"),
-    [
-        ("bidirectional", True, True),
-        ("Upgrade", True, False),
-        ("DOWNGRADE", False, True),
-        ("disabled", False, False),
-        ("whatever", False, False),
-    ],
-)
-def test_the_policy_says_which_way_is_open(name: str, upgrade_enabled: bool, downgrade_enabled: bool) -> None:
-    """Letter case does not count; a name which nobody knows closes both ways."""
-    policy = policy_of(GroupCoordinatorConfig(group_consumer_migration_policy=name))
-    assert (policy.is_upgrade_enabled, policy.is_downgrade_enabled) == (upgrade_enabled, downgrade_enabled)
 
 
 @pytest.mark.parametrize(
@@ -257,25 +238,6 @@ def consumer_group(
 CONSUMER = member("C", is_classic=False)
 
 
-@pytest.mark.parametrize(
-    ("group", "replaced", "config", "expected"),
-    [
-        (consumer_group(member("A"), CONSUMER), "C", {}, True),
-        (consumer_group(CONSUMER), "C", {}, True),
-        (consumer_group(member("A"), member("B")), "A", {}, False),
-        (consumer_group(CONSUMER, member("D", is_classic=False)), "C", {}, False),
-        (consumer_group(member("A"), CONSUMER), "C", {"group_consumer_migration_policy": "disabled"}, False),
-        (consumer_group(member("A"), CONSUMER), "C", {"group_max_size": 1}, False),
-    ],
-)
-def test_a_group_becomes_classic_when_the_last_consumer_gives_way(
-    group: ConsumerGroup, replaced: str, config: dict[str, Any], expected: bool
-) -> None:
-    """To a classic member, even the only one; a classic member which gives way changes nothing."""
-    clients = clients_of(group, **config)
-    assert can_downgrade_with_replacement(context_of(clients), group, group.members[replaced]) is expected
-
-
 def test_a_log_which_refuses_leaves_the_consumer_group() -> None:
     """What was put in place before the records is taken back."""
     group = consumer_group(member("A"), CONSUMER)
@@ -297,13 +259,6 @@ def test_only_what_was_put_in_place_is_taken_back() -> None:
     clients.coordinator.classic_groups["g"] = another = live_group()
     put_back(context, clients_of(live_group()).group)
     assert clients.group is another
-
-
-@pytest.mark.parametrize(("version", "written"), [(0, 0), (1, 1), (3, 3), (9, 3)])
-def test_a_member_is_assigned_in_the_version_which_it_speaks(version: int, written: int) -> None:
-    """ConsumerProtocol's later versions are written as the latest known one."""
-    metadata = version.to_bytes(2, "big") + subscription("foo")[2:]
-    assert assignment_bytes({FOO: (0,)}, metadata, IMAGE) == written.to_bytes(2, "big") + assignment(foo=(0,))[2:]
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,5 @@
 """Consumer groups, and offsets committed in transactions, as Kafka 4.4 has them and 4.3 does not."""
 
-from dataclasses import replace
-
 import pytest
 from immutables import Map
 
@@ -26,17 +24,6 @@ def test_another_preferred_assignor_makes_an_epoch(version: KafkaVersion, makes_
     assert (RecordType.CONSUMER_GROUP_METADATA in members.kinds()) == makes_epoch
 
 
-@pytest.mark.parametrize(("version", "is_let_in"), [(V43, False), (V44, True)], ids=["4.3", "4.4"])
-def test_a_static_member_comes_back_to_a_full_group(version: KafkaVersion, is_let_in: bool) -> None:
-    """Under another member id; one that the group does not know is refused by both."""
-    members = Members(kafka_version=version)
-    members.join("m", "a", instance_id="i")
-    members.heartbeat("m", epoch=-2, instance_id="i")
-    members.coordinator.config = replace(members.coordinator.config, group_consumer_max_size=1)
-    assert members.join("o", "a", instance_id="other") == ErrorCode.GROUP_MAX_SIZE_REACHED
-    assert (members.join("n", "a", instance_id="i") != ErrorCode.GROUP_MAX_SIZE_REACHED) == is_let_in
-
-
 @pytest.mark.parametrize(
     ("version", "code"),
     [(V43, ErrorCode.UNKNOWN_SERVER_ERROR), (V44, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)],
@@ -54,19 +41,3 @@ def test_a_member_that_changes_its_instance_id_gives_up_the_one_before(version: 
     found: Map[str, str] = Map({"i": "m", "j": "m"})
     assert set(without_former_instance_id(found, "i", "j", version)) == keeps
     assert without_former_instance_id(found, "i", "i", version) is found
-
-
-@pytest.mark.parametrize(("version", "count"), [(V43, 2), (V44, 1)], ids=["4.3", "4.4"])
-def test_an_equal_target_of_a_replaced_static_member_is_written_once(version: KafkaVersion, count: int) -> None:
-    """It comes back as another member and subscribes to one more topic, which does not exist."""
-    members = Members(kafka_version=version)
-    members.join("m", "a", instance_id="i")
-    members.heartbeat("m", epoch=-2, instance_id="i")
-    members.join("n", "a", "nothing", instance_id="i")
-    targets = [
-        entry.record.value
-        for entry in members.records
-        if entry.record.record_type == RecordType.CONSUMER_GROUP_TARGET_ASSIGNMENT_MEMBER and entry.record.value
-    ]
-    assert len(targets) == count
-    assert all(target == targets[0] for target in targets)

@@ -5,8 +5,7 @@ from collections import Counter
 import pytest
 from immutables import Map
 
-from coordinator_core.live.assignors.server_group import MemberSpec
-from coordinator_core.live.consumer.target import assignor_name, in_assignor_order, update_target
+from coordinator_core.live.consumer.target import assignor_name, update_target
 from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import Topic, image_of
 from coordinator_core.live.coordinator.operation import Context
@@ -71,20 +70,6 @@ def test_an_assignor_which_the_broker_does_not_have_is_an_error() -> None:
     with pytest.raises(Refused) as caught:
         update_target(context(), group_of(member), 2, member, member, None, [])
     assert caught.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
-
-
-SAME_BUCKET = ("CrxGYFM1CWTHzuJfDP97Ag", "1dTHnEF66lIzQ2k2eQwc-A")
-"""Two topic ids which share a bucket of Kafka's maps."""
-
-
-def test_the_order_of_a_target_is_that_of_the_assignor() -> None:
-    """Uniform puts a new topic before those of its bucket, range after them."""
-    partitions = dict.fromkeys(SAME_BUCKET, (0, 1))
-    spec = MemberSpec(SAME_BUCKET)
-    assert list(in_assignor_order("range", spec, partitions, 2)) == list(SAME_BUCKET)
-    assert list(in_assignor_order("uniform", spec, partitions, 2)) == list(reversed(SAME_BUCKET))
-    had = MemberSpec(SAME_BUCKET, {SAME_BUCKET[1]: (5,), SAME_BUCKET[0]: (0, 1)})
-    assert in_assignor_order("uniform", had, {SAME_BUCKET[0]: (0, 1)}, 2) == {SAME_BUCKET[0]: (0, 1)}
 
 
 @pytest.mark.parametrize(

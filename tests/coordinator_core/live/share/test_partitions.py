@@ -70,20 +70,6 @@ def test_nothing_to_take_back_writes_nothing(partitions: dict[str, tuple[int, ..
     assert clients.written() == []
 
 
-def test_an_initialisation_is_tried_again_after_a_while() -> None:
-    """Whole, since it may have been lost; the retry is a new beginning."""
-    clients = initializing()
-    begun_ms = clients.now_ms
-    clients.wait(RETRY_INTERVAL_MS - 4)
-    for _ in range(3):
-        assert clients.share_heartbeat("a").initialize_share_state is None
-    assert clients.now_ms == begun_ms + RETRY_INTERVAL_MS - 1
-    wanted = clients.share_heartbeat("a").initialize_share_state
-    assert wanted is not None
-    assert wanted.partitions == {FOO: (0, 1, 2)}
-    assert clients.share_heartbeat("a").initialize_share_state is None
-
-
 def test_a_picture_which_the_log_refused_has_no_time() -> None:
     """The retry interval counts from the last state that was written."""
     clients = initializing()
