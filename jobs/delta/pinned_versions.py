@@ -5,14 +5,16 @@ cluster with an incomplete run are read at the version of its last whole run, al
 """
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from functools import wraps
 from itertools import chain
-from typing import Any, Final
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.replay_runs import PinnedTables, WholeRun, number_of, visible
 from jobs.delta.warehouse import Warehouse
+from jobs.errors import WarehouseError
 from schemas.tables.declare import Table
 from schemas.tables.gold import GOLD_TABLES
 from schemas.tables.silver import SILVER_TABLES
@@ -22,6 +24,11 @@ OF_REPLAY: Final = (*SILVER_TABLES, CHECKPOINTS)
 OF_AUDIT: Final = (*GOLD_TABLES, AUDITED_LOGS)
 """Tables that an audit writes one after another, so that an incomplete one has written some of them."""
 
+ASKED_MAX: Final = 20
+"""How often an answer is made again: a night has two starts and two ends."""
+
+Asked = ParamSpec("Asked")
+Answer = TypeVar("Answer")
 Pinned = Mapping[str, int | None]
 """By cluster id, the Delta version at which its rows of a table are read; None: none exists yet. Other clusters are
 read at the newest version."""
@@ -42,6 +49,24 @@ def pinned_versions(warehouse: Warehouse, of_cluster: str | None = None) -> Mapp
 def runs_state(warehouse: Warehouse) -> tuple[int, ...]:
     """As long as it stays, pinned versions do."""
     return tuple(warehouse.version(table) for table in (RUN_STARTS, RUNS))
+
+
+def of_one_run(
+    ask: Callable[Concatenate[ClusterTables, Asked], Answer],
+) -> Callable[Concatenate[ClusterTables, Asked], Answer]:
+    """For an answer that is made of several reads: it is made again where a run began or ended meanwhile, since later
+    reads may be of other versions than earlier ones. Raises WarehouseError where that never ends."""
+
+    @wraps(ask)
+    def asked(tables: ClusterTables, /, *args: Asked.args, **kwargs: Asked.kwargs) -> Answer:
+        for _ in range(ASKED_MAX):
+            before = runs_state(tables.warehouse)
+            answer = ask(tables, *args, **kwargs)
+            if runs_state(tables.warehouse) == before:
+                return answer
+        raise WarehouseError("runs began and ended all the time while this was asked: ask again")
+
+    return asked
 
 
 def _not_whole(warehouse: Warehouse, number: str, of_cluster: str | None) -> list[str]:

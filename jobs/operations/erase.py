@@ -10,7 +10,7 @@ known id; without it, nobody can. If the source still has the id, the next captu
 there first.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from itertools import chain
@@ -25,13 +25,14 @@ from coordinator_core.text import counted
 from jobs.bronze.writer import BATCHES, DAMAGED, is_damaged
 from jobs.console.command_name import command
 from jobs.console.progress import Steps
-from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, file_schema
+from jobs.delta.arrow_schemas import TIMESTAMP_TYPE, arrow_schema, file_schema
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import delete_folder, filesystem_of
 from jobs.delta.last_release import carry_over
+from jobs.delta.other_writers import later_writes
 from jobs.delta.part_files import PartTarget, PartWriter, WrittenFile
-from jobs.delta.replay_runs import WholeRun, broken_off
+from jobs.delta.replay_runs import WholeRun, broken_off, newest_row
 from jobs.delta.row_groups import row_groups_in_order
 from jobs.delta.table_files import TableFile
 from jobs.delta.warehouse import Warehouse
@@ -44,12 +45,17 @@ from jobs.spark.tasks import run_tasks
 from schemas.tables import TABLES
 from schemas.tables.bronze import RECORD_BATCHES
 from schemas.tables.declare import Table
-from schemas.tables.state import ALL_LOGS, CHECKPOINTS
+from schemas.tables.state import ALL_LOGS, CHECKPOINTS, RUNS
 
 CLIENT_ID: Final = "client-id"
 HOST: Final = "host"
 MEMBER: Final = "member"
 KINDS: Final = (CLIENT_ID, HOST, MEMBER)
+
+NUMBERS: Final = ("replay_version", "audit_version")
+"""Columns of state.runs with the number of a run of each kind."""
+VERSIONS: Final = ("table_versions", "bronze_versions")
+"""Those with versions of tables when it ended."""
 
 KEY_FILE: Final = "_erasure_key"
 """File in the warehouse, made by the first erasure."""
@@ -128,6 +134,7 @@ def erase(
                 )
         redaction = Redaction.of(ids, _key_of(warehouse, new_key))
         carry_over(warehouse)
+        others = {cluster_id: _writes_of_others(ClusterTables(warehouse, cluster_id)) for cluster_id in clusters}
         existing = [table for table in TABLES.values() if warehouse.exists(table)]
         lost: set[tuple[str, str]] = set()
         counts = {}
@@ -137,7 +144,11 @@ def erase(
         if lost:
             _drop_state(warehouse, lost, at, clusters)
         for table in existing:
-            warehouse.forget_history(table)
+            if table is not RUNS:
+                warehouse.forget_history(table)
+        if RUNS in existing:
+            _pin_again(warehouse, others)
+            warehouse.forget_history(RUNS)
         delete_folder(f"{warehouse.root}/{STAGING}")
         job.row_counts = {name: count for name, count in counts.items() if count}
     return counts
@@ -199,6 +210,33 @@ def _drop_state(warehouse: Warehouse, lost: set[tuple[str, str]], at: datetime, 
     ]
     version = warehouse.version(CHECKPOINTS)
     warehouse.swap(CHECKPOINTS, gone, [], version=version, at=at, writers=writers_of(clusters), changes_rows=True)
+
+
+def _writes_of_others(tables: ClusterTables) -> dict[str, dict[str, int]]:
+    """Foreign writes to the tables that the newest replay and audit read or wrote: Delta's log forgets them."""
+    found = {}
+    for number in NUMBERS:
+        if newest := newest_row(tables, number, [*VERSIONS, "foreign_versions"]):
+            left = {name: version for column in VERSIONS for name, version in newest[column] or ()}
+            found[number] = later_writes(tables.warehouse, dict(newest["foreign_versions"] or ()), left)
+    return found
+
+
+def _pin_again(warehouse: Warehouse, others: Mapping[str, Mapping[str, Mapping[str, int]]]) -> None:
+    """Let the newest replay and audit of each cluster end at the versions that are left: readers find these while the
+    next run writes. `others`: foreign writes, by cluster and kind of run."""
+    rows = warehouse.read(RUNS).to_pylist()
+    for cluster_id, by_number in others.items():
+        for number, foreign in by_number.items():
+            own = [row for row in rows if row["cluster_id"] == cluster_id and row[number] is not None]
+            newest = max(row[number] for row in own)
+            for row in own:
+                if row[number] == newest:
+                    for column in VERSIONS:
+                        known = [TABLES[name] for name, _ in row[column] or () if name in TABLES]
+                        row[column] = [(table.full_name, warehouse.version(table)) for table in known]
+                    row["foreign_versions"] = list(foreign.items())
+    warehouse.rebuild(RUNS, pa.Table.from_pylist(rows, schema=arrow_schema(RUNS)))
 
 
 def erase_in_file(work: EraseWork) -> EraseDone:

@@ -11,14 +11,16 @@ from deltalake import DeltaTable
 from jobs.cli import app as cli
 from jobs.console.command_name import command
 from jobs.errors import WarehouseError
+from jobs.operations.erase import KEY_BYTES, erase
 from jobs.operations.nightly import run_audit, run_replay
 from jobs.queries.answers.audit_report import Span, completeness
 from jobs.queries.as_of.as_of import SHARES_LOG
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
-from tests.cases.harness import CASES, CLUSTER_ID, Ledger
+from tests.cases.harness import CASES, CLUSTER_ID, FIRST_NIGHT, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog
 from tests.cases.test_copies import contents
+from tests.jobs.in_process import in_process
 
 LOGS = CASES / "X-compaction" / "full"
 DAY_MS = 86_400_000
@@ -48,12 +50,16 @@ def test_nights_are_no_foreign_writes(ledger: Ledger) -> None:
     assert reported(ledger) == {}
 
 
+@pytest.mark.parametrize("is_erased", [False, True])
 @pytest.mark.parametrize("name", ["gold.group_summary", "bronze.coverage"])
-def test_a_deletion_is_reported_until_all_is_rebuilt(ledger: Ledger, name: str) -> None:
-    """By each answer, and by the nights after it, which go on from what is left."""
+def test_a_deletion_is_reported_until_all_is_rebuilt(ledger: Ledger, name: str, is_erased: bool) -> None:
+    """By each answer, and by the nights after it, which go on from what is left; also where an erasure made Delta's log
+    forget who wrote."""
     ledger.night(LOGS)
     delete(ledger, name)
     version = ledger.warehouse.version(TABLES[name])
+    if is_erased:
+        erase(in_process(), ledger.warehouse, ids=["client-of-nobody"], new_key=b"k" * KEY_BYTES, at=FIRST_NIGHT)
     assert reported(ledger) == {name: version}
     night = ledger.night(LOGS, MORE, number=2)
     assert reported(ledger)[name] == version

@@ -18,7 +18,7 @@ from jobs.delta.replay_runs import WholeRun
 from jobs.errors import WarehouseError
 from jobs.exit_codes import DONE, INCOMPLETE
 from jobs.operations import nightly
-from jobs.operations.erase import erase
+from jobs.operations.erase import KEY_BYTES, erase
 from jobs.operations.maintain import maintain
 from schemas.tables.gold import REBALANCES
 from tests.cases.harness import CLUSTER_ID, FIRST_NIGHT, Ledger
@@ -31,6 +31,7 @@ COUNTS: Final = ", ".join(
     f"(SELECT count(*) FROM {name}) AS {name.partition('.')[2]}"
     for name in ("silver.offset_commits", "silver.group_events", "gold.rebalances", "gold.partition_owners")
 )
+ERASED: Final = "erased"
 QUESTIONS: Final = (
     "groups --format json",
     "describe --format json",
@@ -79,11 +80,16 @@ def nights_of(folder: Path, count: int) -> list[Path]:
 
 
 @pytest.fixture
-def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, dict[str, list[str]], Path]:
-    """A ledger whose second night has replayed and not audited, what it answered after the first, and its log."""
+def between(
+    request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> tuple[Ledger, dict[str, list[str]], Path]:
+    """A ledger whose second night has replayed and not audited, what it answered after the first, and its log. The
+    parameter ERASED: between the two an erasure deleted all older versions."""
     first, second = nights_of(tmp_path, 2)
     ledger = Ledger(tmp_path / "warehouse")
     ledger.night(first)
+    if getattr(request, "param", "") == ERASED:
+        erase(in_process(), ledger.warehouse, ids=["client-of-nobody"], new_key=b"k" * KEY_BYTES, at=FIRST_NIGHT)
     before = answers_of(ledger)
     with monkeypatch.context() as patch:
         patch.setattr(nightly, "audit", stop)
@@ -92,6 +98,7 @@ def between(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Ledger, di
     return ledger, before, second
 
 
+@pytest.mark.parametrize("between", ["not erased", ERASED], indirect=True)
 def test_a_night_appears_as_one(between: tuple[Ledger, dict[str, list[str]], Path]) -> None:
     """Until its audit has ended, silver is shown as gold is: of the night before, and a line says so."""
     ledger, before, log = between
@@ -177,19 +184,21 @@ def until(is_so: Callable[[], bool]) -> None:
         time.sleep(0.05)
 
 
-def read_on(root: Path, seed: int, is_over: Event, found: Path) -> None:
-    """Ask one question after the other, as a process of its own."""
+def read_on(root: Path, seed: int, is_over: Event, is_erasing: Event, found: Path) -> None:
+    """Ask one question after the other, as a process of its own. An answer that an erasure crossed may be none: it
+    deletes what is being read, and readers are to be stopped."""
     pick, seen = random.Random(seed), []
     while not is_over.is_set():
-        question = pick.choice(QUESTIONS)
+        question, was_erasing = pick.choice(QUESTIONS), is_erasing.is_set()
         shown = asked(question, root, "good")
-        seen.append((question, shown.code, rows_of(shown), shown.err))
+        if shown.code in (DONE, INCOMPLETE) or not (was_erasing or is_erasing.is_set()):
+            seen.append((question, shown.code, rows_of(shown), shown.err))
     found.write_text(json.dumps(seen))
 
 
 @takes_minutes
 def test_every_answer_is_of_one_night(tmp_path: Path) -> None:
-    """Three readers ask all the time, while nights and maintain run."""
+    """Three readers ask all the time, while nights, maintain and erasures run."""
     logs = nights_of(tmp_path, 6)
     alone = Ledger(tmp_path / "alone")
     expected: dict[str, list[list[str]]] = {question: [] for question in QUESTIONS}
@@ -201,10 +210,10 @@ def test_every_answer_is_of_one_night(tmp_path: Path) -> None:
     ledger.night(logs[0])
     # what deltalake has begun does not live on in a forked process
     context = multiprocessing.get_context("spawn")
-    is_over = context.Event()
+    is_over, is_erasing = context.Event(), context.Event()
     found = [tmp_path / f"reader-{number}.json" for number in range(3)]
     readers = [
-        context.Process(target=read_on, args=(Path(ledger.root), seed, is_over, path))
+        context.Process(target=read_on, args=(Path(ledger.root), seed, is_over, is_erasing, path))
         for seed, path in enumerate(found)
     ]
     for reader in readers:
@@ -213,11 +222,21 @@ def test_every_answer_is_of_one_night(tmp_path: Path) -> None:
         for number, log in enumerate(logs[1:], 2):
             ledger.night(log, number=number)
             maintain(in_process(), ledger.warehouse, ledger.settings(), started_at=FIRST_NIGHT + timedelta(days=number))
+            if number % 2:
+                is_erasing.set()
+                erase(
+                    in_process(), ledger.warehouse, ids=["client-of-nobody"], new_key=b"k" * KEY_BYTES, at=FIRST_NIGHT
+                )
+                is_erasing.clear()
     finally:
         is_over.set()
         for reader in readers:
             reader.join()
     seen = [answer for path in found for answer in json.loads(path.read_text())]
-    torn = [(question, code, error) for question, code, rows, error in seen if rows not in expected[question]]
+    torn = [
+        (question, code, error)
+        for question, code, rows, error in seen
+        if rows not in expected[question] and "is gone: maintain deleted its files" not in error
+    ]
     assert torn == []
     assert len({json.dumps(rows) for question, _, rows, _ in seen if question == QUESTIONS[-1]}) > 1, "one night alone"

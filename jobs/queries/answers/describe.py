@@ -25,6 +25,7 @@ from jobs.console.names import short
 from jobs.console.output import Column, Value, printable, room_for, table_lines, time_text, write_csv, write_json
 from jobs.delta.arrow_columns import dicts_of
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.pinned_versions import of_one_run
 from jobs.errors import ArgumentError, NoSuchGroupError
 from jobs.queries.as_of.as_of import GROUPS_LOG, SAMPLE_AGE_MAX_MS, SilverAt
 from jobs.queries.as_of.caveats import (
@@ -349,6 +350,7 @@ def _known_times(silver: SilverAt, group_ids: Sequence[str]) -> Iterator[str]:
             yield f"{printable(group_id)[:100]} begins at {time_text(min(begun))}"
 
 
+@of_one_run
 def describe_with_caveats(
     tables: ClusterTables,
     *,

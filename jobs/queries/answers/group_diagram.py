@@ -18,6 +18,7 @@ from jobs.console.names import short
 from jobs.console.output import time_text
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.pinned_versions import of_one_run
 from jobs.delta.replay_runs import PinnedTables, WholeRun
 from jobs.delta.times import epoch_ms
 from jobs.errors import ArgumentError
@@ -83,6 +84,7 @@ def worst_of(tables: ClusterTables, group_id: str, from_ms: int | None, to_ms: i
     return None if worst is None else conversation_of(tables, group_id, worst[1], worst[2] + 1)
 
 
+@of_one_run
 def conversation_of(tables: ClusterTables, group_id: str, from_ms: int | None, to_ms: int | None) -> Conversation:
     """What was said between two times (epoch ms, `to_ms` exclusive). Raises ArgumentError if no rebalance began in
     between."""

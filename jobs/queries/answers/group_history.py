@@ -22,6 +22,7 @@ from jobs.console.names import names_of, short, some_of
 from jobs.console.output import Value, folded_text, time_text, write_answers
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.pinned_versions import of_one_run
 from jobs.delta.replay_runs import PinnedTables, WholeRun
 from jobs.delta.times import epoch_ms
 from jobs.queries.answers.findings import audit_lacks, groups_not_judged
@@ -104,6 +105,7 @@ class Event(NamedTuple):
         return f"{time_text(self.at_ms) or 'at no known time'} {self.event}{sure}{place}: {self.text}"
 
 
+@of_one_run
 def events_and_steps(
     tables: ClusterTables, group_id: str, *, from_ms: int | None, to_ms: int | None
 ) -> tuple[list[Event], list[ClockStep]]:

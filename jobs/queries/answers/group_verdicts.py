@@ -22,6 +22,7 @@ from coordinator_core.text import counted
 from jobs.bronze.log_ends import COORDINATOR_TOPICS, log_ends
 from jobs.cli_enums import Listing
 from jobs.delta.cluster_tables import ClusterTables
+from jobs.delta.pinned_versions import of_one_run
 from jobs.delta.replay_runs import WholeRun
 from jobs.delta.times import epoch_ms, to_datetime
 from jobs.queries.answers.lists import IS_SHARED_NOW, NOT_JUDGED_RULES, SURELY_THROWN_OUT, has_cause
@@ -201,6 +202,7 @@ class Seen(NamedTuple):
     firsts: dict[str, int]
 
 
+@of_one_run
 def group_verdicts(
     tables: ClusterTables,
     *,

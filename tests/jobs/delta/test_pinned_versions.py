@@ -1,7 +1,7 @@
 """Readers see whole runs only: while one is under way, after one that broke off, and when one begins as they read."""
 
 import io
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from jobs.delta.cluster_tables import ClusterTables
-from jobs.delta.pinned_versions import pinned_versions
-from jobs.delta.replay_runs import WholeRun
+from jobs.delta.pinned_versions import ASKED_MAX, of_one_run, pinned_versions
+from jobs.delta.replay_runs import Start, WholeRun
 from jobs.delta.silver_format import require_current_silver
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import WarehouseError
@@ -25,7 +25,7 @@ from schemas.tables.silver import OFFSET_COMMITS, SILVER_TABLES
 from schemas.tables.state import RUN_STARTS, RUNS
 from tests.answers import owners_at
 from tests.jobs.silver.test_incremental_replay import BrokenOffError, break_off
-from tests.jobs.silver.test_replay import CLUSTER, Jobs
+from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT, Jobs
 from tests.jobs.slices import slices_of
 from tests.jobs.table_rows import rows
 from tests.lengths import takes_minutes
@@ -168,3 +168,21 @@ def test_a_run_that_begins_while_tables_are_read(warehouse: Warehouse) -> None:
     assert reader.read(OFFSET_COMMITS, ["log_offset"])["log_offset"].to_pylist() == [1]
     assert len(reader.files(OFFSET_COMMITS)) == 1
     assert len(writer.files(OFFSET_COMMITS)) == 2
+
+
+def test_an_answer_that_a_run_crossed_is_made_again(warehouse: Warehouse) -> None:
+    """Its first reads may be of another run than its last ones; one that is crossed each time is an error."""
+    made: list[int] = []
+
+    @of_one_run
+    def ask(tables: ClusterTables, crossed: int) -> int:
+        made.append(len(made))
+        if len(made) <= crossed:
+            start = Start(len(made), "r", STARTED_AT, 0, -1, -1, False)
+            tables.write(RUN_STARTS, [asdict(start)], app_id="a", version=len(made))
+        return made[-1]
+
+    assert ask(ClusterTables(warehouse, "c"), 2) == 2
+    with pytest.raises(WarehouseError, match="ask again"):
+        ask(ClusterTables(warehouse, "c"), 99)
+    assert len(made) == 3 + ASKED_MAX
