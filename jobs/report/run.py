@@ -19,6 +19,7 @@ from jobs.console.sequence_diagram import svg
 from jobs.delta.arrow_columns import epoch_ms_column
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.filesystems import filesystem_of, write_whole
+from jobs.delta.pinned_versions import of_one_run
 from jobs.delta.times import epoch_ms
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError, JobError, NoSuchGroupError
@@ -171,7 +172,8 @@ def make_report(
             f"{command(first_night(warehouse.root, scope.cluster_id))} (or replay and audit) first"
         )
     limits = limits or Limits()
-    known = _read(warehouse, scope, limits, time_text(epoch_ms(made_at)) or "", previous)
+    tables = ClusterTables(warehouse, scope.cluster_id)
+    known = _read(tables, scope, limits, time_text(epoch_ms(made_at)) or "", previous)
     while True:
         text, written = _make(known, made_at, options, limits)
         if written.size_bytes <= BYTES_MAX or limits.row_count == 1:
@@ -199,8 +201,9 @@ class _Facts(NamedTuple):
     changes: Changes | None
 
 
-def _read(warehouse: Warehouse, scope: Scope, limits: Limits, made_at: str, previous: str | None) -> _Facts:
-    reader = Reader(warehouse, scope)
+@of_one_run
+def _read(tables: ClusterTables, scope: Scope, limits: Limits, made_at: str, previous: str | None) -> _Facts:
+    reader = Reader(tables.warehouse, scope)
     coverage = reader.coverage()
     lines = group_lines(reader, coverage)
     if scope.group_ids is not None:

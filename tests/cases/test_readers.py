@@ -20,6 +20,10 @@ from jobs.exit_codes import DONE, INCOMPLETE
 from jobs.operations import nightly
 from jobs.operations.erase import KEY_BYTES, erase
 from jobs.operations.maintain import maintain
+from jobs.report import run as report
+from jobs.report.cluster import group_lines
+from jobs.report.run import make_report
+from jobs.report.sql_text import Scope
 from schemas.tables.gold import REBALANCES
 from tests.cases.harness import CLUSTER_ID, FIRST_NIGHT, Ledger
 from tests.cases.test_not_judged import groups_log, more
@@ -110,6 +114,30 @@ def test_a_night_appears_as_one(between: tuple[Ledger, dict[str, list[str]], Pat
     ledger.night(log, number=3)
     after = answers_of(ledger)
     assert all(after[question] != before[question] for question in QUESTIONS if "--members" not in question)
+
+
+def test_a_report_that_a_night_crossed_is_of_the_later_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tables are read one after the other: the page is what it is when nothing happens meanwhile."""
+    first, second = nights_of(tmp_path, 2)
+    ledger = Ledger(tmp_path / "warehouse")
+    ledger.night(first)
+    nights = [second]
+
+    def page() -> str:
+        text, _ = make_report(ledger.warehouse, Scope(CLUSTER_ID), made_at=FIRST_NIGHT)
+        return text
+
+    def meanwhile(*arguments: Any) -> Any:
+        if nights:
+            ledger.night(nights.pop(), number=2)
+        return group_lines(*arguments)
+
+    before = page()
+    with monkeypatch.context() as patch:
+        patch.setattr(report, "group_lines", meanwhile)
+        crossed = page()
+    assert not nights
+    assert crossed == page() != before
 
 
 def test_a_replay_alone_is_shown(tmp_path: Path) -> None:
