@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import copy_context
 from functools import partial
 from io import StringIO, TextIOWrapper
+from shlex import quote
 from typing import Annotated, Any, Final
 
 import typer
@@ -47,6 +48,7 @@ from jobs.exit_codes import DONE, FAILED, WRONG_ARGUMENTS
 
 UNKNOWN_CHOICE: Final = re.compile(r"'(.*)' is not one of (.*)$", re.DOTALL)
 UNKNOWN_COMMAND: Final = re.compile(r"no such command '(.*?)'", re.DOTALL)
+STRAY_WORDS: Final = re.compile(r"got unexpected extra argument\(s\) \((.*)\)$", re.DOTALL)
 """How Typer says these."""
 
 
@@ -111,6 +113,11 @@ def usage_text(error: Any) -> str:
         return f"{context.info_name} needs {' and '.join(texts)}"
     if found := UNKNOWN_COMMAND.match(text):
         return f"there is no command {or_nearest(found[1], COMMANDS)}: {', '.join(COMMANDS)}"
+    if (found := STRAY_WORDS.match(text)) and params:
+        option, words = params[0], short(found[1])
+        is_likely = option.metavar and "--warehouse" not in option.opts
+        meant = f" (did you mean {option.opts[-1]} {quote(words)}?)" if is_likely else ""
+        return f"'{words}' has no option before it{meant}: {see}"
     if not isinstance(error, BadParameter) or error.param is None:
         return f"{text}: {see}"
     name = error.param.opts[0].removeprefix("--")

@@ -7,6 +7,7 @@ request waits for its answer, and a ribbon with the states of the group. What is
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
+from pathlib import PurePath
 from typing import Final
 
 from jobs.console.conversation import Change, Conversation, Event, Message, changed, clock, folded, words_of
@@ -50,7 +51,7 @@ MERMAID_ENDING: Final = ".mmd"
 
 def require_diagram(path: str | None) -> None:
     """Raise ArgumentError for the name of a file that does not say how it is drawn, or of one that is there."""
-    if path is not None and not path.endswith((SVG_ENDING, MERMAID_ENDING)):
+    if path is not None and PurePath(path).suffix.lower() not in (SVG_ENDING, MERMAID_ENDING):
         raise ArgumentError(f"--diagram {path!r}: name a file that ends in {SVG_ENDING} or {MERMAID_ENDING}")
     require_new(path)
 
@@ -58,7 +59,7 @@ def require_diagram(path: str | None) -> None:
 def write_diagram(conversation: Conversation, path: str) -> None:
     """Write the diagram, and say so: the file's name says how it is drawn. Raises ArgumentError if it cannot be
     written."""
-    text = mermaid(conversation) if path.endswith(MERMAID_ENDING) else svg(conversation)
+    text = mermaid(conversation) if PurePath(path).suffix.lower() == MERMAID_ENDING else svg(conversation)
     with new_file(path) as out:
         out.write(text)
     say(f"diagram: {path}")
