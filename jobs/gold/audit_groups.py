@@ -5,12 +5,13 @@ more than commit, or whose new commits matter for more than counts. `inference.g
 that.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
+from datetime import date
 from functools import partial
 from itertools import chain, compress, takewhile
-from typing import Final
+from typing import Final, NamedTuple
 
 import numpy as np
 
@@ -39,7 +40,7 @@ from jobs.gold.audit_lag import Lags
 from jobs.gold.clock_steps import clock_steps, steps_before
 from jobs.gold.former_rows import Outdated, day_of
 from jobs.gold.group_checkpoints import SavedGroups, packed_watermark, unpacked_watermark
-from jobs.gold.group_tables import ADDED_UP, GROUP_TABLES, NO_PLACE
+from jobs.gold.group_tables import ADDED_UP, EVERY_PLACE, GROUP_TABLES, NO_PLACE, equal_until
 from jobs.gold.isolation import read_or
 from jobs.gold.log_anomalies import write_log_anomalies
 from jobs.gold.markers import with_own_markers
@@ -49,6 +50,7 @@ from jobs.gold.topic_ids import TopicIds
 from jobs.silver.bundles import GROUP_WEIGHTS, bundles, bundles_with, group_bundles, group_ids
 from jobs.silver.checkpoints import changed_versions
 from jobs.silver.commits import new_commits
+from schemas.tables.declare import Table
 from schemas.tables.gold import GROUP_SUMMARY, LOG_ANOMALIES
 from schemas.tables.silver import OFFSET_COMMITS
 
@@ -153,6 +155,17 @@ def audit_whole_log(
     return made.left(kept.built(), MemberCommitTimes(), SavedGroups())
 
 
+class Former(NamedTuple):
+    """What the last audit made of a group that is judged again."""
+
+    days: Mapping[int, GroupDayRow]
+    """Rows of its days, as far as they are not settled."""
+    settled_until: int = NO_DAY
+    """The last day that is settled."""
+    row_sums: Mapping[str, Mapping[int, int]] | None = None
+    """`GroupFacts.row_sums`; None: rows that are judged again include settled ones."""
+
+
 class _Made:
     """Collects what an audit makes of the groups of one log partition: gold rows, written in portions, and the kept
     state."""
@@ -167,19 +180,21 @@ class _Made:
         self._watermarks: dict[str, AuditWatermark] = {}
         self._commit_times = CommitTimesBuilder()
         self._not_judged: set[str] = set()
+        self.stay_until: defaultdict[Table, dict[str, int]] = defaultdict(dict)
+        """The position in each table up to which the last audit's rows of a group stay; not there: none stay."""
         self._log = log
         self._topic_ids = TopicIds(work.files)
         self.recreated: Counter[tuple[str, int]] = Counter()
         """`recreated_days`, as far as no row that is written here counts them."""
 
-    def judge(self, life: GroupLife, known: Configs, removed: Removed) -> Judged | None:
+    def judge(self, life: GroupLife, known: Configs, removed: Removed, former: Former | None = None) -> Judged | None:
         """Judge a group from its beginning and add the results.
 
         None: it cannot be judged. Then gold.log_anomalies gets a row, and all other groups are audited.
         """
         try:
             judged = judge_group(self.of_log(life), self._work.inference, known, None, removed)
-            self.add(judged)
+            self.add(judged, former=former)
         except MemoryError:
             raise
         except Exception as error:
@@ -195,22 +210,43 @@ class _Made:
             log=self._log.of(life.group_id), topic_growth=work.topic_growth, partition_counts=work.partition_counts
         )
 
-    def add(self, judged: Judged, from_log_offset: int = 0, share_days: Iterable[ShareGroupDayRow] = ()) -> None:
+    def add(
+        self,
+        judged: Judged,
+        from_log_offset: int = 0,
+        share_days: Iterable[ShareGroupDayRow] = (),
+        former: Former | None = None,
+    ) -> None:
         """Add the results of one group.
 
-        Broken rules before `from_log_offset` are left out. `share_days`: settled days of a share group.
+        Broken rules before `from_log_offset` are left out. `share_days`: settled days of a share group. `former`: what
+        the last audit made of it; what is equal of that stays.
         """
-        group_id = judged.life.group_id
+        group_id, gold = judged.life.group_id, judged.gold
         broken = group_anomalies(judged.life, from_log_offset)
-        self._pasts[group_id] = judged.past
+        settled = NO_DAY if judged.watermark is None else judged.watermark.day
+        before = None if former is None else former.row_sums
+        sums = {
+            table: entry.sums(gold, settled if before is None else NO_PLACE)
+            for table, entry in GROUP_TABLES.items()
+            if entry.goes_by_end
+        }
+        later = {table.name: {day: it for day, it in of.items() if day > settled} for table, of in sums.items()}
+        self._pasts[group_id] = judged.past._replace(row_sums=later)
         self._parts.done.read_together |= topics_read_together(judged.life)
         if judged.watermark is not None:
             self._watermarks[group_id] = judged.watermark
-        days = [*share_days, *judged.gold.share_days]
+        days = [*share_days, *gold.share_days]
         if days:
             self._days[group_id] = days
-        self._commit_times.add(judged.life, judged.gold.owners, judged.commit_times)
-        self._gold.extend(judged.gold)
+        self._commit_times.add(judged.life, gold.owners, judged.commit_times)
+        if before is not None:
+            for table, now in sums.items():
+                until = self.stay_until[table][group_id] = equal_until(before.get(table.name, {}), now)
+                GROUP_TABLES[table].leave_out(gold, until)
+        if former is not None:
+            self.stay_until[GROUP_SUMMARY][group_id] = _leave_equal_days(gold.days, former.days, former.settled_until)
+        self._gold.extend(gold)
         write_log_anomalies(broken, self._work.topic, self._parts)
         if len(self._gold) > BUFFERED_ROWS_MAX:
             self._write()
@@ -309,14 +345,10 @@ class _NewAudit:
         self._commit_times = saved.commit_times
         self._commit_times_before = saved.commit_times.by_group()
         self._days_before = parts.former_days()
-        self._settled_days: dict[str, int] = {}
-        """By group: the day up to which the rows of the last audit stay, except counts; NO_DAY: none stay."""
         self._noted: set[str] = set()
         """Groups with new records other than commits that leave their state unchanged."""
         self._whole: set[str] = set()
         """The `_noted` groups that are audited from their beginning."""
-        self._watermarks: dict[str, AuditWatermark] = {}
-        """For the other `_noted` groups: the watermark of their settled past, which stays."""
         self._counts: dict[tuple[str, int], DayCounts] = {}
         """Counts to add to existing days, by group and day: to settled days of these groups, and to days of groups
         that only committed."""
@@ -355,7 +387,7 @@ class _NewAudit:
         of_others = _KeptBuilder()
         for bundle in group_bundles(work.files, log_partition, self._whole, from_log_offset=first):
             for life in bundle.lives():
-                judged = self._made.judge(life, self._known, self._removed)
+                judged = self._made.judge(life, self._known, self._removed, self._former(life.group_id))
                 if judged is not None and life.group_id in saved.not_judged:
                     of_others.add(judged)
             del bundle  # before more is read
@@ -364,6 +396,14 @@ class _NewAudit:
         left = self._made.left(GroupedCommits.of(kept), self._commit_times.without(self._noted), saved)
         self._carry()
         return left
+
+    def _former(self, group_id: str) -> Former | None:
+        """Of a group that is judged from its beginning; None: all of its rows are made again."""
+        past = self._saved.pasts.get(group_id)
+        if past is None or group_id in self._late:
+            return None
+        days = self._days_before.of(self._log_partition, group_id)
+        return Former(days, row_sums=None if group_id in self._saved.watermarks else past.row_sums)
 
     def _audit(self, commits: GroupedCommits, is_new: BoolArray, changed: Set[str]) -> None:
         """Audit the groups that `changed`, and those whose new commits matter for more than counts. For the others,
@@ -427,16 +467,14 @@ class _NewAudit:
             judged = judge_group(timed, self._work.inference, self._known, before, self._removed)
             until = NO_DAY if watermark is None else watermark.day
             share_days = [row for row in self._saved.days.get(group_id, ()) if row.day <= until]
-            until = _leave_equal_days(judged.gold.days, former_days, until)
-            self._made.add(judged, self._place, share_days)
+            former = None if past is None else Former(former_days, until, past.row_sums)
+            self._made.add(judged, self._place, share_days, former)
         except MemoryError:
             raise
         except Exception:
             self._judge_whole(group_id)
         else:
-            self._settled_days[group_id] = until
             if watermark is not None:
-                self._watermarks[group_id] = watermark
                 self._counts |= {(group_id, day): counts for day, counts in judged.late.items()}
 
     def _carry(self) -> None:
@@ -446,18 +484,20 @@ class _NewAudit:
             self._add_counts(*place, DayCounts(went_back_count=-count))
         known = self._saved.pasts.keys() | self._saved.not_judged
         noted, whole = self._noted & known, self._whole & known
-        first_ms = min((past.at_ms for past in self._watermarks.values()), default=NO_PLACE)
-        from_day = None if noted - self._watermarks.keys() else day_of(first_ms)
         for table, entry in GROUP_TABLES.items():
-            if table not in ADDED_UP and (groups := entry.written_again(noted, whole, self._watermarks)):
-                parts.remove(table, Outdated(topic, log_partition, groups=groups, from_day=from_day))
+            if table not in ADDED_UP:
+                again = dict.fromkeys(noted if entry.goes_by_end else whole, NO_PLACE) | self._made.stay_until[table]
+                if groups := {group_id: place for group_id, place in again.items() if place < EVERY_PLACE}:
+                    first = min(groups.values()) + 1
+                    from_day = date.max if first == EVERY_PLACE else day_of(first)
+                    parts.remove(table, Outdated(topic, log_partition, groups=groups, from_day=from_day))
         parts.remove(LOG_ANOMALIES, Outdated(topic, log_partition, groups=dict.fromkeys(whole, NO_PLACE)))
-        settled = {group_id: self._settled_days.get(group_id, NO_DAY) for group_id in noted}
-        again, after = self._days_before.counted(log_partition, self._counts, settled)
+        settled = {group_id: self._made.stay_until[GROUP_SUMMARY].get(group_id, NO_DAY) for group_id in noted}
+        counted, after = self._days_before.counted(log_partition, self._counts, settled)
         if after:
             from_day = day_of(min(after.values()))
             parts.remove(GROUP_SUMMARY, Outdated(topic, log_partition, groups=after, from_day=from_day))
-        parts.write(GROUP_SUMMARY, again)
+        parts.write(GROUP_SUMMARY, counted)
         days = [day for (group_id, _), day in self._quiet_days.items() if group_id not in self._noted]
         parts.write_rows(GROUP_SUMMARY, days, log_partition)
 

@@ -1,12 +1,13 @@
 """The gold tables with rows of groups: where their rows come from, and which earlier rows an audit keeps.
 
-An incremental audit infers the groups with new records that affect more than counts. It rewrites the rows of such a
-group after the end of its settled past, and keeps earlier rows. So two entries must use the same scale: `place`, the
-position of a row of gold, and `watermark`, the position up to which rows stay.
+An incremental audit infers the groups with new records that affect more than counts. Of such a group, rows of days
+until the end of its settled past stay, and so do those of later days as long as they are what they were: a day that
+differs is written again, with all later ones. What is open has no day, and comes after all days.
 """
 
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 from operator import attrgetter
 from typing import Any, Final
 
@@ -14,9 +15,11 @@ import numpy as np
 import pyarrow as pa
 
 from coordinator_core.bytes.log.chunk import I64
-from coordinator_core.inference.audit.audit_watermark import AuditWatermark
 from coordinator_core.inference.audit.groups import GroupGold
-from jobs.delta.arrow_columns import day_starts, epoch_ms_column, numbers_of
+from coordinator_core.inference.facts.calendar import DAY_MS
+from coordinator_core.inference.facts.clock import is_time
+from jobs.delta.arrow_columns import day_starts, numbers_of
+from jobs.delta.arrow_schemas import DAY
 from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, GROUP_SUMMARY, LAG_HISTORY, PARTITION_OWNERS, REBALANCES
 
@@ -29,48 +32,56 @@ class GroupTable:
     """One gold table with rows of groups."""
 
     table: Table
-    rows: Callable[[GroupGold], Sequence[Any]] | None
+    rows: Callable[[GroupGold], list[Any]] | None
     """Its rows in the result of the inference; None: they do not come from there."""
-    place: Callable[[pa.Table], I64] | None = None
-    """The position of each row. None: all rows of a group are rewritten if it is audited from its beginning, else it
-    only gets additional rows."""
-    watermark: Callable[[AuditWatermark], int] | None = None
-    """The position, on the same scale, up to which rows of a group with a settled past stay."""
-
-    def written_again(
-        self, noted: Set[str], whole: Set[str], watermarks: Mapping[str, AuditWatermark]
-    ) -> dict[str, int]:
-        """The groups whose rows are rewritten, with the position after which they are.
-
-        `noted`: groups with new records that affect more than counts; `whole`: those of them that are audited from
-        their beginning.
-        """
-        if self.watermark is None:
-            return dict.fromkeys(whole, NO_PLACE)
-        return dict.fromkeys(noted, NO_PLACE) | {
-            group_id: self.watermark(past) for group_id, past in watermarks.items()
-        }
+    goes_by_end: bool = False
+    """Whether a group that is judged again gets all rows again that are not settled; else it only gets additional ones,
+    unless it is judged from its beginning."""
 
     def places(self, rows: pa.Table) -> I64:
-        """The positions of rows of gold."""
-        return np.zeros(rows.num_rows, np.int64) if self.place is None else self.place(rows)
+        """The positions of rows of gold: first instants of their days."""
+        if self.table == LAG_HISTORY:
+            return numbers_of(rows["log_offset"])
+        days = rows[DAY]
+        return np.where(days.is_null().to_numpy(), EVERY_PLACE, day_starts(days))
+
+    def leave_out(self, gold: GroupGold, until: int) -> None:
+        """Leave out its rows up to a position."""
+        if self.rows is not None:
+            rows = self.rows(gold)
+            rows[:] = [row for row in rows if self._place(row) > until]
+
+    def sums(self, gold: GroupGold, after: int = NO_PLACE) -> dict[int, int]:
+        """By position: a checksum of its rows of one group there."""
+        found: dict[int, list[Any]] = {}
+        for row in () if self.rows is None else self.rows(gold):
+            if (place := self._place(row)) > after:
+                found.setdefault(place, []).append(row)
+        return {place: _sum_of(rows) for place, rows in found.items()}
+
+    def _place(self, row: Any) -> int:
+        at_ms = getattr(row, str(self.table.day_of))
+        return at_ms // DAY_MS * DAY_MS if is_time(at_ms) else EVERY_PLACE
 
 
-def _ends(rows: pa.Table) -> I64:
-    ends = numbers_of(rows["to_log_offset"])
-    return np.where(ends < 0, EVERY_PLACE, ends)
+def _sum_of(rows: Sequence[Any]) -> int:
+    return int.from_bytes(blake2b(repr(rows).encode(), digest_size=8).digest())
+
+
+def equal_until(before: Mapping[int, int], now: Mapping[int, int]) -> int:
+    """The position up to which the rows of two audits are equal, by their checksums; EVERY_PLACE: all are."""
+    different = (day for day in {*before, *now} if before.get(day) != now.get(day))
+    return min(different, default=EVERY_PLACE + 1) - 1
 
 
 GROUP_TABLES: Final[Mapping[Table, GroupTable]] = {
     entry.table: entry
     for entry in (
-        GroupTable(PARTITION_OWNERS, attrgetter("owners"), _ends, attrgetter("generation_at")),
-        GroupTable(
-            REBALANCES, attrgetter("rebalances"), lambda rows: epoch_ms_column(rows["started_at"]), attrgetter("at_ms")
-        ),
+        GroupTable(PARTITION_OWNERS, attrgetter("owners"), goes_by_end=True),
+        GroupTable(REBALANCES, attrgetter("rebalances"), goes_by_end=True),
         GroupTable(COMMIT_ANOMALIES, attrgetter("anomalies")),
-        GroupTable(GROUP_SUMMARY, attrgetter("days"), lambda rows: day_starts(rows["day"])),
-        GroupTable(LAG_HISTORY, None, lambda rows: numbers_of(rows["log_offset"])),
+        GroupTable(GROUP_SUMMARY, attrgetter("days")),
+        GroupTable(LAG_HISTORY, None),
     )
 }
 ADDED_UP: Final = frozenset({GROUP_SUMMARY, LAG_HISTORY})

@@ -48,7 +48,7 @@ from schemas.tables.bronze import COVERAGE, END_OFFSETS, QUARANTINE, RECORD_BATC
 from schemas.tables.silver import CONFIGS, COORDINATOR_PARTITIONS, PARTITION_COUNTS, TOPICS
 from schemas.tables.state import AUDITED_LOGS, CHECKPOINTS, OFFSET_RANGES, Checkpoint, Ranges
 
-AUDIT_FORMAT: Final = 25
+AUDIT_FORMAT: Final = 26
 """Raise it when the rules of inference change, or the state kept for the next audit: gold of an older format is
 rebuilt."""
 

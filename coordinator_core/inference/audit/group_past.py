@@ -91,6 +91,7 @@ class Gone(NamedTuple):
 
 _NONE_GONE: Final[Mapping[int, Gone]] = {}
 _NO_HANDOVERS: Final[Mapping[int, Handover]] = {}
+_NO_ROW_SUMS: Final[Mapping[str, Mapping[int, int]]] = {}
 
 
 class GroupFacts(NamedTuple):
@@ -124,6 +125,8 @@ class GroupFacts(NamedTuple):
     """Its type since."""
     handovers: Mapping[int, Handover] = _NO_HANDOVERS
     """By log offset of the rebalance."""
+    row_sums: Mapping[str, Mapping[int, int]] = _NO_ROW_SUMS
+    """By table, and first instant of the day of their end: checksums of its gold rows that are not settled."""
     gone: Mapping[int, Gone] = _NONE_GONE
     """By `to_log_offset` of the members that departed with a generation."""
 

@@ -39,6 +39,8 @@ from schemas.tables.gold import LOG_ANOMALIES, REBALANCES
 from schemas.tables.silver import GROUP_GENERATIONS
 from schemas.tables.state import CHECKPOINTS, Checkpoint
 
+AGAIN_DAYS: Final = 30
+"""How long ago a finding may have been that a new one repeats."""
 KINDS_MAX: Final = 15
 """Lines of new findings."""
 TEXT_CHARACTERS_MIN: Final = 37
@@ -220,8 +222,11 @@ class _Search:
                 if (sides := self._sides(LISTS[listing].table)) is not None
                 for now, then in (sides,)
             )
-            some = lasting | {listing for listing in asked if new[listing]}
-            whole = self._rows(_Counts(listing, LISTS[listing].table.full_name) for listing in some)
+            whole = self._rows(
+                _Counts(listing, LISTS[listing].table.full_name, _before(listing, new[listing]))
+                for listing in asked
+                if new[listing] or listing in lasting
+            )
         for listing, finding in FINDINGS.items():
             if listing is Listing.INSTANCES:
                 since_ms = 0 if self._before is None else epoch_ms(self._before.started_at)
@@ -298,6 +303,15 @@ class _Search:
         self._ledger.register_rows("then_ends", rows)
         ends = "SELECT max(e.next_offset) FROM then_ends AS e WHERE e.log_topic = r.topic"
         return f"r.from_offset >= coalesce(({ends} AND e.log_partition = r.partition), 0)"
+
+
+def _before(listing: Listing, new: Sequence[Mapping[str, Any]]) -> str:
+    """A condition on rows: what happens, and does not last, in AGAIN_DAYS before the first new row, or later. So a
+    night does not read all days of gold."""
+    first = min((row["since"] for row in new if row["since"] is not None), default=None)
+    if first is None or FINDINGS[listing].lasts or LISTS[listing].table.layer != "gold":
+        return "true"
+    return f"coalesce(r.day >= DATE '{first.date()}' - {AGAIN_DAYS}, true)"
 
 
 def _without(listing: Listing, source: str) -> str:

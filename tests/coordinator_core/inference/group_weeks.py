@@ -75,11 +75,13 @@ def timed_batches(reported: Iterable[tuple[int, Iterable[LogRecord]]]) -> list[b
 
 
 class Weeks:
-    """The log of one group, written step by step."""
+    """The log of one group, written step by step. `has_long_steps`: days may pass between two, and clocks may go
+    back."""
 
-    def __init__(self, random: Random, group_id: str) -> None:
+    def __init__(self, random: Random, group_id: str, *, has_long_steps: bool = True) -> None:
         self._random = random
         self._group_id = group_id
+        self._has_long_steps = has_long_steps
         self._at_ms = random.randrange(90_000_000)
         self._batches: list[LogBatch] = []
         self._is_classic = random.random() < 0.5
@@ -111,7 +113,7 @@ class Weeks:
             self._happen()
         return self._batches
 
-    def goes_on(self, count: int) -> None:
+    def goes_on(self, count: int) -> list[LogBatch]:
         """So many things more, and no records of the group among them: offsets are committed or deleted."""
         for _ in range(count):
             self._pass_time()
@@ -119,6 +121,11 @@ class Weeks:
                 self._transact()
             else:
                 self._commit()
+        return self._batches
+
+    def wait_until(self, at_ms: int) -> None:
+        """Nothing happens before."""
+        self._at_ms = max(self._at_ms, at_ms)
 
     def _pass_time(self) -> None:
         chance = self._random.random()
@@ -126,6 +133,8 @@ class Weeks:
             # a storm or a deployment may go on over midnight
             to_midnight_ms = -self._at_ms % DAY_MS
             self._at_ms += max(to_midnight_ms - self._random.randrange(400_000), 0)
+        elif not self._has_long_steps:
+            self._at_ms += self._random.randrange(self._random.choice(STEPS_MS[:5]))
         elif chance < 0.06:
             self._at_ms -= self._random.choice((1_000, 100_000, 1_000_000, 100_000_000))
         else:
@@ -188,7 +197,7 @@ class Weeks:
                 self._instances[member_id] = instances.pop() if instances else f"i-{member_id}"
         moved = [member_id for member_id in self._members if self._random.random() < self._moving]
         for member_id in moved:
-            self._hosts[member_id] = f"/h{self._random.randrange(9)}"
+            self._hosts[member_id] = f"/host-{self._random.randrange(9)}"
         before = self._members
         self._members = self._assigned()
         self._generation += self._random.random() < 0.03  # one is missing

@@ -129,17 +129,17 @@ def left(warehouse: Warehouse, table: Table, *outdated: Outdated) -> dict[date |
 
 
 def test_rows_behind_a_place_go(warehouse: Warehouse) -> None:
-    """Those of the groups that were judged again, from the day of the place on; open ones are behind every place."""
+    """Those of the groups that were judged again, of the days behind the place; open ones are behind every place."""
     owners: list[dict[str, Any]] = [
-        {"group_id": "a", "to_log_offset": 10, "valid_to": at(1), "day": on(1)},
-        {"group_id": "b", "to_log_offset": 20, "valid_to": at(1), "day": on(1)},
-        {"group_id": "a", "to_log_offset": 30, "valid_to": at(2), "day": on(2)},
+        {"group_id": "a", "valid_to": at(1), "day": on(1)},
+        {"group_id": "b", "valid_to": at(1), "day": on(1)},
+        {"group_id": "a", "valid_to": at(2), "day": on(2)},
         {"group_id": "a"},
         {"group_id": "b"},
         {"group_id": "a", "log_partition": 8},
     ]
     written(warehouse, PARTITION_OWNERS, *owners)
-    found = left(warehouse, PARTITION_OWNERS, Outdated("t", 7, groups={"a": 10}, from_day=on(1)))
+    found = left(warehouse, PARTITION_OWNERS, Outdated("t", 7, groups={"a": DAY_MS}, from_day=on(1)))
     assert found.keys() == {on(1), on(2), None}
     assert (found[on(1)], found[on(2)]) == (None, [])
     assert [(row["group_id"], row["log_partition"]) for row in found[None] or ()] == [("b", 7), ("a", 8)]

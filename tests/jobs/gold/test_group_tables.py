@@ -5,9 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from coordinator_core.inference.audit.groups import GroupGold
+from coordinator_core.inference.facts.calendar import DAY_MS
+from coordinator_core.inference.facts.rows import OwnerRow
 from jobs.delta import other_writers, part_files
 from jobs.gold import audit, audit_groups, former_rows, group_tables
-from jobs.gold.group_tables import GROUP_TABLES
+from jobs.gold.group_tables import EVERY_PLACE, GROUP_TABLES, equal_until
 from schemas.tables import TABLES
 from schemas.tables.declare import Table
 from schemas.tables.gold import (
@@ -24,6 +27,7 @@ from tests.cases.harness import CASES, Ledger
 from tests.jobs.slices import slices_of
 
 LOGS = CASES / "kafka-4.4" / "logs"
+OWNER = OwnerRow("g", "CLASSIC", "t", None, 0, 5, "m", None, "c", "/h", 1, 1, 9, 0, 0, None, False)
 MODELS = (PARTITION_OWNERS, REBALANCES, COMMIT_ANOMALIES)
 
 
@@ -31,6 +35,28 @@ def test_each_table_has_a_writer() -> None:
     """A table that is declared and that nothing writes would stay empty without a word."""
     of_shares = {REDELIVERIES, ARCHIVED_RECORDS, SHARE_OFFSET_CHANGES}
     assert {*GROUP_TABLES, *of_shares, *audit.DRIVER_TABLES, LOG_ANOMALIES} == set(GOLD_TABLES)
+
+
+def test_rows_of_two_audits_are_equal_until_a_day() -> None:
+    """The first day that has other rows, or more, or fewer; open ones come after all days."""
+    first, second, still = OWNER, OWNER._replace(valid_to=DAY_MS), OWNER._replace(valid_to=None)
+    entry = GROUP_TABLES[PARTITION_OWNERS]
+    before = entry.sums(GroupGold(owners=[first, second, still]))
+    assert list(before) == [0, DAY_MS, EVERY_PLACE]
+    for owners, until in (
+        ([first, second, still], EVERY_PLACE),
+        ([first, second, still._replace(member_id="n")], EVERY_PLACE - 1),
+        ([first, second], EVERY_PLACE - 1),
+        ([first, second._replace(is_double=True), still], DAY_MS - 1),
+        ([first, still], DAY_MS - 1),
+        ([first, second, OWNER._replace(valid_to=2 * DAY_MS), still], 2 * DAY_MS - 1),
+        ([second, still], -1),
+    ):
+        gold = GroupGold(owners=list(owners))
+        assert equal_until(before, entry.sums(gold)) == until
+        entry.leave_out(gold, until)
+        assert gold.owners == [row for row in owners if until < (EVERY_PLACE if row.valid_to is None else row.valid_to)]
+    assert list(entry.sums(GroupGold(owners=[first, second, still]), after=0)) == [DAY_MS, EVERY_PLACE]
 
 
 @pytest.mark.nights

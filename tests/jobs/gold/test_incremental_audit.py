@@ -13,6 +13,7 @@ import pytest
 
 from coordinator_core.bytes.log.chunk import I64
 from coordinator_core.bytes.log.scan import scan_segment
+from coordinator_core.inference.audit import groups
 from coordinator_core.inference.audit.group_past import GroupBefore
 from coordinator_core.inference.audit.groups import Judged, judge_group
 from coordinator_core.inference.facts.life import GroupLife
@@ -186,9 +187,15 @@ def test_weeks_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(set(places)) > len({group_id for group_id, _ in places}), places
 
 
-def test_files_of_days_without_a_change_stay(tmp_path: Path) -> None:
+@pytest.mark.parametrize("has_settled_past", [True, False])
+def test_files_of_days_without_a_change_stay(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, has_settled_past: bool
+) -> None:
     """A group that rebalances four times a day: the night after twelve days leaves the files of the first ten, and of
-    another group that only commits, of all but the day of its commits."""
+    another group that only commits, of all but the day of its commits. So it is where nothing of the group is ever
+    settled, and all of its rows are made each night."""
+    if not has_settled_past:
+        monkeypatch.setattr(groups, "newest_watermark", lambda *_: None)
     reported = [
         (day * DAY_MS + hour * HOUR_MS, generation(4 * day + hour // 6 + 1, {f"m{hour % 12}": [0, 1]}))
         for day in range(13)
