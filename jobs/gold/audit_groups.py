@@ -175,7 +175,7 @@ class _Made:
         self._parts = parts
         self._log_partition = log_partition
         self._gold = GroupGold()
-        self._pasts: dict[str, GroupFacts] = {}
+        self.pasts: dict[str, GroupFacts] = {}
         self._days: dict[str, list[ShareGroupDayRow]] = {}
         self._watermarks: dict[str, AuditWatermark] = {}
         self._commit_times = CommitTimesBuilder()
@@ -226,13 +226,14 @@ class _Made:
         broken = group_anomalies(judged.life, from_log_offset)
         settled = NO_DAY if judged.watermark is None else judged.watermark.day
         before = None if former is None else former.row_sums
+        # a row that ended on a settled day stays, even if it is made again
         sums = {
-            table: entry.sums(gold, settled if before is None else NO_PLACE)
+            table: entry.sums(gold, settled if former is None else former.settled_until)
             for table, entry in GROUP_TABLES.items()
             if entry.goes_by_end
         }
         later = {table.name: {day: it for day, it in of.items() if day > settled} for table, of in sums.items()}
-        self._pasts[group_id] = judged.past._replace(row_sums=later)
+        self.pasts[group_id] = judged.past._replace(row_sums=later)
         self._parts.done.read_together |= topics_read_together(judged.life)
         if judged.watermark is not None:
             self._watermarks[group_id] = judged.watermark
@@ -257,13 +258,13 @@ class _Made:
         `others`: state of groups that were not audited; `commit_times`: of their members.
         """
         self._write()
-        rebuilt = self._pasts.keys() | self._not_judged
+        rebuilt = self.pasts.keys() | self._not_judged
         days = {group_id: found for group_id, found in others.days.items() if group_id not in rebuilt}
         watermarks = {group_id: found for group_id, found in others.watermarks.items() if group_id not in rebuilt}
         pasts = {group_id: found for group_id, found in others.pasts.items() if group_id not in self._not_judged}
         watermarks |= {group_id: packed_watermark(found) for group_id, found in self._watermarks.items()}
         return SavedGroups(
-            pasts | self._pasts,
+            pasts | self.pasts,
             days | self._days,
             commits,
             self._commit_times.built(commit_times),
@@ -376,7 +377,8 @@ class _NewAudit:
             pieces = new_commits(work.files, log_partition, self._begin, some)
             both, is_new = before.and_new(pieces, place)
             self._audit(both, is_new, changed if some is None else changed & some)
-            kept.append(both.kept().of_some(saved.not_judged, are_others=True).piece)
+            of_parts = both.kept(saved.pasts | self._made.pasts)
+            kept.append(of_parts.of_some(saved.not_judged | self._whole, are_others=True).piece)
             # `both` names all groups, but has commits of some only
             seen |= set(both.group_ids) if some is None else some
         if not changed <= self._noted:
@@ -384,15 +386,15 @@ class _NewAudit:
             self._audit(nothing, np.zeros(0, np.bool_), changed - self._noted)
         pasts = [saved.pasts.get(group_id) for group_id in self._whole]
         first = min((0 if past is None else past.first_log_offset for past in pasts), default=0)
-        of_others = _KeptBuilder()
+        of_whole = _KeptBuilder()
         for bundle in group_bundles(work.files, log_partition, self._whole, from_log_offset=first):
             for life in bundle.lives():
                 judged = self._made.judge(life, self._known, self._removed, self._former(life.group_id))
-                if judged is not None and life.group_id in saved.not_judged:
-                    of_others.add(judged)
+                if judged is not None:
+                    of_whole.add(judged)
             del bundle  # before more is read
-        kept.append(saved.commits.of_some(seen | saved.not_judged, are_others=True).piece)
-        kept.append(of_others.built().piece)
+        kept.append(saved.commits.of_some(seen | saved.not_judged | self._whole, are_others=True).piece)
+        kept.append(of_whole.built().piece)
         left = self._made.left(GroupedCommits.of(kept), self._commit_times.without(self._noted), saved)
         self._carry()
         return left

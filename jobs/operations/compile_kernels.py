@@ -22,9 +22,10 @@ from coordinator_core.bytes.log.records import decode_chunk
 from coordinator_core.bytes.log.scan import scan_segment
 from coordinator_core.history.log_checkpoint import pack_offset_state, unpack_offset_state
 from coordinator_core.history.offsets_log import OffsetsLogReplay, OffsetsLogState
-from coordinator_core.inference.audit.group_past import GroupedCommits
+from coordinator_core.inference.audit.group_past import kept_commits
 from coordinator_core.inference.audit.groups import judge_group
 from coordinator_core.inference.audit.share_past import kept_of
+from coordinator_core.inference.commits.commit_anomalies import applied_by_partition
 from coordinator_core.inference.commits.last_commit_times import add_commit_times, latest_of, owners_of_commits
 from coordinator_core.inference.facts.configs import NO_CONFIGS
 from coordinator_core.inference.facts.life import GroupCommits, GroupLife
@@ -166,7 +167,7 @@ def use_all_but_share_states() -> None:
         add_commit_times(one, one, one, owned_by, one > 0, latest)
     ordered_by(np.zeros(2, np.int32), 1, np.array([1, 0]))
     judge_group(GroupLife("g", 0, commits=commits()), InferenceSettings(stalled_ms=0))
-    GroupedCommits.of_groups([("g", commits())]).kept()
+    kept_commits(commits(), applied_by_partition(commits()), 0)
     pack_records(dump_records())
     compare(*[KeyValues.of(decode_chunk(offsets_log()))] * 2)
     for segment in (offsets_log(), share_log()):

@@ -6,7 +6,8 @@ why members departed; and a few facts about everything before (`GroupFacts`). Wi
 the last audit stopped, and earlier results about commits stay. Where these may change, the group is judged from its
 beginning (`PastTooShort`):
 
-* it was set only once so far, and now again; or it is empty, and commits continued in spite of that and still do;
+* it was set only once so far, and now again; or it is empty, and by now has more commits to a partition than a tool
+  makes;
 * a generation is missing after its last one, that lost its members step by step, or it had no generation before;
 * an offset that outlived the group is committed for the first time again: then it did not outlive it;
 * offsets were deleted, and new records show more about the reason: a classic generation whose join phase had ended by
@@ -35,9 +36,11 @@ from coordinator_core.inference.commits.commit_anomalies import (
     DELETE,
     FIRST,
     REPEAT,
+    RESETS_MAX,
     USUAL_ADVANCES,
     GenerationsAt,
     applied_by_partition,
+    is_plain,
     is_set_once,
 )
 from coordinator_core.inference.commits.deletions import TOGETHER_MS
@@ -50,7 +53,7 @@ from coordinator_core.inference.commits.last_commit_times import (
     times_of,
 )
 from coordinator_core.inference.facts.claims import Claim
-from coordinator_core.inference.facts.columns import numbered_pairs
+from coordinator_core.inference.facts.columns import distinct, numbered_pairs
 from coordinator_core.inference.facts.life import COMMIT_COLUMNS, GroupCommits, GroupLife
 from coordinator_core.inference.facts.log_facts import WHOLE
 from coordinator_core.inference.facts.partitions import ByPartition
@@ -103,8 +106,6 @@ class GroupFacts(NamedTuple):
     """Each commit was a plain first one to its partition."""
     emptied_since: int = -1
     """Log offset since which it has no members, after it had some; -1: it has members, or never had any."""
-    has_committed_empty: bool = False
-    """Whether there were plain commits since then."""
     newest_since: int = -1
     """`from_log_offset` of its newest generation; -1: it has none."""
     is_memberless: bool = False
@@ -176,8 +177,8 @@ class GroupBefore:
                 raise PastTooShort("commits of one time may be of one operation")
             if past.is_set_once:
                 raise PastTooShort("it was set but once")
-            if past.has_committed_empty:
-                raise PastTooShort("commits without members go on")
+            if past.emptied_since >= 0 and self._may_change_resets(life):
+                raise PastTooShort("more commits without members than a tool makes, or it lost its members otherwise")
         if life.generations and past.newest_since < 0:
             raise PastTooShort("it had no generation")
         if _is_emptied_otherwise(life.generations, past):
@@ -194,6 +195,18 @@ class GroupBefore:
         outlived = ~self.is_new & (commits.outcome == APPLIED) & (commits.applied_log_offset < past.deleted_at)
         if outlived.any() and (new.change == FIRST).any():
             raise PastTooShort("an offset outlived its group, or did not")
+
+    def _may_change_resets(self, life: GroupLife) -> bool:
+        """Whether the first commits without members turn out to be a consumer's, or not to be without members."""
+        since, commits = self.past.emptied_since, life.commits
+        if not GenerationsAt(life.generations, life.events, life.log.unread_from).is_emptied_at(since):
+            return True
+        rows = is_plain(commits) & (commits.log_offset >= since)
+        pairs = numbered_pairs(commits.topic[rows].astype(np.int64), commits.partition[rows].astype(np.int64))
+        partitions, partition = distinct(pairs)
+        before = np.bincount(partition[~self.is_new[rows]], minlength=len(partitions))
+        now = np.bincount(partition, minlength=len(partitions))
+        return bool(((before > 0) & (before <= RESETS_MAX) & (now > RESETS_MAX)).any())
 
     def _may_change_deletions(self, generations: Iterable[GenerationRow], new: GroupCommits) -> bool:
         past = self.past
@@ -242,8 +255,6 @@ def group_facts(
     commits, past = life.commits, None if before is None else before.past
     groups = GenerationsAt(life.generations, life.events, life.log.unread_from)
     emptied_since = groups.emptied_since()
-    is_plain = (commits.outcome == APPLIED) & (commits.change < DELETE) & ~commits.is_transactional
-    has_committed_empty = emptied_since >= 0 and bool((is_plain & (commits.log_offset >= emptied_since)).any())
     deleted_ats = [event.log_offset for event in life.events if event.event_type == "GROUP_DELETED"]
     changes = [row.valid_from for row in life.members]
     changes += [row.valid_to for row in life.members if row.valid_to is not None]
@@ -258,8 +269,6 @@ def group_facts(
         first_log_offset=past.first_log_offset if past else int(commits.log_offset[0]) if len(commits) else -1,
         is_set_once=past.is_set_once if past else is_set_once(commits),
         emptied_since=emptied_since,
-        has_committed_empty=has_committed_empty
-        or (past is not None and past.emptied_since == emptied_since and past.has_committed_empty),
         newest_since=-1 if newest is None else newest.from_log_offset,
         is_memberless=newest is not None and not newest.member_count,
         deleted_at=max(deleted_ats, default=-1),
@@ -291,17 +300,23 @@ def _ended(life: GroupLife) -> dict[int, list[Membership]]:
     return ended
 
 
-def kept_commits(commits: GroupCommits, applied: ByPartition, group: I64 | None = None) -> I64:
+def kept_commits(
+    commits: GroupCommits, applied: ByPartition, emptied_since: I64 | int, group: I64 | None = None
+) -> I64:
     """Which commits of one group, or of several (`group`, a number for each row), to keep, in order.
 
-    `applied`: the result of `applied_by_partition`.
+    `applied`: the result of `applied_by_partition`. `emptied_since`: as in `GroupFacts`, of each commit's group.
 
     For each partition with an offset: the commit in force, the one by which it reached that offset, and the advances by
-    which the next one is measured. Also those of open transactions, each with the commit in force at that time.
+    which the next one is measured. Those of open transactions, each with the commit in force at that time. And of a
+    group without members the first ones since, by which it shows whether a tool made them.
     """
     is_pending = commits.outcome == PENDING
     is_kept = is_pending.copy()
     _mark_in_force(*applied, commits.change, is_kept)
+    without_members = is_plain(commits) & (emptied_since >= 0) & (commits.log_offset >= emptied_since)
+    if without_members.any():
+        _mark_first(*applied, commits.change, without_members, is_kept)
     if is_pending.any():
         is_kept[_in_force(commits, group, is_pending)] = True
     return np.flatnonzero(is_kept)
@@ -325,6 +340,22 @@ def _mark_in_force(rows: I32, starts: I64, change: I8, is_kept: BoolArray) -> No
                 is_kept[rows[place]] = True
                 wanted -= 1
             place -= 1
+
+
+@compiled
+def _mark_first(rows: I32, starts: I64, change: I8, is_chosen: BoolArray, is_kept: BoolArray) -> None:
+    """For each partition, mark one chosen commit more than resets may be, and the last deletion behind one."""
+    for number in range(len(starts) - 1):
+        wanted, deletion = RESETS_MAX + 1, -1
+        for place in range(starts[number], starts[number + 1]):
+            row = rows[place]
+            if wanted and is_chosen[row]:
+                is_kept[row] = True
+                wanted -= 1
+            if wanted <= RESETS_MAX and change[row] >= DELETE:
+                deletion = row
+        if deletion >= 0:
+            is_kept[deletion] = True
 
 
 def _in_force(commits: GroupCommits, group: I64 | None, is_pending: BoolArray) -> I64:
@@ -426,8 +457,11 @@ class GroupedCommits:
         both = type(self).of((known.piece, *starmap(new_of, pieces)))
         return both, is_new(both.commits)
 
-    def kept(self) -> "GroupedCommits":
-        return self.taken(kept_commits(self.commits, applied_by_partition(self.commits, self.group), self.group))
+    def kept(self, pasts: Mapping[str, GroupFacts]) -> "GroupedCommits":
+        """Those to keep. `pasts`: of the groups, as far as they are known."""
+        since = [pasts[group_id].emptied_since if group_id in pasts else -1 for group_id in self.group_ids]
+        applied = applied_by_partition(self.commits, self.group)
+        return self.taken(kept_commits(self.commits, applied, np.array(since, np.int64)[self.group], self.group))
 
 
 NO_NUMBERS: Final = np.zeros(0, np.int64)

@@ -135,10 +135,10 @@ def judge_group(
     if came_from is not None:
         rebalances = rebalances.after(came_from.generation_at)
     anomalies = find_anomalies(life, owners, settings, is_new, removed, applied)
-    kept = kept_commits(life.commits, applied)
-    del applied  # one number for each commit
     watermark = None if life.timeless else newest_watermark(life, owners, rebalances, settings, came_from)
     past = group_facts(life, leave_reasons | replaced, before, watermark, handovers)
+    kept = kept_commits(life.commits, applied, past.emptied_since)
+    del applied  # one number for each commit
     types = {row.group_type for row in life.generations} | {row.group_type for row in life.members}
     committed = commit_days(life.commits, is_new)
     settled_day, late = NO_DAY, dict[int, DayCounts]()

@@ -221,6 +221,12 @@ class GenerationsAt:
             if first < end:
                 yield first, end
 
+    def is_emptied_at(self, log_offset: int) -> bool:
+        """Whether a group that had members has none from there on."""
+        return any(
+            is_empty and since == log_offset for is_empty, since in zip(self._is_empty, self._empty_from, strict=True)
+        )
+
     def emptied_since(self) -> int:
         """Where the newest interval begins, if the group is empty in it and had members before; else -1."""
         newest = self._rows[-1] if self._rows else None
@@ -462,10 +468,10 @@ def _resets(life: GroupLife, groups: GenerationsAt) -> dict[int, Verdict]:
     """Plain commits while a group that had had members was empty. After a missing part of the log it may have members
     again."""
     commits = life.commits
-    is_plain = (commits.outcome == APPLIED) & (commits.change < DELETE) & ~commits.is_transactional
+    chosen = is_plain(commits)
     verdicts: dict[int, Verdict] = {}
     for first, end in groups.emptied_rows(commits.log_offset):
-        mine, starts = by_partition(commits.taken(slice(first, end)), is_plain[first:end])
+        mine, starts = by_partition(commits.taken(slice(first, end)), chosen[first:end])
         for begin, to in pairwise(starts.tolist()):
             if to - begin <= RESETS_MAX:
                 for row in (first + mine[begin:to]).tolist():
@@ -483,6 +489,12 @@ def _resets(life: GroupLife, groups: GenerationsAt) -> dict[int, Verdict]:
                 row = first + int(mine[begin])
                 verdicts[row] = Verdict("EMPTY_GROUP_RESET", Claim("", "COMMITS_WITHOUT_MEMBERSHIP", GUESS))
     return verdicts
+
+
+def is_plain(commits: GroupCommits) -> BoolArray:
+    """Which commits set an offset, and are of no transaction."""
+    plain: BoolArray = (commits.outcome == APPLIED) & (commits.change < DELETE) & ~commits.is_transactional
+    return plain
 
 
 def _set_once(commits: GroupCommits, groups: GenerationsAt, whole_to: int) -> dict[int, Verdict]:

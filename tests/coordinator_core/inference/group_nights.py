@@ -57,7 +57,7 @@ class Nights:
         days = {group_id: self.days_of(group_id, counts) for group_id in self.pasts.keys() - noted}
         noted |= {group_id for group_id, found in days.items() if found is None}
         commit_times = self.commit_times.by_group()
-        builder = CommitTimesBuilder()
+        builder, of_whole = CommitTimesBuilder(), dict[str, Any]()
         for group_id in sorted(now.group_ids):
             life = now.life(group_id)
             if group_id not in noted:
@@ -69,10 +69,14 @@ class Nights:
             short = life._replace(commits=both.commits.taken(rows))
             judged = self.judge(life, short, is_new[rows], commit_times.get(group_id, {}))
             self.pasts[group_id] = judged.past
+            if len(judged.life.commits) == len(life.commits):
+                of_whole[group_id] = judged.life.commits.taken(judged.kept)
             self.watermark[group_id] = judged.watermark
             builder.add(judged.life, judged.gold.owners, judged.commit_times)
         self.commit_times = builder.built(self.commit_times.and_new(new, self.place).without(noted))
-        self.kept, self.place = both.kept(), next_offset
+        of_parts = both.kept(self.pasts).of_some(of_whole.keys(), are_others=True)
+        self.kept = GroupedCommits.of([of_parts.piece, GroupedCommits.of_groups(of_whole.items()).piece])
+        self.place = next_offset
 
     def days_of(self, group_id: str, counts: Mapping[tuple[str, int], int]) -> list[GroupDayRow] | None:
         days = {row.day: row for row in self.gold[group_id].days}

@@ -211,7 +211,10 @@ def test_what_is_not_understood_is_one_sentence(
         ("history --match g", "error: there is no option 'match': groups has it; ./spark-submit.sh history --help"),
         ("groups --nosuch g", "error: there is no option 'nosuch': ./spark-submit.sh groups --help"),
         ("history --group", "error: option '--group' requires an argument"),
-        ("sql 'select 1'", "error: 'select 1' has no option before it (did you mean -e 'select 1'?): ./spark-submit.sh"),
+        (
+            "sql 'select 1'",
+            "error: 'select 1' has no option before it (did you mean -e 'select 1'?): ./spark-submit.sh",
+        ),
         ("nightly logs", "error: 'logs' has no option before it: ./spark-submit.sh nightly --help"),
     ],
 )

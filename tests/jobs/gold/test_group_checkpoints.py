@@ -28,7 +28,7 @@ def saved() -> SavedGroups:
     commit_times = CommitTimesBuilder()
     commit_times.add(judged.life, judged.gold.owners, judged.commit_times)
     day = ShareGroupDayRow("s", "SHARE", 0, 0, 0, 0, 1, 2, None, None)
-    commits = GroupedCommits.of_groups([(GROUP, life.commits)]).kept()
+    commits = GroupedCommits.of_groups([(GROUP, life.commits)]).kept({})
     return SavedGroups(
         {GROUP: judged.past._replace(gone=gone)},
         {"s": [day]},

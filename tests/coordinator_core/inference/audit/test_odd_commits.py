@@ -6,6 +6,7 @@ from typing import Final
 
 import pytest
 
+from coordinator_core.inference.commits.commit_anomalies import RESETS_MAX
 from coordinator_core.inference.facts.settings import InferenceSettings
 from tests.coordinator_core.inference.group_lives import (
     GROUP,
@@ -30,6 +31,7 @@ from tests.lengths import how_many
 HISTORIES: Final = how_many(24)
 PARTS: Final = 2
 MINUTE_MS: Final = 60_000
+MORE_THAN_A_TOOL: Final = "more commits without members than a tool makes, or it lost its members otherwise"
 SETTINGS: Final = InferenceSettings(skip_offset_count=500, stalled_ms=5_000_000)
 
 
@@ -68,14 +70,20 @@ def test_an_odd_commit_of_a_group_that_is_unchanged(
     ]
 
 
-def test_offsets_that_are_set_while_nobody_is_there() -> None:
-    """The first one is seen as a reset by the group's current state; when they go on, by all commits since."""
+@pytest.mark.parametrize("count", [2, RESETS_MAX, RESETS_MAX + 1, 3 * RESETS_MAX])
+def test_offsets_that_are_set_while_nobody_is_there(count: int) -> None:
+    """One a night is seen as a reset by the group's current state. The night in which there are too many judges the
+    group from its beginning, and the nights after that go on again."""
     base = [(0, generation(1, {"m": [0]})), (1_000, commit(10)), (2_000, commit(20)), (DAY_MS, generation(2, {}))]
-    reported = [(DAY_MS + 1_000, commit(5)), (DAY_MS + 2_000, commit(7))]
-    nights = after_nights(timed_batches([*base, *reported]), [len(base), len(base) + 1], SETTINGS)
-    assert nights.ways["gone on with"] == 1, nights.ways
-    assert nights.ways["commits without members go on"] == 1, nights.ways
-    assert [row.kind for row in nights.gold[GROUP].anomalies] == ["EMPTY_GROUP_RESET", "EMPTY_GROUP_RESET"]
+    reported = [(DAY_MS + 1_000 * number, commit(5 + number)) for number in range(1, count + 1)]
+    places = [len(base) + number for number in range(count)]
+    nights = after_nights(timed_batches([*base, *reported]), places, SETTINGS)
+    is_consumer = count > RESETS_MAX
+    assert nights.ways["gone on with"] == count - is_consumer, nights.ways
+    assert nights.ways[MORE_THAN_A_TOOL] == is_consumer, nights.ways
+    rows = nights.gold[GROUP].anomalies
+    assert [row.kind for row in rows] == ["EMPTY_GROUP_RESET"] * (1 if is_consumer else count)
+    assert {row.method for row in rows} == {"COMMITS_WITHOUT_MEMBERSHIP" if is_consumer else "COMMIT_TO_EMPTY_GROUP"}
 
 
 def test_a_transaction_that_is_aborted_when_its_owner_is_gone() -> None:

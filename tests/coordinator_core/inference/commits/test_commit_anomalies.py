@@ -255,7 +255,7 @@ def test_kept_commits_measure_the_next_one_as_all_do(pauses: Sequence[int], repe
     rows += [commit(2 + number, 100 * (number + 1), 100 * number, at=at[number + 1]) for number in range(5)]
     rows += [commit(10 + number, 500, 500, at=at[5]) for number in range(repeats)]
     before, last = commits_of(*rows), commit(20, 20_500, 500, at=at[6])
-    kept = kept_commits(before, applied_by_partition(before))
+    kept = kept_commits(before, applied_by_partition(before), -1)
     few, all_of_them = (commits_of(*some, last) for some in ([rows[row] for row in kept.tolist()], rows))
     assert len(few) < len(all_of_them)
     is_skip = [bool(skips(some, applied_by_partition(some), SETTINGS)) for some in (few, all_of_them)]
