@@ -7,8 +7,8 @@ upgrades of the brokers and a topic that gets more partitions. The brokers keep 
 rows go (bronze after 30 days, gold after 90) and files are merged. For a week no night runs; three times a client's
 host is erased; once the warehouse is put back from a copy that is a week old.
 
-At the end the tables of silver, and of gold as far as it is kept, are those of a ledger that read all segments that
-there ever were at once, but for the erasures. Figures go to build/year.csv and, as a picture, to build/year.svg:
+At the end the tables of silver, and of gold as far as it is kept, are those of a ledger that read all segments since
+the first day at once, but for the erasures. Figures go to build/year.csv and, as a picture, to build/year.svg:
 processor seconds of each night, and bytes of the warehouse. In the temporary folder it takes twice the room of the log
 and three times that of the warehouse.
 """
@@ -243,7 +243,7 @@ def lived(scratch: Path, seed: str, group_count: int, night_count: int) -> tuple
 
 
 class Logs:
-    """All segments that there ever were, and beside them those that brokers keep."""
+    """All segments since the first day, and the newest ones, as brokers have them."""
 
     def __init__(self, root: Path) -> None:
         self.ever, self.kept = root / "ever", root / "kept"
