@@ -36,7 +36,7 @@ DRIVER_BYTES_MAX: Final = 4 << 20
 """Less is written again on the driver, in less time than it takes to start tasks."""
 NOT_SHOWN: Final = pa.array([NOT_JUDGED, NOT_REPLAYED])
 """Rules of gold.log_anomalies about what could not be judged: each audit finds them again."""
-PLACES: Final = (*("log_topic", LOG_PARTITION, "group_id", "rule", "log_offset", DAY),)
+PLACES: Final = ("log_topic", LOG_PARTITION, "group_id", "rule", "log_offset", DAY)
 """Columns that say which rows are removed."""
 
 
