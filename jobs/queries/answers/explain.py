@@ -144,11 +144,15 @@ def explained(word: str) -> list[Meaning]:
 
 
 def run_explain(asked: Sequence[str], output_format: str, out: TextIO | None = None) -> None:
-    """Print what words mean, or all words by kind. Several may be one: `thrown out`."""
+    """Print what words mean, or all words by kind. Several may be one: `thrown out`. Raises ArgumentError for a word
+    that is not known, once the others are printed."""
     out = out or sys.stdout
     found: list[tuple[str | None, Meaning]] = [(None, it) for it in meanings() if it.is_own]
+    unknown: ArgumentError | None = None
     if asked:
-        found = list(_meant(asked))
+        found, unknown = _meant(asked)
+    if not found and unknown is not None:
+        raise unknown
     if output_format != "table":
         names = [name.lower() for name in COLUMNS]
         rows = [(name, it.kind, it.text) for word, it in found for name in (it.words if word is None else (word,))]
@@ -158,16 +162,23 @@ def run_explain(asked: Sequence[str], output_format: str, out: TextIO | None = N
     else:
         for word, it in found:
             out.write(f"{folded_text(f'{word} ({it.kind}): {it.text}', out)}\n")
+    if unknown is not None:
+        raise unknown
 
 
-def _meant(asked: Sequence[str]) -> Iterator[tuple[str, Meaning]]:
+def _meant(asked: Sequence[str]) -> tuple[list[tuple[str | None, Meaning]], ArgumentError | None]:
+    """What some words mean together, else one by one; and the error of the first that means nothing."""
+    if len(asked) > 1 and (together := _explained_or_error(" ".join(asked)))[0]:
+        return together
+    each = [_explained_or_error(word) for word in asked]
+    return [it for found, _ in each for it in found], next((error for _, error in each if error is not None), None)
+
+
+def _explained_or_error(word: str) -> tuple[list[tuple[str | None, Meaning]], ArgumentError | None]:
     try:
-        yield from ((" ".join(asked), it) for it in explained(" ".join(asked)))
-    except ArgumentError:
-        if len(asked) == 1:
-            raise
-        for word in asked:
-            yield from ((word, it) for it in explained(word))
+        return [(word, it) for it in explained(word)], None
+    except ArgumentError as error:
+        return [], error
 
 
 def _write_words(found: Sequence[Meaning], out: TextIO) -> None:

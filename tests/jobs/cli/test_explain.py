@@ -146,6 +146,9 @@ def test_several_words_are_explained(ask: Asks) -> None:
     lines = ask("explain MEMBER_EXPIRED CERTAIN").out.splitlines()
     assert [line.split()[0] for line in lines] == ["MEMBER_EXPIRED", "CERTAIN"]
     assert ask("explain thrown out").out == ask("explain 'thrown out'").out != ""
+    shown = ask("explain MEMBER_EXPIRED NO_SUCH CERTAIN")
+    assert (shown.code, shown.out.splitlines()) == (exit_codes.WRONG_ARGUMENTS, lines)
+    assert shown.err.startswith("error: there is no word 'NO_SUCH'")
     for word in ("partitions moved", "session.timeout.ms", "tombstones", "quarantined"):
         assert ask(f"explain '{word}'").code == exit_codes.DONE, word
     assert ask("explain CERTAIN LIKLY").code == ask("explain ''").code == exit_codes.WRONG_ARGUMENTS
