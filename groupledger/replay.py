@@ -197,15 +197,7 @@ def replay_groups(
     asked for, where the state is of another version or cluster, or has a key twice.
     """
     read = _at_rest(records, columns, decides=True)
-    keyed = Keyed(
-        read if state is None else read.named(cluster_id),
-        OFFSETS_TOPIC,
-        cluster_id,
-        as_pandas,
-        _group_key,
-        _states(state),
-        on_error,
-    )
+    keyed = _keyed(read, OFFSETS_TOPIC, cluster_id, as_pandas, _group_key, state, on_error)
     return GroupReplay(keyed, None if topics is None else names_of(topics))
 
 
@@ -224,20 +216,24 @@ def replay_share_partitions(
     Arguments and errors as for `replay_groups`.
     """
     read = _at_rest(records, columns, decides=False)
-    keyed = Keyed(
-        read if state is None else read.named(cluster_id),
-        SHARE_TOPIC,
-        cluster_id,
-        as_pandas,
-        _share_key,
-        _states(state),
-        on_error,
-    )
+    keyed = _keyed(read, SHARE_TOPIC, cluster_id, as_pandas, _share_key, state, on_error)
     return ShareReplay(keyed, None if topics is None else names_of(topics))
 
 
-def _states(state: DataFrame | None) -> DataFrame | None:
-    return None if state is None else named_columns(state, KEY_STATES, KEY_STATES.column_names)
+def _keyed(
+    read: Records,
+    topic: str,
+    cluster_id: str,
+    as_pandas: bool,
+    key_of: Callable[[Column], dict[str, Column]],
+    state: DataFrame | None,
+    on_error: str,
+) -> "Keyed":
+    """Records by key, and the states of their own cluster, of which a table may have several."""
+    if state is None:
+        return Keyed(read, topic, cluster_id, as_pandas, key_of, None, on_error)
+    states = named_columns(state, KEY_STATES, KEY_STATES.column_names)
+    return Keyed(read.named(cluster_id), topic, cluster_id, as_pandas, key_of, states, on_error)
 
 
 def _at_rest(records: DataFrame, columns: ColumnNames | None, *, decides: bool) -> Records:

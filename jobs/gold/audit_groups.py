@@ -5,7 +5,7 @@ more than commit, or whose new commits matter for more than counts. `inference.g
 that.
 """
 
-from collections import Counter, defaultdict
+from collections import ChainMap, Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Set
 from dataclasses import replace
 from datetime import date
@@ -377,7 +377,7 @@ class _NewAudit:
             pieces = new_commits(work.files, log_partition, self._begin, some)
             both, is_new = before.and_new(pieces, place)
             self._audit(both, is_new, changed if some is None else changed & some)
-            of_parts = both.kept(saved.pasts | self._made.pasts)
+            of_parts = both.kept(ChainMap(self._made.pasts, saved.pasts))
             kept.append(of_parts.of_some(saved.not_judged | self._whole, are_others=True).piece)
             # `both` names all groups, but has commits of some only
             seen |= set(both.group_ids) if some is None else some

@@ -37,10 +37,12 @@ class GroupTable:
     goes_by_end: bool = False
     """Whether a group that is judged again gets all rows again that are not settled; else it only gets additional ones,
     unless it is judged from its beginning."""
+    goes_by_offset: bool = False
+    """Whether positions are log offsets; else they are first instants of days."""
 
     def places(self, rows: pa.Table) -> I64:
-        """The positions of rows of gold: first instants of their days."""
-        if self.table == LAG_HISTORY:
+        """The positions of rows of gold."""
+        if self.goes_by_offset:
             return numbers_of(rows["log_offset"])
         days = rows[DAY]
         return np.where(days.is_null().to_numpy(), EVERY_PLACE, day_starts(days))
@@ -81,7 +83,7 @@ GROUP_TABLES: Final[Mapping[Table, GroupTable]] = {
         GroupTable(REBALANCES, attrgetter("rebalances"), goes_by_end=True),
         GroupTable(COMMIT_ANOMALIES, attrgetter("anomalies")),
         GroupTable(GROUP_SUMMARY, attrgetter("days")),
-        GroupTable(LAG_HISTORY, None),
+        GroupTable(LAG_HISTORY, None, goes_by_offset=True),
     )
 }
 ADDED_UP: Final = frozenset({GROUP_SUMMARY, LAG_HISTORY})

@@ -13,7 +13,6 @@ it takes three times the room of the log.
 """
 
 import argparse
-import csv
 import shutil
 import sys
 import tempfile
@@ -29,10 +28,9 @@ from coordinator_core.bytes.log.chunk import I64, BatchColumns
 from coordinator_core.bytes.log.kernels import HEADER_BYTES_V2
 from coordinator_core.bytes.log.scan import scan_segment
 from coordinator_core.inference.facts.calendar import DAY_MS
-from tests.benchmarks.runs import ROOT, STEPS, run_night
+from tests.benchmarks.runs import STEPS, run_night, write_figures
 from tests.benchmarks.skewed import CRC_POSITION, U8
 
-BUILD: Final = ROOT / "build"
 DAYS: Final = 100
 HEIGHT: Final = 300
 BAR: Final = 110
@@ -184,13 +182,7 @@ def show(nights: Sequence[Night]) -> None:
                 f"of the {what} of all the rest (the aim is {100 * NEW_SHARE_MAX:.0f} %)"
             )
     print(f"nothing new takes {nothing.seconds:.1f} s (the aim is {NOTHING_SECONDS_MAX} s)")
-    BUILD.mkdir(exist_ok=True)
-    with (BUILD / "growth.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(Night._fields)
-        writer.writerows(nights)
-    (BUILD / "growth.svg").write_text(picture(nights))
-    print(f"see {BUILD / 'growth.csv'} and {BUILD / 'growth.svg'}")
+    write_figures("growth", nights, picture(nights))
 
 
 def picture(nights: Sequence[Night]) -> str:

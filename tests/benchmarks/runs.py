@@ -1,17 +1,19 @@
 """Whole processes, timed and watched."""
 
+import csv
 import os
 import re
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from time import perf_counter
-from typing import Final
+from typing import Final, NamedTuple
 
 ROOT: Final = Path(__file__).resolve().parents[2]
+BUILD: Final = ROOT / "build"
 POLL_SECONDS: Final = 0.5
 """Peaks are the kernel's own: what a process used before it ended is missed only after the last look at it."""
 TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
@@ -115,3 +117,14 @@ def run_night(name: str, logs: Path, warehouse: Path) -> tuple[dict[str, float],
     cpu = done.used.cpu_seconds
     print(f"{name}: {sum(seconds.values()):.1f} s ({steps}); processor time {cpu:.1f} s", flush=True)
     return seconds, cpu
+
+
+def write_figures(name: str, rows: Sequence[NamedTuple], picture: str) -> None:
+    """Write figures and their picture (SVG) into build/, and say where they are."""
+    BUILD.mkdir(exist_ok=True)
+    with (BUILD / f"{name}.csv").open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(rows[0]._fields)
+        writer.writerows(rows)
+    (BUILD / f"{name}.svg").write_text(picture)
+    print(f"see {BUILD / f'{name}.csv'} and {BUILD / f'{name}.svg'}")

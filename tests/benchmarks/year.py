@@ -14,7 +14,6 @@ and three times that of the warehouse.
 """
 
 import argparse
-import csv
 import os
 import shutil
 import sys
@@ -22,43 +21,32 @@ import tempfile
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
-from io import StringIO
+from datetime import datetime, timedelta
 from pathlib import Path
 from random import Random
 from statistics import median
 from time import process_time
 from typing import Final, NamedTuple
 
-from rich.console import Console
-
 from coordinator_core.bytes import codec
-from jobs.console.progress import Steps
-from jobs.delta.audit_runs import WholeAudit
-from jobs.delta.cluster_tables import ClusterTables
+from coordinator_core.inference.facts.settings import InferenceSettings
 from jobs.delta.warehouse import Warehouse
 from jobs.operations.erase import KEY_BYTES, erase, erased_ids
 from jobs.operations.maintain import maintain
-from jobs.operations.nightly import run_nightly
-from jobs.operations.run_context import RunContext
-from jobs.settings import RETENTION_TABLES, Settings, load_settings
-from jobs.spark.executors import InProcess
+from jobs.settings import RETENTION_TABLES
 from schemas import cluster_metadata as metadata
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
 from schemas.share_group_state import TOPIC as SHARE_TOPIC
-from schemas.tables.gold import GOLD_TABLES
-from schemas.tables.silver import SILVER_TABLES
 from schemas.wire import Message
-from tests.benchmarks.runs import ROOT
+from tests.benchmarks.runs import write_figures
 from tests.cases.small_logs import SmallLog
 from tests.coordinator_core.group_records import T1, T2
 from tests.coordinator_core.inference.group_weeks import DAY_MS, Weeks
 from tests.coordinator_core.live.offsets.reference import LogBatch, encode_batches
+from tests.jobs.gold.test_incremental_audit import Gold, Nights
+from tests.jobs.silver.test_replay import STARTED_AT
 
-BUILD: Final = ROOT / "build"
-CLUSTER: Final = "year"
-BEGIN: Final = datetime(2026, 1, 1, tzinfo=UTC)
-BEGIN_MS: Final = int(BEGIN.timestamp() * 1000)
+BEGIN_MS: Final = int(STARTED_AT.timestamp() * 1000)
 PARTITIONS: Final = 5
 KEPT_DAYS: Final = 10
 """Segments that brokers keep."""
@@ -163,50 +151,35 @@ class Cluster:
         self._metadata.put(b"", value, at_ms)
 
 
-class Ledger:
+class Ledger(Nights):
     """The nights over a folder of logs, without Spark."""
 
     def __init__(self, root: Path, logs: Path) -> None:
-        self.settings: Settings = load_settings(
-            {"warehouse": str(root), "cluster_id": CLUSTER, "segments": (str(logs),)}, environment={}
-        )
+        super().__init__(root, logs, late_ms=InferenceSettings().late_ms)
         days = {name: BRONZE_DAYS if name.startswith("bronze.") else GOLD_DAYS for name in RETENTION_TABLES}
         self.settings = replace(self.settings, maintain=replace(self.settings.maintain, retention_days=days))
         self.root = root
-        self.executor = InProcess(2)
-
-    @property
-    def warehouse(self) -> Warehouse:
-        return Warehouse(str(self.root))
 
     def night(self, day: int) -> None:
-        """At three in the morning after a day."""
-        steps = Steps(self.executor, Console(file=StringIO(), width=200))
-        at = morning_after(day)
-        context = RunContext(self.executor, self.warehouse, self.settings, run_id=f"{day}", started_at=at, steps=steps)
-        assert run_nightly(context) in {0, 3}, day
+        """After a day, as a process of its own, which knows nothing of the ones before."""
+        self.warehouse = Warehouse(self.settings.warehouse)
+        assert self.nightly(f"{day}", (after(day) - STARTED_AT) / timedelta(days=1)) in {0, 3}, day
 
     def maintain(self, day: int) -> None:
-        maintain(self.executor, self.warehouse, self.settings, started_at=morning_after(day))
+        maintain(self.executor, self.warehouse, self.settings, started_at=after(day))
 
     def erase(self, host: str, day: int) -> None:
         ids = erased_ids([f"host={host}"])
-        erase(self.executor, self.warehouse, ids=ids, new_key=KEY, at=morning_after(day))
+        erase(self.executor, self.warehouse, ids=ids, new_key=KEY, at=after(day))
 
-    def tables(self) -> dict[str, list[str]]:
-        """Silver and gold as readers see them, in one order; where gold is settled hangs on when it was audited."""
-        tables = ClusterTables(self.warehouse, CLUSTER)
-        audit = WholeAudit.newest(tables)
-        found = {}
-        for table in (*SILVER_TABLES, *GOLD_TABLES):
-            columns = [name for name in table.column_names if name != "is_settled"]
-            rows = audit.read(table, columns) if table in GOLD_TABLES else self.warehouse.read(table).select(columns)
-            found[table.full_name] = sorted(map(repr, rows.to_pylist()))
-        return found
+    def tables(self) -> Gold:
+        """Silver and gold as readers see them, in one order."""
+        return self.gold() | self.silver()
 
 
-def morning_after(day: int) -> datetime:
-    return BEGIN + timedelta(days=day + 1, hours=3)
+def after(day: int) -> datetime:
+    """When the night after a day begins: at three in the morning."""
+    return STARTED_AT + timedelta(days=day + 1, hours=3)
 
 
 def lived(scratch: Path, seed: str, group_count: int, night_count: int) -> tuple[list[Night], Ledger, Ledger]:
@@ -279,17 +252,11 @@ def differences(ledger: Ledger, whole: Ledger) -> dict[str, tuple[list[str], lis
 
 def show(nights: Sequence[Night]) -> None:
     """The table and the picture."""
-    BUILD.mkdir(exist_ok=True)
-    with (BUILD / "year.csv").open("w", newline="") as file:
-        writer = csv.writer(file)
-        writer.writerow(Night._fields)
-        writer.writerows(nights)
-    (BUILD / "year.svg").write_text(picture(nights))
     for begin in range(0, len(nights), 30):
         some = nights[begin : begin + 30]
         seconds = median(night.seconds for night in some)
         print(f"nights {begin + 1} to {begin + len(some)}: {seconds:.2f} s, {some[-1].warehouse_bytes / 1e6:,.1f} MB")
-    print(f"see {BUILD / 'year.csv'} and {BUILD / 'year.svg'}")
+    write_figures("year", nights, picture(nights))
 
 
 def picture(nights: Sequence[Night]) -> str:

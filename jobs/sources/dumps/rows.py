@@ -154,16 +154,8 @@ def read_parquet(
         found = _found_columns(batch, names, constants, rules)
         if where is not None:
             found = found._replace(is_wanted=where.wanted(pa.Table.from_batches([batch]), constants))
-        read = _checked(found, rules, partial(_row_place, first_row))
-        yield read._replace(rows=_batches(read.rows)) if has_batches else read
+        yield _checked(found, rules, partial(_row_place, first_row))
         first_row += batch.num_rows
-
-
-def _batches(rows: pa.Table) -> pa.Table:
-    """Rows in BATCHES_SCHEMA, of rows with a batch in place of the key."""
-    base_offset, last_offset = framed(rows["key"].combine_chunks())
-    arrays = [rows["topic"], rows["partition"], pa.array(base_offset), pa.array(last_offset), rows["key"]]
-    return pa.Table.from_arrays(arrays, schema=BATCHES_SCHEMA)
 
 
 def _row_place(first_row: int, row: int) -> str:
@@ -199,7 +191,8 @@ def _stored(batch: pa.RecordBatch, name: str) -> pa.Array:
 
 
 class _Columns(NamedTuple):
-    """The columns of ROWS_SCHEMA as found: null where a value is missing or invalid."""
+    """The columns of ROWS_SCHEMA, for batches also those of BATCHES_SCHEMA, as found: null where a value is missing or
+    invalid."""
 
     arrays: dict[str, pa.Array]
     fault: tuple[BoolArray, str]
@@ -208,6 +201,8 @@ class _Columns(NamedTuple):
     """Null: of the cluster of the run."""
     is_wanted: BoolArray | None = None
     """None: all rows are."""
+    schema: pa.Schema = ROWS_SCHEMA
+    """Of what is read."""
 
 
 def _found_columns(
@@ -230,11 +225,14 @@ def _found_columns(
     key, is_bad_key = _binary("key", column("key"), rules.dump.encoding)
     stored, base_offset = column("value"), _integers("offset", column("offset"))
     if stored is None:  # a row is a batch
-        value = pa.nulls(count, pa.binary())
-        fault = framed(key)[0] != base_offset.fill_null(-1).to_numpy(), NO_BATCH_HERE
+        value, schema = pa.nulls(count, pa.binary()), BATCHES_SCHEMA
+        framed_at, last_offset = framed(key)
+        fault = framed_at != base_offset.fill_null(-1).to_numpy(), NO_BATCH_HERE
+        of_batches = {"base_offset": base_offset, "last_offset": pa.array(last_offset), "batch": key}
     else:
         value, is_bad_value = _binary("value", stored, rules.dump.encoding)
         fault = is_bad_key | is_bad_value, UNDECODED
+        of_batches, schema = {}, ROWS_SCHEMA
     arrays = {
         "topic": topic.cast(pa.string()),
         "partition": _integers("partition", column("partition")),
@@ -251,7 +249,7 @@ def _found_columns(
         cluster_id = pa.nulls(count, pa.string())
     if not _is_text(cluster_id.type):
         raise _wrong_type("cluster_id", cluster_id.type, "texts")
-    return _Columns(arrays, fault, cluster_id)
+    return _Columns(arrays | of_batches, fault, cluster_id, schema=schema)
 
 
 def _of_batches(found: Mapping[str, pa.Array | None], count: int) -> dict[str, pa.Array]:
@@ -421,8 +419,8 @@ def _checked(found: _Columns, rules: RowRules, place_of: Callable[[int], str]) -
         reasons |= dict.fromkeys(np.flatnonzero(is_good & is_fault).tolist(), reason)
         is_good &= ~is_fault
     bad = [_bad_row(rows, row, f"{place_of(row)}: {reason}") for row, reason in sorted(reasons.items())]
-    columns = [rows[field.name].combine_chunks().cast(field.type, safe=False) for field in ROWS_SCHEMA]
-    good = pa.Table.from_arrays(columns, schema=ROWS_SCHEMA)
+    columns = [rows[field.name].combine_chunks().cast(field.type, safe=False) for field in found.schema]
+    good = pa.Table.from_arrays(columns, schema=found.schema)
     if not is_good.all():
         good = good.filter(pa.array(is_good))
     return RowsRead(good, bad, other_topic_count, others)

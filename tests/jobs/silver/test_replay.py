@@ -49,7 +49,7 @@ class Jobs:
         self.text = StringIO()
         self.steps = Steps(executor, Console(file=self.text, width=200))
 
-    def nightly(self, run_id: str = "r1", day: int = 0) -> int:
+    def nightly(self, run_id: str = "r1", day: float = 0) -> int:
         at = STARTED_AT + timedelta(days=day)
         return run_nightly(
             RunContext(self.executor, self.warehouse, self.settings, run_id=run_id, started_at=at, steps=self.steps)
