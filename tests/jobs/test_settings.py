@@ -28,7 +28,7 @@ def test_defaults_are_those_of_the_project_file() -> None:
     assert settings.cluster_id == "kafka"
     assert settings.batch_decompressed_bytes_max == 64 * 1024 * 1024
     assert settings.inference == InferenceSettings()
-    assert settings.codec == "snappy"
+    assert settings.codec == "zstd"
 
 
 def test_environment_overrides_file_and_options_override_both(tmp_path: Path) -> None:
