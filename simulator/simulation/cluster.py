@@ -14,7 +14,7 @@ from coordinator_core.bytes.log.compression import Codec
 from coordinator_core.live.assignors.client_group import TopicPartition
 from coordinator_core.live.coordinator.operation import Client
 from coordinator_core.live.coordinator.records import Producer
-from coordinator_core.live.coordinator.timers import Timer
+from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.live.find_coordinator.broker import (
     ClusterView,
     Coordinator,
@@ -62,7 +62,7 @@ from simulator.simulation.random_streams import java_uuid
 from simulator.simulation.scenario import ClusterSpec, GroupSpec, coordinator_configs
 from simulator.simulation.topics import Topics
 from simulator.simulation.transactions import Transaction, Transactions
-from simulator.simulation.truth_recorder import COMMITS, ObservedMachine, ObservedMachines, TruthRecorder, is_quiet
+from simulator.simulation.truth_recorder import COMMITS, ObservedMachine, ObservedMachines, TruthRecorder
 
 DETECTION_MS: Final = 2000
 """The time from a broker's failure to the election of other leaders."""
@@ -433,32 +433,14 @@ class Cluster:
 
     # --- sessions, for `heartbeats` ---
 
-    def _machine(self, group_id: str) -> ObservedMachine | None:
+    def coordinator_of(self, group_id: str) -> GroupCoordinator | None:
+        """The group's coordinator, whether its broker is up or not."""
         machine = self.groups.leader_machine(self.partition_of(group_id))
-        return machine if isinstance(machine, ObservedMachine) else None
+        return machine.coordinator if isinstance(machine, ObservedMachine) else None
 
-    def is_quiet(self, group_id: str) -> bool:
-        """Whether heartbeats of the group's members change nothing."""
-        machine = self._machine(group_id)
-        return machine is not None and is_quiet(machine.coordinator, group_id)
-
-    def park_session(self, group_id: str, key: str) -> Timer | None:
-        """Take a session timer out of its coordinator."""
-        machine = self._machine(group_id)
-        if machine is None:
-            return None
-        timer = machine.coordinator.timers.get(key)
-        machine.coordinator.timers.cancel(key)
-        return timer
-
-    def restore_session(self, group_id: str, timer: Timer, deadline_ms: int) -> None:
-        """Set the timer again. If the coordinator is gone, so is the session."""
-        machine = self._machine(group_id)
-        if machine is not None:
-            machine.coordinator.timers.schedule(
-                timer.key, deadline_ms, timer.name, timer.arguments, retry_backoff_ms=timer.retry_backoff_ms
-            )
-            self.groups.touch(self.partition_of(group_id))
+    def timers_set(self, group_id: str) -> None:
+        """A timer of the group's coordinator was set, not by itself."""
+        self.groups.touch(self.partition_of(group_id))
 
     # --- topics ---
 
@@ -501,7 +483,7 @@ class Cluster:
             append_linger_ms=self.spec.append_linger_ms, codec_id=Codec[self.spec.compression.upper()]
         )
         settings = replace(self.spec.settings, kafka_version=self.spec.kafka_version)
-        kind = ObservedMachines(settings, self.truth_recorder, self._partition_of_machine, self._group_settings)
+        kind = ObservedMachines(settings, self.truth_recorder, self._group_settings)
         return CoordinatorRuntime(broker_id, kind, config, self._topics.image(self.image_version))
 
     def _share_runtime(self, broker_id: int) -> CoordinatorRuntime:
@@ -511,13 +493,6 @@ class Cluster:
             )
         )
         return CoordinatorRuntime(broker_id, kind, RuntimeConfig(), self._topics.image(self.image_version))
-
-    def _partition_of_machine(self, machine: ObservedMachine) -> int:
-        for runtime in self.groups.runtimes.values():
-            for partition, coordinator in runtime.coordinators.items():
-                if coordinator.machine is machine:
-                    return partition
-        raise LookupError("a machine which no broker has")
 
     def kill(self, broker_id: int) -> None:
         """A broker fails, and its state in memory is lost."""

@@ -115,7 +115,7 @@ class DeadLetterSender:
         self._enqueue(_Letter(topic, group_id, origin, copy, on_done, copy.first_offset))
 
     def _enqueue(self, letter: _Letter) -> None:
-        partition_count = self.topics.partition_count(letter.topic, self.loop.now_ms)
+        partition_count = self.topics.partition_count(letter.topic)
         if not partition_count or not self.topics.are_dead_letters_enabled(letter.topic):
             refusal = NOT_ENABLED if partition_count else NO_TOPIC
             self._fail(letter, refusal.format(group_id=letter.group_id, topic=letter.topic))

@@ -158,7 +158,7 @@ class Faults:
     def _add_partitions(self, spec: FaultSpec) -> None:
         assert spec.topic is not None and spec.partitions is not None
         fault = self._record(spec, topic=spec.topic, partitions=spec.partitions)
-        before = self._stage.topics.partition_count(spec.topic, self._loop.now_ms)
+        before = self._stage.topics.partition_count(spec.topic)
         self._stage.topics.add_partitions(spec.topic, spec.partitions, self._loop.now_ms)
         self._stage.share_leaders.data_changed()
         topic_id = self._stage.topics.topic_id(spec.topic)

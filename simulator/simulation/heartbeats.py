@@ -12,10 +12,17 @@ otherwise a run that leaves them out could not know the order in a run that does
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
+from coordinator_core.live.coordinator.operation import Context
+from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.live.coordinator.timers import Timer
+from coordinator_core.live.share.heartbeat import is_settled
+from coordinator_core.replay.share.state import ShareGroup
 from simulator.simulation.clock import EventLoop
+
+STABLE: Final = "Stable"
+"""The state of a classic, consumer or streams group in which nobody joins or reconciles."""
 
 
 class Sender(Protocol):
@@ -40,17 +47,12 @@ class Sender(Protocol):
         """Heartbeats that would have arrived at these times were not sent."""
 
 
-class Sessions(Protocol):
-    """The session timers of the members, on their coordinators."""
-
-    def is_quiet(self, group_id: str) -> bool:
-        """Whether heartbeats of the group's members change nothing."""
-
-    def park_session(self, group_id: str, key: str) -> Timer | None:
-        """Take a session timer out of its coordinator."""
-
-    def restore_session(self, group_id: str, timer: Timer, deadline_ms: int) -> None:
-        """Set the timer again."""
+def is_quiet(coordinator: GroupCoordinator, group_id: str) -> bool:
+    """Whether heartbeats without news from members change nothing."""
+    group = coordinator.group(group_id)
+    if isinstance(group, ShareGroup):
+        return is_settled(Context(coordinator, 0), group)
+    return group is not None and group.state == STABLE
 
 
 @dataclass(slots=True)
@@ -71,9 +73,18 @@ class Heartbeat:
 
 
 class Heartbeats:
-    def __init__(self, loop: EventLoop, sessions: Sessions, *, skips: bool) -> None:
+    def __init__(
+        self,
+        loop: EventLoop,
+        coordinator_of: Callable[[str], GroupCoordinator | None],
+        on_timer_set: Callable[[str], None],
+        *,
+        skips: bool,
+    ) -> None:
+        """`on_timer_set` is called with the group whose coordinator got a timer back."""
         self._loop = loop
-        self._sessions = sessions
+        self._coordinator_of = coordinator_of
+        self._on_timer_set = on_timer_set
         self._skips = skips
         self._heartbeats: dict[int, Heartbeat] = {}
         """Rank of the process -> its heartbeats."""
@@ -107,9 +118,10 @@ class Heartbeats:
             return
         if self._loop.now_ms < process.repeats_until_ms:
             return
-        if not self._sessions.is_quiet(process.group_id):
+        coordinator = self._coordinator_of(process.group_id)
+        if coordinator is None or not is_quiet(coordinator, process.group_id):
             return
-        timer = self._sessions.park_session(process.group_id, process.session_key())
+        timer = self._take(process.group_id, process.session_key())
         if timer is None:
             return
         heartbeat.parked = timer
@@ -118,12 +130,21 @@ class Heartbeats:
         heartbeat.token += 1
         self._parked.setdefault(process.group_id, {})[process.rank] = heartbeat
 
+    def _take(self, group_id: str, key: str) -> Timer | None:
+        """Take a session timer out of its coordinator."""
+        coordinator = self._coordinator_of(group_id)
+        if coordinator is None:
+            return None
+        timer = coordinator.timers.get(key)
+        coordinator.timers.cancel(key)
+        return timer
+
     def signed(self, process: Sender) -> None:
         """The commit of a parked process has set its session timer: park that timer now."""
         heartbeat = self._heartbeats.get(process.rank)
         if heartbeat is None or heartbeat.parked is None:
             return
-        timer = self._sessions.park_session(process.group_id, heartbeat.parked.key)
+        timer = self._take(process.group_id, heartbeat.parked.key)
         if timer is not None:
             heartbeat.signed_ms += timer.deadline_ms - heartbeat.parked.deadline_ms
             heartbeat.parked = timer
@@ -167,7 +188,12 @@ class Heartbeats:
         parked, heartbeat.parked = heartbeat.parked, None
         assert parked is not None
         deadline_ms = parked.deadline_ms + self._last_sign_ms(heartbeat) - heartbeat.signed_ms
-        self._sessions.restore_session(process.group_id, parked, deadline_ms)
+        coordinator = self._coordinator_of(process.group_id)
+        if coordinator is not None:  # else the session is gone with it
+            coordinator.timers.schedule(
+                parked.key, deadline_ms, parked.name, parked.arguments, retry_backoff_ms=parked.retry_backoff_ms
+            )
+            self._on_timer_set(process.group_id)
         while heartbeat.next_ms < now_ms:
             missed_count = max(1, (now_ms - process.latency_ms - heartbeat.next_ms) // heartbeat.interval_ms)
             if heartbeat.next_ms + process.latency_ms >= now_ms:

@@ -110,7 +110,9 @@ class Simulation:
         )
         self.cluster.on_topic_made = self._note_topic
         self.cluster.on_streams_topics = self._make_streams_topics
-        self.heartbeats = Heartbeats(self.loop, self.cluster, skips=skips_heartbeats)
+        self.heartbeats = Heartbeats(
+            self.loop, self.cluster.coordinator_of, self.cluster.timers_set, skips=skips_heartbeats
+        )
         self.truth_recorder.heartbeats = self.heartbeats
         share_groups = {
             group_id: spec for spec in scenario.groups if spec.protocol == "share" for group_id in spec.group_ids()
@@ -262,7 +264,7 @@ class Simulation:
         spec = next(it for it in self.scenario.groups if group_id in it.group_ids())
         made = []
         for topic in missing:
-            if self.topics.partition_count(topic.name, self.loop.now_ms):
+            if self.topics.partition_count(topic.name):
                 continue
             is_read = topic.name == repartition_topic(group_id)
             rate = sum(rates[name] for name in spec.topics) if is_read else 0.0

@@ -158,7 +158,7 @@ class Topics:
 
     # --- queries of clients ---
 
-    def partition_count(self, topic: str, now_ms: int) -> int:
+    def partition_count(self, topic: str) -> int:
         """The number of partitions of a topic; 0 if it does not exist."""
         return self._counts.get(topic, 0)
 

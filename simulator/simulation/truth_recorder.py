@@ -14,15 +14,13 @@ from coordinator_core.live.classic.live import EMPTY, PREPARING_REBALANCE, STABL
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
 from coordinator_core.live.coordinator.errors import Refused
 from coordinator_core.live.coordinator.image import MetadataImage
-from coordinator_core.live.coordinator.operation import Context, Outcome, Parked
+from coordinator_core.live.coordinator.operation import Outcome, Parked
 from coordinator_core.live.coordinator.records import AppendedRecord, Producer
 from coordinator_core.live.coordinator.shard import GroupCoordinator
 from coordinator_core.live.runtime.batching import Batcher
 from coordinator_core.live.runtime.machines import GroupMachine, GroupMachines
 from coordinator_core.live.runtime.messages import Request
-from coordinator_core.live.share.heartbeat import is_settled
 from coordinator_core.replay.classic.state import ClassicGroupState
-from coordinator_core.replay.consumer.state import ConsumerGroup, ConsumerGroupState
 from coordinator_core.replay.dispatch import CoordinatorShard
 from coordinator_core.replay.member_epochs import (
     JOIN_GROUP_MEMBER_EPOCH,
@@ -30,12 +28,10 @@ from coordinator_core.replay.member_epochs import (
     LEAVE_GROUP_STATIC_MEMBER_EPOCH,
 )
 from coordinator_core.replay.record_families import CONSUMER, SHARE, STREAMS
-from coordinator_core.replay.share.state import ShareGroup
-from coordinator_core.replay.streams.state import StreamsGroup, StreamsGroupState
 from schemas.consumer_offsets import RecordType
 from schemas.group_types import GroupType
 from simulator.simulation.exchange import Exchange, api_of
-from simulator.simulation.heartbeats import Heartbeats
+from simulator.simulation.heartbeats import Heartbeats, is_quiet
 from simulator.simulation.process import Process
 from simulator.simulation.truth import Facts, Truth
 
@@ -98,45 +94,32 @@ Seen = tuple[ClassicGroupState | None, int, frozenset[str]]
 class ObservedMachine(GroupMachine):
     """A group coordinator that reports everything to its observer."""
 
-    def __init__(
-        self,
-        coordinator: GroupCoordinator,
-        batcher: Batcher,
-        observer: "TruthRecorder",
-        locate: Callable[["ObservedMachine"], int],
-    ) -> None:
+    def __init__(self, coordinator: GroupCoordinator, batcher: Batcher, observer: "TruthRecorder") -> None:
         super().__init__(coordinator)
         self.batcher = batcher
+        self.partition = batcher.partition
         self.observer = observer
-        self._locate = locate
-        self._partition = -1
-
-    @property
-    def partition(self) -> int:
-        if self._partition < 0:
-            self._partition = self._locate(self)
-        return self._partition
 
     def handle(self, request: Request, now_ms: int) -> Outcome:
-        self.observer.before(self, request, now_ms)
+        self.observer.before(self, request)
         outcome = super().handle(request, now_ms)
-        self.observer.served(self, request, outcome, now_ms)
+        self.observer.served(self, request, outcome)
         return outcome
 
     def run_next_timer(self, now_ms: int) -> Outcome:
         outcome = super().run_next_timer(now_ms)
-        self.observer.fired(self, outcome, now_ms)
+        self.observer.fired(self, outcome)
         return outcome
 
     def run_tasks(self, now_ms: int) -> Outcome:
         outcome = super().run_tasks(now_ms)
-        self.observer.fired(self, outcome, now_ms)
+        self.observer.fired(self, outcome)
         return outcome
 
     def resume(self, parked: Parked, error: Refused | None, now_ms: int) -> Outcome:
         """Continue an operation whose records are committed."""
         outcome = super().resume(parked, error, now_ms)
-        self.observer.fired(self, outcome, now_ms)
+        self.observer.fired(self, outcome)
         return outcome
 
     def end_transaction(self, producer: Producer, *, is_commit: bool, now_ms: int) -> None:
@@ -146,7 +129,7 @@ class ObservedMachine(GroupMachine):
     def revert(self, state: CoordinatorShard) -> None:
         """The log refused a batch, which would have begun at the batcher's next offset."""
         super().revert(state)
-        self.observer.reverted(self, self.batcher.next_offset)
+        self.observer.forget(self.partition, self.batcher.next_offset)
 
 
 class ObservedMachines(GroupMachines):
@@ -154,18 +137,16 @@ class ObservedMachines(GroupMachines):
         self,
         config: GroupCoordinatorConfig,
         observer: "TruthRecorder",
-        locate: Callable[[ObservedMachine], int],
         group_settings: Mapping[str, Mapping[str, int]],
     ) -> None:
         super().__init__(config)
         self._group_settings = group_settings
         self._observer = observer
-        self._locate = locate
 
     def start(self, state: CoordinatorShard, batcher: Batcher, image: MetadataImage, now_ms: int) -> ObservedMachine:
         machine = super().start(state, batcher, image, now_ms)
         machine.coordinator.group_settings.update(self._group_settings)
-        observed = ObservedMachine(machine.coordinator, batcher, self._observer, self._locate)
+        observed = ObservedMachine(machine.coordinator, batcher, self._observer)
         self._observer.started(observed)
         return observed
 
@@ -201,15 +182,13 @@ class TruthRecorder:
         """End of a member id -> client id."""
         self._deleted_by: str | None = None
         """The reason why the current operation deletes offsets and groups."""
-        self.dirty: dict[int, None] = {}
-        """The partitions with waiting lines, as an ordered set."""
 
     # --- the observer ---
 
     def started(self, machine: ObservedMachine) -> None:
         self._exchange.coordinator_moved(machine.coordinator, None, "loading")
 
-    def before(self, machine: ObservedMachine, request: Request, now_ms: int) -> None:
+    def before(self, machine: ObservedMachine, request: Request) -> None:
         """Wake the group if the request may change it."""
         group_id = group_id_of(request.message)
         if group_id is not None and request.operation not in HARMLESS:
@@ -219,7 +198,7 @@ class TruthRecorder:
         if request.new_uuid and request.client is not None:
             self._clients[request.new_uuid[-UUID_CHARACTERS:]] = request.client.client_id
 
-    def served(self, machine: ObservedMachine, request: Request, outcome: Outcome, now_ms: int) -> None:
+    def served(self, machine: ObservedMachine, request: Request, outcome: Outcome) -> None:
         """Record what the request wrote, and why."""
         group_id = group_id_of(request.message)
         if self._exchange.is_watching:
@@ -241,7 +220,7 @@ class TruthRecorder:
             self._note_cause(machine, group_id, _reason_of(request), process, wrote=bool(outcome.records))
         self._note_records(machine, outcome.records)
 
-    def fired(self, machine: ObservedMachine, outcome: Outcome, now_ms: int) -> None:
+    def fired(self, machine: ObservedMachine, outcome: Outcome) -> None:
         """A timer may have ended a session or a phase: wake the groups that are no longer quiet."""
         self._exchange.coordinator_moved(machine.coordinator, None, "records committed", outcome.fired)
         for fired in outcome.fired:
@@ -264,10 +243,6 @@ class TruthRecorder:
         }
         self._note(machine, offset, "transactions", facts)
 
-    def reverted(self, machine: ObservedMachine, from_offset: int) -> None:
-        """The log refused the records from an offset on."""
-        self.forget(machine.partition, from_offset)
-
     # --- what the log commits ---
 
     def committed(self, partition: int, high_watermark: int) -> None:
@@ -276,8 +251,6 @@ class TruthRecorder:
         while waiting and waiting[0][0] < high_watermark:
             _, now_ms, file, facts = waiting.popleft()
             self._truth.record(file, now_ms, facts)
-        if not waiting:
-            self.dirty.pop(partition, None)
 
     def forget(self, partition: int, from_offset: int) -> None:
         """Drop the lines of records that the log lost, from an offset on."""
@@ -287,7 +260,6 @@ class TruthRecorder:
 
     def _wait(self, machine: ObservedMachine, last_offset: int, file: str, facts: Facts) -> None:
         self._waiting.setdefault(machine.partition, deque()).append((last_offset, self._now_ms(), file, facts))
-        self.dirty[machine.partition] = None
 
     def _note(self, machine: ObservedMachine, offset: int, file: str, facts: Facts) -> None:
         """A line about one record, with its place in the log."""
@@ -467,18 +439,6 @@ def _look(machine: ObservedMachine, group_id: str) -> Seen:
     return (
         (group.state, group.generation_id, frozenset(group.members)) if isinstance(group, LiveClassicGroup) else ABSENT
     )
-
-
-def is_quiet(coordinator: GroupCoordinator, group_id: str) -> bool:
-    """Whether heartbeats without news from members change nothing."""
-    group = coordinator.group(group_id)
-    if isinstance(group, LiveClassicGroup):
-        return group.state is STABLE
-    if isinstance(group, ConsumerGroup):
-        return group.state is ConsumerGroupState.STABLE
-    if isinstance(group, StreamsGroup):
-        return group.state is StreamsGroupState.STABLE
-    return isinstance(group, ShareGroup) and is_settled(Context(coordinator, 0), group)
 
 
 def _reason_of(request: Request) -> str:

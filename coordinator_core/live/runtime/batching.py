@@ -62,6 +62,8 @@ class PendingBatch:
 class Batcher:
     """Collects the records of one coordinator. A `GroupCoordinator` uses it as its log."""
 
+    partition: int
+    """Of its log."""
     write: Callable[[bytes], int]
     """Appends a batch and returns the log's end offset, or raises Refused; then an `on_` function is called."""
     delete_records: Callable[[int], int]

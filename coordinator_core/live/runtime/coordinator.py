@@ -201,6 +201,7 @@ class PartitionCoordinator:
         self.written_offset = self.log.end_offset
         self.committed_offset = self.log.high_watermark
         self._batcher = Batcher(
+            partition=self.log.partition,
             write=lambda batch: self.log.append(self._broker_id, batch),
             delete_records=self.log.delete_records,
             encode=self._kind.encode,

@@ -86,10 +86,6 @@ class Member(ABC):
     def __post_init__(self) -> None:
         self.subscribed = self.config.topics
 
-    @property
-    def client_id(self) -> str:
-        return self.config.client_id
-
     def handle(self, event: Event, now_ms: int) -> Actions:
         if self.state is CLOSED:
             return []

@@ -70,7 +70,7 @@ def topics_of_group(response: JoinGroupResponse) -> frozenset[str]:
 
 def metadata_snapshot(names: Iterable[str], topics: Topics, now_ms: int, *, has_rack: bool) -> Snapshot:
     """The part of the metadata that a leader compares (ConsumerCoordinator.MetadataSnapshot)."""
-    counts = {name: topics.partition_count(name, now_ms) for name in names}
+    counts = {name: topics.partition_count(name) for name in names}
     return {
         name: (topics.replica_racks(name) if has_rack else ()) or (frozenset(),) * count
         for name, count in counts.items()
@@ -88,7 +88,7 @@ def assign_as_leader(
         subscriptions[member.member_id] = subscription_from_protocol(decoded, member.group_instance_id)
     existing: dict[str, Topic] = {}
     for name in sorted(topics_of_group(response)):
-        count = topics.partition_count(name, now_ms)
+        count = topics.partition_count(name)
         if count:
             existing[name] = Topic(count, tuple(racks - {""} for racks in topics.replica_racks(name)))
     assert response.protocol_name is not None

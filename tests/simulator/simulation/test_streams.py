@@ -156,7 +156,7 @@ def test_members_of_44_have_the_tags_that_brokers_ask_for() -> None:
     on_response = StreamsMember._on_response
 
     def noting(member: StreamsMember, response: Any, now_ms: int) -> Any:
-        codes.setdefault(member.client_id, set()).update(status.status_code for status in response.status)
+        codes.setdefault(member.config.client_id, set()).update(status.status_code for status in response.status)
         return on_response(member, response, now_ms)
 
     partitions = "consumer_offsets_partitions = 3"

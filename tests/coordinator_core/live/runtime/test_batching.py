@@ -26,6 +26,7 @@ class Log:
         self.state = 0
         self.events: list[str] = []
         self.batcher = Batcher(
+            partition=0,
             write=self.write,
             delete_records=lambda offset: offset,
             encode=lambda record: (record, b"value"),
