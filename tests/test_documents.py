@@ -34,7 +34,7 @@ from jobs.settings import Settings
 from jobs.spark.executors import Executor
 from schemas.tables import TABLES
 from schemas.tables.gold import GOLD_TABLES
-from simulator.whatif.answer import WhatIfRow
+from simulator.whatif.verdicts import WhatIfRow
 from tests.conftest import PROJECT_ROOT
 from tests.documents import LEFT_OUT, Example, commands, documents, examples, is_shown, our_jobs
 from tests.groupledger.raw import as_spark_gives, raw_records

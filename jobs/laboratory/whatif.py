@@ -47,8 +47,6 @@ from schemas.tables.silver import (
 from simulator.whatif.answer import (
     ALL_ASSUMPTIONS,
     MEASURED,
-    TOTAL,
-    WhatIfRow,
     answer_group,
     answer_share_group,
     answer_share_members_of,
@@ -57,7 +55,7 @@ from simulator.whatif.release import ABOUT as RELEASE_ABOUT
 from simulator.whatif.release import ReleaseSource
 from simulator.whatif.settings import Question, Recorded, question_of
 from simulator.whatif.shares import Transition
-from simulator.whatif.verdicts import Verdict
+from simulator.whatif.verdicts import TOTAL, Verdict, WhatIfRow
 
 END_OF_TIME: Final = 2**62
 GROUP_TABLES: Final = (GROUP_GENERATIONS, GROUP_MEMBERS, MEMBER_ASSIGNMENTS, GROUP_EVENTS, OFFSET_COMMITS)

@@ -1,7 +1,7 @@
 """Answers as rows of one type: for the table, for JSON and CSV, and for the report."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -14,69 +14,24 @@ from coordinator_core.text import counted
 from schemas.group_types import GroupType
 from simulator.whatif.compare import compare
 from simulator.whatif.settings import Question
-from simulator.whatif.share_groups import SHARE_MEMBER_ASSUMPTIONS, EpochAnswer, answer_share_members
-from simulator.whatif.shares import SHARE_ASSUMPTIONS, InForce, RecordAnswer, Transition, answer_shares
+from simulator.whatif.share_groups import SHARE_MEMBER_ASSUMPTIONS, answer_share_members
+from simulator.whatif.shares import SHARE_ASSUMPTIONS, InForce, Transition, answer_shares
 from simulator.whatif.timeline import timeline_of
-from simulator.whatif.verdicts import ASSUMPTIONS, Bounds, Measures, Range, RebalanceAnswer, Totals, Verdict
+from simulator.whatif.verdicts import (
+    ASSUMPTIONS,
+    REBALANCE,
+    TOTAL,
+    Bounds,
+    Measures,
+    Range,
+    RebalanceAnswer,
+    Totals,
+    Verdict,
+    WhatIfRow,
+)
 
 ALL_ASSUMPTIONS: Final[Mapping[str, str]] = {**ASSUMPTIONS, **SHARE_ASSUMPTIONS, **SHARE_MEMBER_ASSUMPTIONS}
 """Name of an assumption -> its text."""
-
-REBALANCE: Final = "REBALANCE"
-RECORDS: Final = "RECORDS"
-TOTAL: Final = "TOTAL"
-
-
-class WhatIfRow(NamedTuple):
-    """One answer, or (kind TOTAL) the sum of all answers for a group.
-
-    Pairs ending in `_min` and `_max` are the least and the greatest value of any hypothesis, null where there is no
-    bound. `before` is what gold.rebalances has (`not_served_ms`: what plays under the recorded settings have), `after`
-    what would be under the changed ones. A total is the sum of the rows. `at_ms` is the recorded time; for a rebalance
-    that is not recorded, when it would have happened.
-    """
-
-    group_id: str
-    group_type: str
-    kind: str
-    asked: str
-    at_ms: int | None = None
-    generation: int | None = None
-    topic: str | None = None
-    partition: int | None = None
-    first_offset: int | None = None
-    last_offset: int | None = None
-    recorded: str = ""
-    verdict: str | None = None
-    would_be: str = ""
-    shift_ms_min: int | None = None
-    shift_ms_max: int | None = None
-    rebalances_before_min: int | None = None
-    rebalances_before_max: int | None = None
-    rebalances_after_min: int | None = None
-    rebalances_after_max: int | None = None
-    moved_before_min: int | None = None
-    moved_before_max: int | None = None
-    moved_after_min: int | None = None
-    moved_after_max: int | None = None
-    unowned_ms_before_min: int | None = None
-    unowned_ms_before_max: int | None = None
-    unowned_ms_after_min: int | None = None
-    unowned_ms_after_max: int | None = None
-    not_served_ms_before_min: int | None = None
-    not_served_ms_before_max: int | None = None
-    not_served_ms_after_min: int | None = None
-    not_served_ms_after_max: int | None = None
-    deliveries_min: int | None = None
-    deliveries_max: int | None = None
-    """How many more deliveries (negative: fewer): for each offset of a range; for all records in a total."""
-    confidence: str | None = None
-    assumptions: tuple[str, ...] = ()
-    kafka_version: str | None = None
-    """The release whose rules were played; null without plays, as for records of share groups."""
-    kafka_version_source: str | None = None
-    """ASKED FEATURE_LEVEL RECORDS DEFAULT: see `release`."""
-
 
 MEASURED: Final = Measures._fields
 """The measures, as their columns begin."""
@@ -118,7 +73,9 @@ def answer_group(
     rows = [
         _rebalance_row(frame, asked, one, cause_of.get((one.generation or 0, one.at_ms), UNKNOWN)) for one in answers
     ]
-    rows.append(_total_row(frame, asked, answers, totals))
+    reproduced = f"{totals.reproduced_count} of {counted(totals.recorded_count, 'rebalance')} reproduced"
+    recorded = f"{reproduced}, {counted(totals.hypotheses, 'reading')}"
+    rows.append(_total_row(frame, asked, recorded, answers, totals))
     return [row._replace(kafka_version=version, kafka_version_source=source) for row in rows]
 
 
@@ -127,7 +84,7 @@ NO_CAUSE: Final = "no cause in the log"
 
 def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer, cause: str) -> WhatIfRow:
     """`cause`: of a recorded rebalance, by gold."""
-    would_be = WOULD_BE.get(answer.verdict) or "one of: " + ", ".join(answer.possible)
+    would_be = answer.would_be or WOULD_BE.get(answer.verdict) or "one of: " + ", ".join(answer.possible)
     if answer.verdict is Verdict.NOT_REPRODUCED and cause != UNKNOWN:
         would_be = "unknown: it does not happen when this group is simulated with the recorded settings"
     if answer.verdict in {Verdict.KEPT, Verdict.MOVED} and answer.after.rebalances != answer.before.rebalances:
@@ -141,17 +98,11 @@ def _rebalance_row(frame: tuple[str, str], asked: str, answer: RebalanceAnswer, 
         answer.generation,
         recorded=", ".join(answer.causes) or (NO_CAUSE if cause == UNKNOWN else cause),
         would_be=would_be,
-        **_verdict(answer) | _measures(answer),
+        verdict=answer.verdict.value,
+        confidence=answer.confidence,
+        assumptions=answer.assumptions,
+        **_range("shift_ms", answer.shift_ms) | _measures(answer),
     )
-
-
-def _verdict(answer: RebalanceAnswer | EpochAnswer) -> dict[str, Any]:
-    return {
-        "verdict": answer.verdict.value,
-        **_range("shift_ms", answer.shift_ms),
-        "confidence": answer.confidence,
-        "assumptions": answer.assumptions,
-    }
 
 
 def _range(name: str, found: Range | Bounds | None) -> dict[str, Any]:
@@ -169,13 +120,14 @@ def _measures(of: RebalanceAnswer | Totals) -> dict[str, Any]:
     return {column: value for name, found in ranges.items() for column, value in _range(name, found).items()}
 
 
-def _total_row(frame: tuple[str, str], asked: str, answers: Sequence[RebalanceAnswer], totals: Totals) -> WhatIfRow:
+def _total_row(
+    frame: tuple[str, str], asked: str, recorded: str, answers: Sequence[RebalanceAnswer], totals: Totals
+) -> WhatIfRow:
     return WhatIfRow(
         *frame,
         TOTAL,
         asked,
-        recorded=f"{totals.reproduced_count} of {counted(totals.recorded_count, 'rebalance')} reproduced, "
-        f"{counted(totals.hypotheses, 'reading')}",
+        recorded=recorded,
         would_be=_counted(answer.verdict.value for answer in answers),
         confidence=LIKELY if totals.is_whole else GUESS,
         assumptions=totals.assumptions,
@@ -197,17 +149,17 @@ def answer_share_group(
         )
     if question.changed.is_of_share_members:
         raise WhatIfError("records and members of a share group are asked for one at a time")
-    answers = answer_shares(transitions, question.changed, InForce(group_id, question.recorded, configs))
     asked = " ".join(question.texts)
-    rows = [_record_row(group_id, asked, answer) for answer in answers]
-    sizes = [answer.last_offset - answer.first_offset + 1 for answer in answers]
+    answers = answer_shares(transitions, question.changed, InForce(group_id, question.recorded, configs))
+    rows = [answer._replace(group_id=group_id, asked=asked) for answer in answers]
+    ranges = [(row, (row.last_offset or 0) - (row.first_offset or 0) + 1) for row in rows]
     total = WhatIfRow(
         *(group_id, GroupType.SHARE, TOTAL, asked),
-        recorded=f"{counted(sum(sizes), 'record')} in {counted(len(answers), 'range')}",
-        would_be=_counted(answer.verdict.value for answer in answers),
-        deliveries_min=sum(size * answer.deliveries[0] for size, answer in zip(sizes, answers, strict=True)),
-        deliveries_max=sum(size * answer.deliveries[1] for size, answer in zip(sizes, answers, strict=True)),
-        assumptions=tuple(sorted({name for answer in answers for name in answer.assumptions})),
+        recorded=f"{counted(sum(size for _, size in ranges), 'record')} in {counted(len(rows), 'range')}",
+        would_be=_counted(str(row.verdict) for row in rows),
+        deliveries_min=sum(size * (row.deliveries_min or 0) for row, size in ranges),
+        deliveries_max=sum(size * (row.deliveries_max or 0) for row, size in ranges),
+        assumptions=tuple(sorted({name for row in rows for name in row.assumptions})),
     )
     return [*rows, total]
 
@@ -235,20 +187,9 @@ def answer_share_members_of(
         )
     ]
     answers, totals = answer_share_members(life, question, *in_force, from_ms=from_ms, to_ms=to_ms)
-    asked = " ".join(question.texts)
-    rows = [_epoch_row(life.group_id, asked, answer) for answer in answers]
-    total = WhatIfRow(
-        *(life.group_id, GroupType.SHARE, TOTAL, asked),
-        recorded=f"{counted(totals.recorded_count, 'epoch')}",
-        would_be=_counted(answer.verdict.value for answer in answers),
-        rebalances_before_min=totals.recorded_count,
-        rebalances_before_max=totals.recorded_count,
-        rebalances_after_min=totals.least,
-        rebalances_after_max=totals.most,
-        confidence=GUESS,
-        assumptions=totals.assumptions,
-    )
-    return [*rows, total]
+    asked, frame = " ".join(question.texts), (life.group_id, GroupType.SHARE)
+    rows = [_rebalance_row(frame, asked, answer, "partitions initialized") for answer in answers]
+    return [*rows, _total_row(frame, asked, counted(totals.recorded_count, "epoch"), answers, totals)]
 
 
 def _in_force(configs: Configs, name: str, life: GroupLife, default: int) -> int:
@@ -256,47 +197,6 @@ def _in_force(configs: Configs, name: str, life: GroupLife, default: int) -> int
     at_ms = np.array([life.generations[-1].valid_from if life.generations else 0], np.int64)
     found = configs.numbers(name, (life.group_id,), np.zeros(1, np.int64), at_ms, default)
     return int(found.values[0])
-
-
-def _epoch_row(group_id: str, asked: str, answer: EpochAnswer) -> WhatIfRow:
-    return WhatIfRow(
-        group_id,
-        GroupType.SHARE,
-        REBALANCE,
-        asked,
-        answer.at_ms,
-        answer.epoch,
-        recorded=", ".join(answer.causes) or "partitions initialized",
-        would_be=answer.would_be,
-        rebalances_before_min=1,
-        rebalances_before_max=1,
-        **_range("rebalances_after", answer.rebalances),
-        **_verdict(answer),
-    )
-
-
-def _record_row(group_id: str, asked: str, answer: RecordAnswer) -> WhatIfRow:
-    return WhatIfRow(
-        group_id,
-        GroupType.SHARE,
-        RECORDS,
-        asked,
-        answer.at_ms,
-        None,
-        answer.topic or answer.topic_id,
-        answer.partition,
-        answer.first_offset,
-        answer.last_offset,
-        answer.recorded,
-        answer.verdict.value,
-        answer.would_be,
-        answer.shift_ms,
-        answer.shift_ms,
-        deliveries_min=answer.deliveries[0],
-        deliveries_max=answer.deliveries[1],
-        confidence=answer.confidence,
-        assumptions=answer.assumptions,
-    )
 
 
 def _counted(verdicts: Iterable[str]) -> str:

@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from typing import Final, NamedTuple
 
-from schemas.group_types import GroupType
 from simulator.simulation.clients.machine import COOPERATIVE
 from simulator.whatif.first_generations import LATENCY_MS, FirstGeneration, first_generations
 from simulator.whatif.hypotheses import Hypothesis
@@ -86,8 +85,7 @@ class Precision:
 
 def precision_of(timeline: Timeline, changes: Changes) -> Precision:
     """The precision of the slower one of the two protocols."""
-    kind = "classic" if timeline.group_type == GroupType.CLASSIC else "consumer"
-    protocols = {kind, changes.protocol or kind}
+    protocols = {timeline.protocol, timeline.protocol_under(changes)}
     heartbeats = {"classic": timeline.heartbeat_interval_ms, "consumer": CONSUMER_HEARTBEAT_MS}
     interval_ms = max(heartbeats[one] for one in protocols)
     is_incremental = "consumer" in protocols or COOPERATIVE in {timeline.protocol_name, changes.assignor}

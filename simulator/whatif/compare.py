@@ -63,10 +63,9 @@ def compare(timeline: Timeline, changes: Changes) -> tuple[list[RebalanceAnswer]
 
 def check(timeline: Timeline, changes: Changes) -> None:
     """Check that the change applies to this group. Raises WhatIfError, with what to ask instead."""
-    kind = "classic" if timeline.group_type == GroupType.CLASSIC else "consumer"
-    protocol = changes.protocol or kind
-    if changes.protocol == kind:
-        raise WhatIfError(f"group {timeline.group_id} had group.protocol={kind} already")
+    protocol = timeline.protocol_under(changes)
+    if changes.protocol == timeline.protocol:
+        raise WhatIfError(f"group {timeline.group_id} had group.protocol={timeline.protocol} already")
     if changes.session_timeout_ms is not None and protocol == "consumer":
         raise WhatIfError("members of the consumer protocol go by group.consumer.session.timeout.ms: set that")
     if changes.consumer_session_timeout_ms is not None and protocol == "classic":
@@ -140,7 +139,7 @@ def _answer_of(
     possible = tuple(sorted({way.verdict.value for way in ways}))
     verdict = Verdict(possible[0]) if len(possible) == 1 else _joined(frozenset(possible))
     shifts = [way.shift_ms for way in ways if way.shift_ms is not None]
-    facts = _open_facts(timeline, changes, rebalance.marks, rebalance.at_ms)
+    facts = _open_facts(timeline, rebalance.marks, rebalance.at_ms)
     before, after = bands.of_recorded(rebalance.measured, ways)
     if verdict is Verdict.AVOIDED and rebalance.marks & refused:
         verdict, possible = Verdict.CANNOT_TELL, (Verdict.AVOIDED.value, Verdict.MOVED.value)
@@ -171,7 +170,7 @@ def _confidence(facts: frozenset[str]) -> str:
     return GUESS if facts - {"PAUSED_OR_CRASHED"} else LIKELY
 
 
-def _open_facts(timeline: Timeline, changes: Changes, marks: Iterable[Mark], at_ms: int) -> frozenset[str]:
+def _open_facts(timeline: Timeline, marks: Iterable[Mark], at_ms: int) -> frozenset[str]:
     """Names of the facts that the log leaves open about a rebalance with these causes at this time."""
     facts = frozenset().union(*(open_facts(timeline, mark) for mark in marks))
     # now it would join
@@ -230,7 +229,7 @@ def _added(
     for mark, found in by_mark.items():
         is_in_all = len(found) == len(pairs)
         at_ms = min(one.at_ms for of_pair in found.values() for one in of_pair)
-        facts = _open_facts(timeline, changes, [mark], at_ms)
+        facts = _open_facts(timeline, [mark], at_ms)
         measures = [bands.of_played(of_pair) for of_pair in found.values()]
         answers.append(
             RebalanceAnswer(
@@ -279,8 +278,7 @@ def _assumptions(timeline: Timeline, changes: Changes, facts: frozenset[str], is
     names = set(ALWAYS | facts)
     if timeline.group_type == GroupType.CLASSIC:
         names.add("HEARTBEAT_INTERVAL")
-    is_of_consumer_protocol = timeline.group_type == GroupType.CONSUMER or changes.protocol == "consumer"
-    if is_of_consumer_protocol and not timeline.is_session_known:
+    if "consumer" in {timeline.protocol, changes.protocol} and not timeline.is_session_known:
         names.add("CONSUMER_SESSION")
     if is_first and timeline.group_type == GroupType.CLASSIC:
         names |= {"INITIAL_DELAY", "JOINS_WITHIN_DELAY"}

@@ -67,7 +67,7 @@ def waits(windows: Sequence[Window], delay_ms: int, rebalance_timeout_ms: int) -
 
 def first_generations(timeline: Timeline, changes: Changes) -> Mapping[int, FirstGeneration]:
     """Index of a recorded rebalance -> its first generation under the changed settings, where its wait would differ."""
-    protocol = changes.protocol or ("classic" if timeline.group_type == GroupType.CLASSIC else "consumer")
+    protocol = timeline.protocol_under(changes)
     if protocol != "classic" or (changes.initial_rebalance_delay_ms is None and changes.protocol is None):
         return {}
     delay_ms = changes.initial_rebalance_delay_ms

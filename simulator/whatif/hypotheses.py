@@ -140,7 +140,11 @@ def open_facts(timeline: Timeline, mark: Mark) -> frozenset[str]:
 def acts_of(timeline: Timeline, hypothesis: Hypothesis) -> tuple[Act, ...]:
     """All events, in order of time."""
     by_mark = {mark: rebalance for rebalance in timeline.rebalances for mark in rebalance.marks}
-    acts = [_grow(timeline, hypothesis, mark, rebalance) for mark, rebalance in by_mark.items() if mark.what == GREW]
+    acts = [
+        Act(_began_ms(timeline, hypothesis, rebalance), What.GROW, -1, mark)
+        for mark, rebalance in by_mark.items()
+        if mark.what == GREW
+    ]
     resumed: set[int] = set()
     for life in timeline.lifetimes:
         acts.extend(_end_acts(timeline, hypothesis, life, by_mark, resumed))
@@ -163,10 +167,6 @@ def _unseen_acts(timeline: Timeline, hypothesis: Hypothesis, unseen: Unseen, num
     what = What.SLOW_POLL if unseen.what == SLOW else What.PAUSE
     yield Act(unseen.from_ms, what, slot, gone, unseen.to_ms - unseen.from_ms)
     yield Act(unseen.to_ms, What.RESUME, slot, back)
-
-
-def _grow(timeline: Timeline, hypothesis: Hypothesis, mark: Mark, rebalance: Rebalance) -> Act:
-    return Act(_began_ms(timeline, hypothesis, rebalance), What.GROW, -1, mark)
 
 
 def _began_ms(timeline: Timeline, hypothesis: Hypothesis, rebalance: Rebalance) -> int:

@@ -72,13 +72,21 @@ class Lifetime:
 
     @property
     def session_timeout_ms(self) -> int:
-        """Its own session timeout, or Kafka's default."""
-        return self.member.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS
+        return session_timeout_ms(self.member)
 
     @property
     def poll_timeout_ms(self) -> int:
-        """max.poll.interval.ms, which consumers send as their rebalance timeout."""
-        return self.member.rebalance_timeout_ms or DEFAULT_REBALANCE_TIMEOUT_MS
+        return poll_timeout_ms(self.member)
+
+
+def session_timeout_ms(member: MemberRow) -> int:
+    """Its own session timeout, or Kafka's default."""
+    return member.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS
+
+
+def poll_timeout_ms(member: MemberRow) -> int:
+    """max.poll.interval.ms, which consumers send as their rebalance timeout."""
+    return member.rebalance_timeout_ms or DEFAULT_REBALANCE_TIMEOUT_MS
 
 
 def lifetimes_of(
@@ -168,18 +176,10 @@ def _end_of(member: MemberRow, commits_ms: Sequence[int], heartbeat_ms: int) -> 
     if not commits_ms:
         return End.UNKNOWN
     silent_ms = member.valid_to - commits_ms[-1]
-    if silent_ms < min(_session_ms(member), _poll_ms(member)) - heartbeat_ms:
+    if silent_ms < min(session_timeout_ms(member), poll_timeout_ms(member)) - heartbeat_ms:
         return End.LEFT
     fits = _fitting_ends(member, commits_ms, heartbeat_ms)
     return fits[0] if len(fits) == 1 else End.UNKNOWN
-
-
-def _session_ms(member: MemberRow) -> int:
-    return member.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS
-
-
-def _poll_ms(member: MemberRow) -> int:
-    return member.rebalance_timeout_ms or DEFAULT_REBALANCE_TIMEOUT_MS
 
 
 def _fitting_ends(member: MemberRow, commits_ms: Sequence[int], heartbeat_ms: int) -> list[End]:
@@ -189,7 +189,7 @@ def _fitting_ends(member: MemberRow, commits_ms: Sequence[int], heartbeat_ms: in
     slack_ms = _commit_interval_ms(commits_ms) + 2 * heartbeat_ms + 2 * POLL_MS
     return [
         end
-        for end, timeout_ms in ((End.EXPIRED, _session_ms(member)), (End.POLL_EXPIRED, _poll_ms(member)))
+        for end, timeout_ms in ((End.EXPIRED, session_timeout_ms(member)), (End.POLL_EXPIRED, poll_timeout_ms(member)))
         if timeout_ms - heartbeat_ms <= silent_ms <= timeout_ms + slack_ms
     ]
 
@@ -224,7 +224,8 @@ def _slots(
         by_name = (member.client_id, member.client_host)
         identity = (member.instance_id,) if member.instance_id is not None else by_name
         same_id = [last for last in running[identity] if members[last].member_id == member.member_id]
-        free = same_id or [last for last in running[identity] if _is_over(members[last], member)]
+        ends = {last: members[last].to_log_offset for last in running[identity]}
+        free = same_id or [last for last, end in ends.items() if end is not None and end <= member.from_log_offset]
         if not free:
             free = [last for last in running[identity] if _is_dead(members[last], member, commits)]
         if free:
@@ -240,14 +241,10 @@ def _slots(
     return {number: order[slot] for number, slot in slots.items()}, twins
 
 
-def _is_over(old: MemberRow, new: MemberRow) -> bool:
-    return old.to_log_offset is not None and old.to_log_offset <= new.from_log_offset
-
-
 def _is_dead(old: MemberRow, new: MemberRow, commits: dict[tuple[str, int], tuple[int, ...]]) -> bool:
     """Whether it showed no sign of life after the new one joined, and expired: a member that leaves commits until
     then."""
     times = commits.get((old.member_id, old.from_log_offset), ())
     if old.valid_to is None or not times or times[-1] >= new.valid_from:
         return False
-    return old.valid_to - times[-1] > (old.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS) - 2 * COMMIT_INTERVAL_MS
+    return old.valid_to - times[-1] > session_timeout_ms(old) - 2 * COMMIT_INTERVAL_MS

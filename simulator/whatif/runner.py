@@ -21,7 +21,6 @@ from coordinator_core.inference.facts.rows import RebalanceRow
 from coordinator_core.inference.facts.settings import InferenceSettings
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
 from schemas.consumer_offsets import TOPIC as OFFSETS_TOPIC
-from schemas.group_types import GroupType
 from simulator.simulation.clients.classic import ClassicConsumer
 from simulator.simulation.clients.consumer import ConsumerMember
 from simulator.simulation.clients.machine import MemberConfig, SlowPoll, TopicsChanged
@@ -34,7 +33,7 @@ from simulator.simulation.truth import MemorySink
 from simulator.whatif.hypotheses import ENDING, STARTING, WARM_UP_MS, Act, Hypothesis, What, acts_of
 from simulator.whatif.lifetimes import Lifetime
 from simulator.whatif.settings import Changes
-from simulator.whatif.timeline import Mark, Timeline
+from simulator.whatif.timeline import HEARTBEAT_MS, Mark, Timeline
 
 AFTER_MS: Final = 60_000
 """How long the play continues after the longest session that may still expire."""
@@ -107,10 +106,8 @@ class Cast:
 
 def cast_of(timeline: Timeline, changes: Changes) -> Cast:
     """The timeline's own settings with the changes applied; `Changes()` is the baseline."""
-    was_classic = timeline.group_type == GroupType.CLASSIC
-    protocol = changes.protocol or ("classic" if was_classic else "consumer")
-    recorded_name = timeline.protocol_name if (protocol == "classic") == was_classic else None
-    name = changes.assignor or recorded_name
+    protocol = timeline.protocol_under(changes)
+    name = changes.assignor or (timeline.protocol_name if protocol == timeline.protocol else None)
     default: tuple[str, ...] = () if protocol == "consumer" else (RANGE,)
     assignors = default if name is None else (name,)
     delay_ms = changes.initial_rebalance_delay_ms
@@ -125,7 +122,7 @@ def cast_of(timeline: Timeline, changes: Changes) -> Cast:
         assignors,
         changes.is_static,
         changes.session_timeout_ms,
-        timeline.heartbeat_interval_ms if was_classic else 3000,
+        timeline.heartbeat_interval_ms if timeline.protocol == "classic" else HEARTBEAT_MS,
         config,
         changes.max_poll_interval_ms,
     )

@@ -8,9 +8,8 @@ Sources: GroupMetadataManager (share group heartbeat, session timers), ShareGrou
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
-from typing import Final, NamedTuple
+from dataclasses import replace
+from typing import Final
 
 from coordinator_core.confidence import GUESS, LIKELY
 from coordinator_core.errors import WhatIfError
@@ -19,7 +18,7 @@ from coordinator_core.inference.facts.life import GroupLife
 from schemas.group_types import GroupType
 from simulator.whatif.first_generations import LATENCY_MS
 from simulator.whatif.settings import Question
-from simulator.whatif.verdicts import Range, Verdict
+from simulator.whatif.verdicts import Bounds, Measures, Range, RebalanceAnswer, Totals, Verdict, sum_of
 
 SHARE_MEMBER_ASSUMPTIONS: Final[Mapping[str, str]] = {
     "LEFT_OR_SESSION": "The log does not tell whether a member of a share group left or its session ran out.",
@@ -31,30 +30,6 @@ SHARE_MEMBER_ASSUMPTIONS: Final[Mapping[str, str]] = {
 """Name of an assumption -> its text."""
 
 
-class EpochAnswer(NamedTuple):
-    """A recorded epoch of a share group, and its outcome under the changed settings."""
-
-    at_ms: int
-    epoch: int
-    causes: tuple[str, ...]
-    verdict: Verdict
-    would_be: str
-    shift_ms: Range | None
-    rebalances: Range
-    confidence: str | None
-    assumptions: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class EpochTotals:
-    """Sums; `most` None: unknown."""
-
-    recorded_count: int
-    least: int
-    most: int | None
-    assumptions: tuple[str, ...]
-
-
 def answer_share_members(
     life: GroupLife,
     question: Question,
@@ -63,7 +38,7 @@ def answer_share_members(
     *,
     from_ms: int | None = None,
     to_ms: int | None = None,
-) -> tuple[list[EpochAnswer], EpochTotals]:
+) -> tuple[list[RebalanceAnswer], Totals]:
     """The answer for every epoch in that time, in order, and the sums. `session_ms` and `heartbeat_ms` are the values
     in force.
 
@@ -95,11 +70,18 @@ def answer_share_members(
         judged = _Sessions(life.members, 0, max(new_ms, heartbeat_ms))
         assumptions = {"HEARTBEAT_RECORDED", "LEFT_OR_SESSION"}
     answers = [judged.answer(row, tuple(sorted(assumptions))) for row in epochs]
-    most = None if judged.may_add else sum(answer.rebalances.most for answer in answers)
+    after = sum_of(answer.after.rebalances for answer in answers)
     names = {name for answer in answers for name in answer.assumptions}
-    names |= {"SILENCE_NOT_IN_LOG"} if judged.may_add else set()
-    least = sum(answer.rebalances.least for answer in answers)
-    return answers, EpochTotals(len(epochs), least, most, tuple(sorted(names)))
+    if judged.may_add:
+        after = after._replace(most=None)
+        names.add("SILENCE_NOT_IN_LOG")
+    before, count = _epochs(len(epochs), len(epochs)), len(epochs)
+    return answers, Totals(count, count, before, _epochs(*after), 0, is_whole=False, assumptions=tuple(sorted(names)))
+
+
+def _epochs(least: int, most: int | None) -> Measures:
+    """How many epochs; of the other measures nothing is known."""
+    return Measures(Bounds(least, most), None, None, None)
 
 
 class _Sessions:
@@ -113,38 +95,43 @@ class _Sessions:
         self.may_add = later_ms < 0 or phase_ms > 0
         """A member may have been silent for longer than the new session allows."""
 
-    def answer(self, row: GenerationRow, assumptions: tuple[str, ...]) -> EpochAnswer:
+    def answer(self, row: GenerationRow, assumptions: tuple[str, ...]) -> RebalanceAnswer:
         ended = [one for one in self._members if one.to_log_offset == row.from_log_offset]
         began = [one for one in self._members if one.from_log_offset == row.from_log_offset]
         causes = tuple(f"LEFT_OR_EXPIRED of {one.client_id}" for one in ended)
         causes += tuple(f"MEMBER_JOINED of {one.client_id}" for one in began)
-        answer = partial(EpochAnswer, row.valid_from, row.generation, causes)
+        kept = RebalanceAnswer(
+            Verdict.KEPT,
+            row.valid_from,
+            row.generation,
+            causes,
+            before=_epochs(1, 1),
+            after=_epochs(1, 1),
+            assumptions=assumptions,
+        )
         may_be_paused = any(self._is_within(one, later) for one in ended for later in self._members)
         if may_be_paused or any(self._is_within(earlier, one) for one in began for earlier in self._members):
-            return answer(
-                Verdict.CANNOT_TELL,
-                "one of: AVOIDED, KEPT, MOVED",
-                None,
-                Range(0, 1),
-                None,
-                tuple(sorted({*assumptions, "PAUSED_MEMBER"})),
+            return replace(
+                kept,
+                verdict=Verdict.CANNOT_TELL,
+                possible=(Verdict.AVOIDED.value, Verdict.KEPT.value, Verdict.MOVED.value),
+                after=_epochs(0, 1),
+                assumptions=tuple(sorted({*assumptions, "PAUSED_MEMBER"})),
             )
         if ended:
             low_ms, high_ms = min(self._later_ms, 0) - self._phase_ms, max(self._later_ms, 0) + self._phase_ms
-            return answer(
-                Verdict.CANNOT_TELL if self._later_ms else Verdict.KEPT,
-                "the same if it left; else when its session runs out",
-                Range(low_ms - LATENCY_MS, high_ms + LATENCY_MS),
-                Range(1, 1),
-                None if self._later_ms else LIKELY,
-                assumptions,
+            return replace(
+                kept,
+                verdict=Verdict.CANNOT_TELL if self._later_ms else Verdict.KEPT,
+                would_be="the same if it left; else when its session runs out",
+                shift_ms=Range(low_ms - LATENCY_MS, high_ms + LATENCY_MS),
+                confidence=None if self._later_ms else LIKELY,
             )
         # An epoch without a member that joined or departed begins at some member's next heartbeat, after partitions
         # were initialized.
         phase_ms = 0 if began else self._phase_ms
         width_ms = phase_ms + LATENCY_MS if phase_ms else 0
-        confidence = LIKELY if began else GUESS
-        return answer(Verdict.KEPT, "the same", Range(-width_ms, width_ms), Range(1, 1), confidence, assumptions)
+        return replace(kept, shift_ms=Range(-width_ms, width_ms), confidence=LIKELY if began else GUESS)
 
     def _is_within(self, ended: MemberRow, began: MemberRow) -> bool:
         """Whether a member, if it was paused, was back before its session would have expired under the changed

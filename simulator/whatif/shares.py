@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from itertools import groupby, pairwise
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 
@@ -27,7 +27,9 @@ from coordinator_core.errors import WhatIfError
 from coordinator_core.inference.facts.configs import DELIVERY_COUNT_LIMIT, RECORD_LOCK_DURATION, Configs, KnownNumbers
 from coordinator_core.inference.shares.evidence import CLOCK_SLACK_MS
 from coordinator_core.text import counted
-from simulator.whatif.settings import LOCK_DURATIONS_MS, Changes, Recorded
+from schemas.group_types import GroupType
+from simulator.whatif.settings import LOCK_DURATIONS_MS, SHARE_FIELDS, Changes, Recorded
+from simulator.whatif.verdicts import RECORDS, WhatIfRow
 
 AVAILABLE: Final = "AVAILABLE"
 ACKNOWLEDGED: Final = "ACKNOWLEDGED"
@@ -90,29 +92,6 @@ SHARE_ASSUMPTIONS: Final[Mapping[str, str]] = {
 """Name of an assumption -> its text."""
 
 
-@dataclass(frozen=True, slots=True)
-class RecordAnswer:
-    """A range of records and its outcome. `at_ms`: time of the recorded change."""
-
-    verdict: RecordVerdict
-    at_ms: int
-    topic: str | None
-    topic_id: str
-    partition: int
-    first_offset: int
-    last_offset: int
-    recorded: str
-    """The recorded change, such as `ACKNOWLEDGED at delivery 4`."""
-    would_be: str
-    shift_ms: int | None
-    """How much later (negative: earlier) it would have happened; None if unknown. `confidence` refers to the verdict
-    and the deliveries."""
-    deliveries: tuple[int, int]
-    """How many more deliveries (negative: fewer) of each offset in the range: from, to."""
-    confidence: str | None
-    assumptions: tuple[str, ...]
-
-
 class Acquired(NamedTuple):
     """The value of the setting in question when a change was written."""
 
@@ -132,8 +111,9 @@ class InForce:
     recorded: Recorded
     configs: Configs = field(default_factory=Configs)
 
-    def limits(self, at_ms: I64) -> list[Acquired]:
-        found = self._numbers(DELIVERY_COUNT_LIMIT, at_ms, self.recorded.delivery_count_limit)
+    def values(self, name: str, at_ms: I64, default: int) -> list[Acquired]:
+        """The value of a setting at each time."""
+        found = self._numbers(name, at_ms, default)
         return list(map(Acquired, found.values.tolist(), found.values.tolist(), found.is_known.tolist()))
 
     def locks(self, at_ms: I64) -> list[Acquired]:
@@ -143,11 +123,6 @@ class InForce:
         before = self._numbers(RECORD_LOCK_DURATION, at_ms - np.maximum(found.values, LOCK_DURATIONS_MS[1]), default_ms)
         is_known = found.is_known & before.is_known
         return list(map(Acquired, found.values.tolist(), before.values.tolist(), is_known.tolist()))
-
-    def lock_counts(self, at_ms: I64) -> list[Acquired]:
-        """How many records of a share partition may be in flight, at each time."""
-        found = self._numbers(RECORD_LOCK_COUNT, at_ms, self.recorded.record_lock_count)
-        return list(map(Acquired, found.values.tolist(), found.values.tolist(), found.is_known.tolist()))
 
     def _numbers(self, name: str, at_ms: I64, default: int) -> KnownNumbers:
         return self.configs.numbers(name, (self.group_id,), np.zeros(len(at_ms), np.int64), at_ms, default)
@@ -174,26 +149,23 @@ class _Interval:
     changes: tuple[_Change, ...]
 
 
-def answer_shares(transitions: Iterable[Transition], changes: Changes, in_force: InForce) -> list[RecordAnswer]:
-    """The outcome for the records, by partition and offset. Raises WhatIfError if nothing would change."""
-    limit, lock_ms, lock_count = (
-        changes.delivery_count_limit,
-        changes.record_lock_duration_ms,
-        changes.record_lock_count,
-    )
+def answer_shares(transitions: Iterable[Transition], changes: Changes, in_force: InForce) -> list[WhatIfRow]:
+    """The outcome for the records, by partition and offset, without group and question. Raises WhatIfError if nothing
+    would change."""
+    limit, lock_ms, lock_count = (getattr(changes, name) for name in SHARE_FIELDS)
     if [limit, lock_ms, lock_count].count(None) < 2:
         raise WhatIfError("delivery limit, lock duration and record locks bear on one another: ask for one at a time")
     rows = list(transitions)
     # Without a change, the last value in force is the one to compare with.
     at_ms = np.array([row.at for row in rows] or [LAST_MS], np.int64)
     if limit is not None:
-        acquired = in_force.limits(at_ms)
+        acquired = in_force.values(DELIVERY_COUNT_LIMIT, at_ms, in_force.recorded.delivery_count_limit)
         _refuse_the_same("delivery limit", "", limit, acquired)
         intervals = list(_intervals(rows, acquired))
         same_until_ms = _same_until_ms(intervals, limit)
         return [answer for one in intervals for answer in _under_limit(one, limit, same_until_ms)]
     if lock_count is not None:
-        acquired = in_force.lock_counts(at_ms)
+        acquired = in_force.values(RECORD_LOCK_COUNT, at_ms, in_force.recorded.record_lock_count)
         _refuse_the_same("number of record locks", "", lock_count, acquired)
         return _under_lock_count(rows, acquired, lock_count)
     assert lock_ms is not None
@@ -247,9 +219,7 @@ def _intervals(transitions: Sequence[Transition], acquired: Sequence[Acquired]) 
             yield joined
 
 
-def _answer(
-    interval: _Interval, verdict: RecordVerdict, change: _Change, would_be: str, **fields: object
-) -> RecordAnswer:
+def _answer(interval: _Interval, verdict: RecordVerdict, change: _Change, would_be: str, **fields: Any) -> WhatIfRow:
     recorded = f"{change.state or 'UNKNOWN'} at delivery {change.delivery_count}"
     return _of_partition([interval], verdict, change.at_ms, recorded, would_be, **fields)
 
@@ -260,28 +230,40 @@ def _of_partition(
     at_ms: int,
     recorded: str,
     would_be: str,
-    **fields: object,
-) -> RecordAnswer:
-    """One answer for ranges of a share partition, from the first offset to the last."""
-    values: dict[str, object] = {"shift_ms": None, "deliveries": (0, 0), "confidence": None, "assumptions": ()} | fields
-    return RecordAnswer(
-        verdict,
+    *,
+    shift_ms: int | None = None,
+    deliveries: tuple[int, int] = (0, 0),
+    confidence: str | None = None,
+    assumptions: tuple[str, ...] = (),
+) -> WhatIfRow:
+    """One answer for ranges of a share partition, from the first offset to the last. `recorded`: the recorded change;
+    `confidence` is of the verdict and the deliveries."""
+    return WhatIfRow(
+        "",
+        GroupType.SHARE,
+        RECORDS,
+        "",
         at_ms,
-        ranges[0].topic,
-        ranges[0].topic_id,
-        ranges[0].partition,
-        min(one.first_offset for one in ranges),
-        max(one.last_offset for one in ranges),
-        recorded,
-        would_be,
-        **values,  # type: ignore[arg-type]
+        topic=ranges[0].topic or ranges[0].topic_id,
+        partition=ranges[0].partition,
+        first_offset=min(one.first_offset for one in ranges),
+        last_offset=max(one.last_offset for one in ranges),
+        recorded=recorded,
+        verdict=verdict.value,
+        would_be=would_be,
+        shift_ms_min=shift_ms,
+        shift_ms_max=shift_ms,
+        deliveries_min=deliveries[0],
+        deliveries_max=deliveries[1],
+        confidence=confidence,
+        assumptions=assumptions,
     )
 
 
 # --- the delivery limit ---
 
 
-def _under_limit(interval: _Interval, limit: int, same_until_ms: int) -> list[RecordAnswer]:
+def _under_limit(interval: _Interval, limit: int, same_until_ms: int) -> list[WhatIfRow]:
     changes = _since_reset(interval.changes)
     if not changes:
         return []
@@ -319,9 +301,7 @@ def _first_other_ms(changes: Sequence[_Change], limit: int) -> int:
     return LAST_MS
 
 
-def _under_higher_limit(
-    interval: _Interval, changes: Sequence[_Change], last: _Change, limit: int
-) -> list[RecordAnswer]:
+def _under_higher_limit(interval: _Interval, changes: Sequence[_Change], last: _Change, limit: int) -> list[WhatIfRow]:
     """The answer for a range archived at the limit in force, if the other limit would not have been reached."""
     more = limit - last.delivery_count
     if last.state not in GIVEN_UP or last.delivery_count < last.acquired.value or more <= 0:
@@ -345,7 +325,7 @@ def _under_higher_limit(
 
 def _under_lower_limit(
     interval: _Interval, changes: Sequence[_Change], last: _Change, limit: int, same_until_ms: int
-) -> list[RecordAnswer]:
+) -> list[WhatIfRow]:
     handed_back = next(
         (change for change in changes if change.state == AVAILABLE and change.delivery_count >= limit), None
     )
@@ -387,9 +367,9 @@ def _since_reset(changes: Sequence[_Change]) -> Sequence[_Change]:
 # --- the lock duration ---
 
 
-def _under_lock(intervals: Iterable[_Interval], lock_ms: int) -> list[RecordAnswer]:
+def _under_lock(intervals: Iterable[_Interval], lock_ms: int) -> list[WhatIfRow]:
     """An answer for every return; and for other ends, under a shorter lock, one answer for each partition."""
-    answers: list[RecordAnswer] = []
+    answers: list[WhatIfRow] = []
     unknown: dict[tuple[str, int], list[tuple[_Interval, _Change]]] = defaultdict(list)
     for interval in intervals:
         changes = _since_reset(interval.changes)
@@ -414,7 +394,7 @@ def _acquired_ms_max(earlier: _Change | None, change: _Change) -> int | None:
     return change.at_ms - earlier.at_ms
 
 
-def _handed_back(interval: _Interval, change: _Change, acquired_ms_max: int | None, lock_ms: int) -> RecordAnswer:
+def _handed_back(interval: _Interval, change: _Change, acquired_ms_max: int | None, lock_ms: int) -> WhatIfRow:
     """The answer for a return. The lock may have caused it only if the range may have been acquired as long as the lock
     lasts.
     """
@@ -470,7 +450,7 @@ def _handed_back(interval: _Interval, change: _Change, acquired_ms_max: int | No
     )
 
 
-def _ended(found: Sequence[tuple[_Interval, _Change]]) -> RecordAnswer:
+def _ended(found: Sequence[tuple[_Interval, _Change]]) -> WhatIfRow:
     """The answer for ranges in a partition that were acknowledged or archived, and may have been acquired for longer
     than the shorter lock.
     """
@@ -491,7 +471,7 @@ def _ended(found: Sequence[tuple[_Interval, _Change]]) -> RecordAnswer:
 # --- how many records may be in flight ---
 
 
-def _under_lock_count(rows: Sequence[Transition], acquired: Sequence[Acquired], count: int) -> list[RecordAnswer]:
+def _under_lock_count(rows: Sequence[Transition], acquired: Sequence[Acquired], count: int) -> list[WhatIfRow]:
     """One answer for each share partition: from its first available record to the last settled one there were at most
     this many records.
     """
@@ -501,7 +481,7 @@ def _under_lock_count(rows: Sequence[Transition], acquired: Sequence[Acquired], 
     return [_in_flight(found, count) for _, found in sorted(by_partition.items())]
 
 
-def _in_flight(found: Sequence[tuple[Transition, Acquired]], count: int) -> RecordAnswer:
+def _in_flight(found: Sequence[tuple[Transition, Acquired]], count: int) -> WhatIfRow:
     rows = [row for row, _ in found]
     most, at_ms = _most_in_flight(rows)
     is_below = most > count

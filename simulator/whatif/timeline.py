@@ -26,9 +26,9 @@ from coordinator_core.inference.groups.rebalances import is_unwritten
 from coordinator_core.inference.groups.rollouts import FOLLOW_UPS, by_others, find_rollouts
 from coordinator_core.live.assignors import CLIENT_ASSIGNORS
 from schemas.group_types import GroupType
-from simulator.whatif.lifetimes import DEFAULT_SESSION_TIMEOUT_MS, POLL_MS, End, Lifetime, lifetimes_of
+from simulator.whatif.lifetimes import POLL_MS, End, Lifetime, lifetimes_of, session_timeout_ms
 from simulator.whatif.release import UNKNOWN_RELEASE, PlayedRelease, played_release
-from simulator.whatif.settings import SERVER_ASSIGNORS, Recorded
+from simulator.whatif.settings import SERVER_ASSIGNORS, Changes, Recorded
 from simulator.whatif.verdicts import Measures, exactly, measures_sum
 
 CONSUMER_SESSION_TIMEOUT: Final = SESSION_TIMEOUTS[GroupType.CONSUMER]
@@ -139,6 +139,14 @@ class Timeline:
         """Of all topics, at the end."""
         return sum({**self.topics, **{growth.topic: growth.partition_count for growth in self.growths}}.values())
 
+    @property
+    def protocol(self) -> str:
+        """group.protocol of its members."""
+        return "classic" if self.group_type == GroupType.CLASSIC else "consumer"
+
+    def protocol_under(self, changes: Changes) -> str:
+        return changes.protocol or self.protocol
+
     def life_of(self, mark: Mark) -> Lifetime:
         """The lifetime that a mark is about; it is not the topics that grew."""
         return self.lifetimes[self.unseen[mark.number].life if mark.what in {SILENT, BACK} else mark.number]
@@ -173,7 +181,7 @@ def timeline_of(
         raise WhatIfError(f"group {life.group_id} was never assigned a partition: there is nothing to compare")
     settings = InferenceSettings(modern_session_timeout_ms=recorded.consumer_session_timeout_ms)
     in_gold = {(row.incarnation, row.to_generation): row for row in audit_group(life, settings, configs).rebalances}
-    rebalances = _rebalances(life, generations, lifetimes, growths, first_ms, heartbeat_ms, in_gold)
+    rebalances = _rebalances(generations, lifetimes, growths, first_ms, heartbeat_ms, in_gold)
     return Timeline(
         life.group_id,
         group_type,
@@ -227,7 +235,7 @@ def _heartbeat_interval_ms(members: Sequence[MemberRow], recorded: Recorded) -> 
     less."""
     if recorded.heartbeat_interval_ms is not None:
         return recorded.heartbeat_interval_ms
-    shortest_ms = min(row.session_timeout_ms or DEFAULT_SESSION_TIMEOUT_MS for row in members)
+    shortest_ms = min(map(session_timeout_ms, members))
     return max(1, min(HEARTBEAT_MS, shortest_ms // 3))
 
 
@@ -319,7 +327,6 @@ def _topics(
 
 
 def _rebalances(
-    life: GroupLife,
     generations: Sequence[GenerationRow],
     lifetimes: Sequence[Lifetime],
     growths: Sequence[tuple[int, Growth]],

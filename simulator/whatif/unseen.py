@@ -51,7 +51,7 @@ def with_unseen(timeline: Timeline, changes: Changes) -> Timeline:
 
 def _shorter(timeline: Timeline, life: Lifetime, changes: Changes) -> Iterator[tuple[str, int, int]]:
     """(what would matter, changed timeout, recorded one) where the changed one is shorter."""
-    protocol = changes.protocol or ("classic" if timeline.group_type == GroupType.CLASSIC else "consumer")
+    protocol = timeline.protocol_under(changes)
     session_ms = changes.session_timeout_ms if protocol == "classic" else changes.consumer_session_timeout_ms
     if session_ms is not None and session_ms < life.session_timeout_ms:
         yield PAUSED, session_ms, life.session_timeout_ms

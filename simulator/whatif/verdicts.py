@@ -1,4 +1,4 @@
-"""The answer for a recorded rebalance: its verdict, its bands, and its assumptions."""
+"""Answers: for a recorded rebalance its verdict, its bands, and its assumptions; and the row of every answer."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -145,6 +145,8 @@ class RebalanceAnswer:
     after: Measures = NO_MEASURES
     confidence: str | None = None
     assumptions: tuple[str, ...] = ()
+    would_be: str = ""
+    """In words, where the verdict does not say it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +163,59 @@ class Totals:
     is_whole: bool
     """Nothing was left out or open."""
     assumptions: tuple[str, ...]
+
+
+REBALANCE: Final = "REBALANCE"
+RECORDS: Final = "RECORDS"
+TOTAL: Final = "TOTAL"
+
+
+class WhatIfRow(NamedTuple):
+    """One answer, or (kind TOTAL) the sum of all answers for a group.
+
+    Pairs ending in `_min` and `_max` are the least and the greatest value of any hypothesis, null where there is no
+    bound. `before` is what gold.rebalances has (`not_served_ms`: what plays under the recorded settings have), `after`
+    what would be under the changed ones. A total is the sum of the rows. `at_ms` is the recorded time; for a rebalance
+    that is not recorded, when it would have happened.
+    """
+
+    group_id: str
+    group_type: str
+    kind: str
+    asked: str
+    at_ms: int | None = None
+    generation: int | None = None
+    topic: str | None = None
+    partition: int | None = None
+    first_offset: int | None = None
+    last_offset: int | None = None
+    recorded: str = ""
+    verdict: str | None = None
+    would_be: str = ""
+    shift_ms_min: int | None = None
+    shift_ms_max: int | None = None
+    rebalances_before_min: int | None = None
+    rebalances_before_max: int | None = None
+    rebalances_after_min: int | None = None
+    rebalances_after_max: int | None = None
+    moved_before_min: int | None = None
+    moved_before_max: int | None = None
+    moved_after_min: int | None = None
+    moved_after_max: int | None = None
+    unowned_ms_before_min: int | None = None
+    unowned_ms_before_max: int | None = None
+    unowned_ms_after_min: int | None = None
+    unowned_ms_after_max: int | None = None
+    not_served_ms_before_min: int | None = None
+    not_served_ms_before_max: int | None = None
+    not_served_ms_after_min: int | None = None
+    not_served_ms_after_max: int | None = None
+    deliveries_min: int | None = None
+    deliveries_max: int | None = None
+    """How many more deliveries (negative: fewer): for each offset of a range; for all records in a total."""
+    confidence: str | None = None
+    assumptions: tuple[str, ...] = ()
+    kafka_version: str | None = None
+    """The release whose rules were played; null without plays, as for records of share groups."""
+    kafka_version_source: str | None = None
+    """ASKED FEATURE_LEVEL RECORDS DEFAULT: see `release`."""

@@ -43,7 +43,7 @@ from schemas.share_group_state import TOPIC as SHARE_TOPIC
 from schemas.tables import TABLES
 from schemas.tables.silver import GROUP_GENERATIONS
 from schemas.tables.state import Checkpoint
-from simulator.whatif.answer import TOTAL
+from simulator.whatif.verdicts import TOTAL
 from tests.answers import owners_at
 from tests.cases.harness import CASES, FIRST_NIGHT, Ledger
 from tests.cases.small_logs import NOON_MS, SmallLog

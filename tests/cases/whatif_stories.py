@@ -18,7 +18,7 @@ from coordinator_core.inference.facts.settings import InferenceSettings
 from simulator.simulation.scenario import GroupSpec, Scenario
 from simulator.simulation.scenario_file import parse_scenario
 from simulator.simulation.truth import Facts
-from simulator.whatif.answer import WhatIfRow
+from simulator.whatif.verdicts import WhatIfRow
 from tests.simulator.whatif.recorded import Simulated
 
 MINUTES: Final = 7

@@ -29,7 +29,7 @@ from jobs.queries.answers.findings import findings, lines
 from jobs.queries.sql.sql import write_rows
 from jobs.spark.executors import Executor
 from schemas.tables.bronze import RECORD_BATCHES as BATCHES
-from simulator.whatif.answer import WhatIfRow
+from simulator.whatif.verdicts import WhatIfRow
 from tests.answers import describe
 from tests.jobs.hostile import FIELDS, HOSTILE, hostile, write_named
 from tests.jobs.report.large import CLUSTER

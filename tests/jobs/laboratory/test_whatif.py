@@ -28,7 +28,7 @@ from schemas.tables.silver import CONFIGS
 from simulator.simulation.scenario_file import parse_scenario
 from simulator.simulation.simulation import Simulation
 from simulator.simulation.truth import MemorySink
-from simulator.whatif.answer import TOTAL, WhatIfRow
+from simulator.whatif.verdicts import TOTAL, WhatIfRow
 
 SCENARIO = """
 name = "whatif"

@@ -3,9 +3,10 @@
 import pytest
 
 from coordinator_core.errors import WhatIfError
-from simulator.whatif.answer import ALL_ASSUMPTIONS, TOTAL, WhatIfRow, answer_share_members_of
+from simulator.whatif.answer import ALL_ASSUMPTIONS, answer_share_members_of
 from simulator.whatif.settings import question_of
 from simulator.whatif.shares import InForce, Transition, answer_shares
+from simulator.whatif.verdicts import TOTAL, WhatIfRow
 from tests.simulator.whatif.recorded import Simulated
 
 SCENARIO = """

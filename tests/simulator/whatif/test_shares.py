@@ -10,7 +10,8 @@ from coordinator_core.inference.facts.configs import RECORD_LOCK_DURATION as LOC
 from coordinator_core.inference.facts.configs import ConfigRow, Configs
 from simulator.whatif.answer import answer_share_group
 from simulator.whatif.settings import Changes, Recorded, question_of
-from simulator.whatif.shares import InForce, RecordAnswer, RecordVerdict, Transition, answer_shares
+from simulator.whatif.shares import InForce, RecordVerdict, Transition, answer_shares
+from simulator.whatif.verdicts import WhatIfRow
 
 KINDS = {"AVAILABLE": "REDELIVERABLE", "ACKNOWLEDGED": "ACKNOWLEDGED", "ARCHIVED": "ARCHIVED", None: "RESET"}
 
@@ -20,9 +21,13 @@ def row(at: int, first: int, last: int, state: str | None, count: int, partition
     return Transition("T", "t", partition, at, first, last, at, state, count, False, KINDS[state])
 
 
-def under(rows: list[Transition], **changed: Any) -> list[RecordAnswer]:
+def under(rows: list[Transition], **changed: Any) -> list[WhatIfRow]:
     """The answers for a limit of 5 and a lock of 30 s as recorded."""
     return answer_shares(rows, Changes(**changed), InForce("g", Recorded()))
+
+
+def deliveries(answer: WhatIfRow) -> tuple[int | None, int | None]:
+    return answer.deliveries_min, answer.deliveries_max
 
 
 HANDED_BACK = [row(1000 * count, 10, 19, "AVAILABLE", count) for count in (1, 2, 3, 4)]
@@ -32,10 +37,10 @@ ARCHIVED_AT_5 = row(9000, 10, 19, "ARCHIVED", 5)
 ACK_AT_5 = row(9000, 10, 19, "ACKNOWLEDGED", 5)
 
 
-def shown(answer: RecordAnswer) -> str:
+def shown(answer: WhatIfRow) -> str:
     """An answer on one line: offsets, verdict, milliseconds by which it moves, deliveries more, confidence."""
     offsets = f"{answer.first_offset}-{answer.last_offset}"
-    return f"{offsets} {answer.verdict} {answer.shift_ms} {answer.deliveries} {answer.confidence}"
+    return f"{offsets} {answer.verdict} {answer.shift_ms_min} {deliveries(answer)} {answer.confidence}"
 
 
 LIMITS = {
@@ -99,12 +104,12 @@ def test_after_the_first_record_given_up_no_time_is_reported() -> None:
     where the log lacks the hand-back that may have been the first."""
     other = [row(at, 30, 39, "AVAILABLE", count, partition=1) for at, count in ((1500, 1), (2500, 2), (4500, 3))]
     answers = under([*HANDED_BACK, *other], delivery_count_limit=2)
-    assert [(answer.partition, answer.shift_ms, answer.confidence) for answer in answers] == [
+    assert [(answer.partition, answer.shift_ms_min, answer.confidence) for answer in answers] == [
         (0, 2000 - 4000, "CERTAIN"),
         (1, None, "CERTAIN"),
     ]
     lacking = [row(at, 30, 39, "AVAILABLE", count, partition=1) for at, count in ((500, 1), (9000, 4))]
-    assert [answer.shift_ms for answer in under([*HANDED_BACK, *lacking], delivery_count_limit=2)] == [None, None]
+    assert [answer.shift_ms_min for answer in under([*HANDED_BACK, *lacking], delivery_count_limit=2)] == [None, None]
 
 
 LOCKED = [row(1000, 0, 9, "AVAILABLE", 1), row(32_000, 0, 9, "AVAILABLE", 2), row(35_000, 0, 9, "AVAILABLE", 3)]
@@ -116,7 +121,7 @@ def test_a_longer_lock() -> None:
     first, second, third = under(LOCKED, record_lock_duration_ms=60_000)
     assert (first.verdict, first.confidence) == (RecordVerdict.CANNOT_TELL, None)
     assert "DELIVERY_NOT_IN_LOG" in first.assumptions
-    assert (second.verdict, second.deliveries) == (RecordVerdict.CANNOT_TELL, (-1, 0))
+    assert (second.verdict, deliveries(second)) == (RecordVerdict.CANNOT_TELL, (-1, 0))
     assert {"LOCK_BY_TIMING", "OUTCOME_UNKNOWN"} <= set(second.assumptions)
     assert (third.verdict, third.confidence) == (RecordVerdict.KEPT, "LIKELY")
 
@@ -127,7 +132,7 @@ def test_a_shorter_lock() -> None:
         [*LOCKED, row(37_000, 0, 9, "ACKNOWLEDGED", 4), row(1, 20, 29, "ACKNOWLEDGED", 1)],
         record_lock_duration_ms=15_000,
     )
-    by_verdict = [(answer.verdict, answer.shift_ms) for answer in answers]
+    by_verdict = [(answer.verdict, answer.shift_ms_min) for answer in answers]
     assert by_verdict == [
         (RecordVerdict.CANNOT_TELL, None),
         (RecordVerdict.MOVED, -15_000),
@@ -167,7 +172,7 @@ def config(
     return ConfigRow(resource_type, resource_name, prefix + name, value, since, since, until)
 
 
-def configured(rows: list[Transition], *configs: ConfigRow, **changed: Any) -> list[RecordAnswer]:
+def configured(rows: list[Transition], *configs: ConfigRow, **changed: Any) -> list[WhatIfRow]:
     """The answers where the metadata log was captured; given are 5 and 30 s."""
     return answer_shares(rows, Changes(**changed), InForce("g", Recorded(), Configs(configs)))
 
@@ -183,7 +188,7 @@ def test_the_limit_is_what_the_metadata_log_tells(resource_type: str) -> None:
     """Archived at a limit of 7, which is not assumed then; without the log's word it would be the 5 that was given."""
     seven = config("7", resource_type=resource_type)
     (answer,) = configured(SEVEN_TRIES, seven, delivery_count_limit=9)
-    assert (answer.verdict, answer.deliveries) == (RecordVerdict.MORE_TRIES, (1, 2))
+    assert (answer.verdict, deliveries(answer)) == (RecordVerdict.MORE_TRIES, (1, 2))
     assert "LIMIT_RECORDED" not in answer.assumptions
     at_five = [*HANDED_BACK, row(9000, 10, 19, "ARCHIVED", 5)]
     assert configured(at_five, seven, delivery_count_limit=9) == []
@@ -196,7 +201,7 @@ def test_a_group_has_its_own_limit_before_that_of_the_brokers() -> None:
     rows = [row(9000, 10, 19, "ARCHIVED", 3)]
     configs = (config("3"), config("8", resource_type="BROKER"))
     (answer,) = configured(rows, *configs, delivery_count_limit=4)
-    assert answer.deliveries == (0, 1)
+    assert deliveries(answer) == (0, 1)
 
 
 def test_a_limit_which_changed_is_looked_up_at_each_change() -> None:
@@ -210,8 +215,8 @@ def test_a_limit_which_changed_is_looked_up_at_each_change() -> None:
     ]
     configs = (config("5", until=100_000), config("3", since=100_000))
     earlier, more = configured(rows, *configs, delivery_count_limit=4)
-    assert (earlier.verdict, earlier.deliveries) == (RecordVerdict.ARCHIVED_EARLIER, (-1, -1))
-    assert (more.verdict, more.deliveries, more.first_offset) == (RecordVerdict.MORE_TRIES, (1, 1), 20)
+    assert (earlier.verdict, deliveries(earlier)) == (RecordVerdict.ARCHIVED_EARLIER, (-1, -1))
+    assert (more.verdict, deliveries(more), more.first_offset) == (RecordVerdict.MORE_TRIES, (1, 1), 20)
     # a value in force for some of the time is a change for the rest
     assert [answer.first_offset for answer in configured(rows, *configs, delivery_count_limit=3)] == [10]
 
@@ -234,10 +239,10 @@ def test_the_lock_duration_is_what_the_metadata_log_tells() -> None:
     """61 s are a lock of 60 s, which the log shows; with the 30 s that were given they are not."""
     configs = (config("60000", name=LOCK, resource_type="BROKER"),)
     moved = configured(TIMED_OUT, *configs, record_lock_duration_ms=20_000)[1]
-    assert (moved.verdict, moved.shift_ms) == (RecordVerdict.MOVED, -40_000)
+    assert (moved.verdict, moved.shift_ms_min) == (RecordVerdict.MOVED, -40_000)
     assert moved.assumptions == ("LOCK_BY_TIMING", "SAME_DELIVERIES")
     assumed = under(TIMED_OUT, record_lock_duration_ms=20_000)[1]
-    assert assumed.verdict is RecordVerdict.CANNOT_TELL and "LOCK_RECORDED" in assumed.assumptions
+    assert assumed.verdict == RecordVerdict.CANNOT_TELL and "LOCK_RECORDED" in assumed.assumptions
 
 
 def test_a_lock_duration_which_changed() -> None:
@@ -268,7 +273,7 @@ def test_a_lock_shorter_before_a_change_may_have_run_out() -> None:
     configs = (config("15000", name=LOCK, until=150_000), config("60000", name=LOCK, since=150_000))
     rows = [row(140_000, 0, 9, "AVAILABLE", 1), row(160_000, 0, 9, "AVAILABLE", 2)]
     answers = configured(rows, *configs, record_lock_duration_ms=30_000)
-    assert answers[1].verdict is RecordVerdict.CANNOT_TELL
+    assert answers[1].verdict == RecordVerdict.CANNOT_TELL
 
 
 def test_a_lock_which_the_log_tells_only_later_is_assumed_before() -> None:
@@ -283,4 +288,4 @@ def test_a_lock_which_the_log_tells_only_later_is_assumed_before() -> None:
     answers = answer_shares(rows, Changes(record_lock_duration_ms=60_000), reported)
     assert [(answer.verdict, answer.confidence) for answer in answers[:2]] == [(RecordVerdict.KEPT, "LIKELY")] * 2
     assert all("LOCK_RECORDED" in answer.assumptions for answer in answers[:2])
-    assert answers[2].verdict is RecordVerdict.CANNOT_TELL
+    assert answers[2].verdict == RecordVerdict.CANNOT_TELL

@@ -16,12 +16,12 @@ from simulator.simulation.scenario import Scenario
 from simulator.simulation.simulation import Simulation
 from simulator.simulation.truth import MemorySink
 from simulator.whatif import runner
-from simulator.whatif.answer import ALL_ASSUMPTIONS, REBALANCE, TOTAL, answer_group
+from simulator.whatif.answer import ALL_ASSUMPTIONS, answer_group
 from simulator.whatif.compare import compare
 from simulator.whatif.lifetimes import End
 from simulator.whatif.settings import Changes, Recorded, question_of
 from simulator.whatif.timeline import timeline_of
-from simulator.whatif.verdicts import Bounds, RebalanceAnswer, Totals, Verdict
+from simulator.whatif.verdicts import REBALANCE, TOTAL, Bounds, RebalanceAnswer, Totals, Verdict
 from tests.coordinator_core.inference.group_lives import classic, life_of
 from tests.recorded import RECORDINGS
 from tests.simulator.whatif.recorded import Simulated, recorded_life
