@@ -35,6 +35,15 @@ POISON_OF: Final[Mapping[str, tuple[str, ...]]] = {
     "streams": ("skip", "stuck"),
     "share": ("skip", "reject", "release", TIME_OUT, FORGET),
 }
+OF_EACH_MEMBER: Final = (
+    "member_topics",
+    "member_assignors",
+    "member_max_poll_interval_ms",
+    "racks",
+    "client_tags",
+    "instance_ids",
+)
+"""Keys whose values members take in turns."""
 
 
 def check(scenario: Scenario, place: Place) -> None:
@@ -47,16 +56,12 @@ def check(scenario: Scenario, place: Place) -> None:
     _check_size(scenario, place)
     metric_names: dict[str, str] = {}
     for index, topic in enumerate(scenario.topics):
+        of_topic = place.key("topic").item(index)
         other = metric_names.setdefault(topic.name.replace(".", "_"), topic.name)
         if other != topic.name:
-            raise (
-                place.key("topic")
-                .item(index)
-                .key("name")
-                .error(f"collides with {shown(other)}: brokers refuse topics that differ in '.' and '_' only")
+            raise of_topic.key("name").error(
+                f"collides with {shown(other)}: brokers refuse topics that differ in '.' and '_' only"
             )
-    for index, topic in enumerate(scenario.topics):
-        of_topic = place.key("topic").item(index)
         if topic.transaction_records % topic.batch_records:
             raise of_topic.key("transaction_records").error(
                 f"must be a multiple of batch_records ({topic.batch_records}): a batch is of one transaction"
@@ -64,17 +69,17 @@ def check(scenario: Scenario, place: Place) -> None:
         if topic.abort_every and not topic.transaction_records:
             raise of_topic.key("abort_every").error("does nothing without transaction_records: leave it out")
     if len(scenario.cluster.racks) > scenario.cluster.brokers:
-        raise (
-            place.key("cluster")
-            .key("racks")
-            .error(f"has more racks than there are brokers ({scenario.cluster.brokers}): the last would do nothing")
+        of_racks = place.key("cluster").key("racks")
+        raise of_racks.error(
+            f"has more racks than there are brokers ({scenario.cluster.brokers}): the last would do nothing"
         )
     group_ids: set[str] = set()
     for index, group in enumerate(scenario.groups):
-        _check_group(scenario, group, topics, place.key("group").item(index))
-        _check_streams(scenario, group, topics, place.key("group").item(index))
+        of_group = place.key("group").item(index)
+        _check_group(scenario, group, topics, of_group)
+        _check_streams(scenario, group, topics, of_group)
         if not group_ids.isdisjoint(group.group_ids()):
-            raise place.key("group").item(index).key("name").error("is taken by another group: give each its own")
+            raise of_group.key("name").error("is taken by another group: give each its own")
         group_ids.update(group.group_ids())
     _check_dead_letters(scenario, topics, place)
     for index, fault in enumerate(scenario.faults):
@@ -150,14 +155,11 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
     if group.start_after_ms >= scenario.duration_ms:
         raise place.key("start_after").error("is not before the end of the scenario: the group would never start")
     _check_member_topics(group, place.key("member_topics"))
-    for key, values in (
-        ("racks", group.racks),
-        ("member_max_poll_interval", group.member_max_poll_interval_ms),
-        ("client_tags", group.client_tags),
-        ("instance_ids", group.instance_ids),
-    ):
-        if len(values) > group.members:
-            raise place.key(key).error(f"has more than the group has members ({group.members}): the last does nothing")
+    for name in OF_EACH_MEMBER:
+        if len(getattr(group, name)) > group.members:
+            raise place.key(key_of(GroupSpec, name)).error(
+                f"has more than the group has members ({group.members}): the last does nothing"
+            )
     _check_member_assignors(group, place.key("member_assignors"))
     known = {"classic": CLASSIC_ASSIGNORS, "consumer": scenario.cluster.settings.group_consumer_assignors}
     for assignor in group.assignors:
@@ -230,8 +232,6 @@ def _check_streams(scenario: Scenario, group: GroupSpec, topics: Mapping[str, To
 def _check_member_assignors(group: GroupSpec, place: Place) -> None:
     if group.member_assignors and group.assignors:
         raise place.error("says the assignors of each member: leave out assignors")
-    if len(group.member_assignors) > group.members:
-        raise place.error(f"has more lists than the group has members ({group.members}): the last would do nothing")
     for index, assignors in enumerate(group.member_assignors):
         for assignor in assignors:
             if assignor not in CLASSIC_ASSIGNORS:
@@ -247,8 +247,6 @@ def _check_member_topics(group: GroupSpec, place: Place) -> None:
             if topic not in group.topics:
                 raise place.item(index).error(f"names {shown(topic)}, which is not among topics: add it there")
         _check_unique(topics, place.item(index))
-    if len(group.member_topics) > group.members:
-        raise place.error(f"has more lists than the group has members ({group.members}): the last would do nothing")
     unused = sorted(set(group.topics).difference(*group.member_topics))
     if unused:
         raise place.error(f"leaves out {shown(unused[0])} of topics: no member would subscribe to it")

@@ -170,47 +170,39 @@ def duration(value: Any, place: Place) -> int:
     return duration_ms
 
 
-def positive_duration(value: Any, place: Place) -> int:
-    duration_ms = duration(value, place)
-    if duration_ms == 0:
-        raise place.error('must be longer than nothing: "1ms" is the least')
-    return duration_ms
+def duration_within(least_ms: int, most_ms: int, said: str, reader: Reader = duration) -> Reader:
+    """A duration in these bounds; `said`: the error of one beyond them."""
+
+    def read(value: Any, place: Place) -> int:
+        duration_ms: int = reader(value, place)
+        if not least_ms <= duration_ms <= most_ms:
+            raise place.error(said)
+        return duration_ms
+
+    return read
 
 
-def config_duration(value: Any, place: Place) -> int:
-    duration_ms = positive_duration(value, place)
-    if duration_ms > CONFIG_MS_MAX:
-        raise place.error(f'must be at most "{CONFIG_MS_MAX}ms": Kafka keeps it in 32 bits')
-    return duration_ms
+positive_duration: Final = duration_within(1, DURATION_MS_MAX, 'must be longer than nothing: "1ms" is the least')
+config_duration: Final = duration_within(
+    0, CONFIG_MS_MAX, f'must be at most "{CONFIG_MS_MAX}ms": Kafka keeps it in 32 bits', positive_duration
+)
+linger: Final = duration_within(
+    0, LINGER_MS_MAX, f'must be at most "{LINGER_MS_MAX}ms": after 5 s (offsets.commit.timeout.ms) a write is given up'
+)
+within_request_timeout: Final = duration_within(
+    0,
+    REQUEST_TIMEOUT_MS - 1,
+    'must be below "30s": a client takes a request for lost then (request.timeout.ms)',
+)
+lock_duration: Final = duration_within(
+    *LOCK_DURATION_MS, 'must be from "1s" to "1h": brokers refuse any other (share.record.lock.duration.ms)'
+)
 
 
 def durations(value: Any, place: Place) -> tuple[int, ...]:
     if not isinstance(value, list) or not value:
         raise place.error('must be a list of durations, as ["30s", "5m"]')
     return tuple(config_duration(item, place.item(index)) for index, item in enumerate(value))
-
-
-def linger(value: Any, place: Place) -> int:
-    duration_ms = duration(value, place)
-    if duration_ms > LINGER_MS_MAX:
-        raise place.error(
-            f'must be at most "{LINGER_MS_MAX}ms": after 5 s (offsets.commit.timeout.ms) a write is given up'
-        )
-    return duration_ms
-
-
-def within_request_timeout(value: Any, place: Place) -> int:
-    duration_ms = duration(value, place)
-    if duration_ms >= REQUEST_TIMEOUT_MS:
-        raise place.error('must be below "30s": a client takes a request for lost then (request.timeout.ms)')
-    return duration_ms
-
-
-def lock_duration(value: Any, place: Place) -> int:
-    duration_ms = duration(value, place)
-    if not LOCK_DURATION_MS[0] <= duration_ms <= LOCK_DURATION_MS[1]:
-        raise place.error('must be from "1s" to "1h": brokers refuse any other (share.record.lock.duration.ms)')
-    return duration_ms
 
 
 def offset_reset(value: Any, place: Place) -> str:
