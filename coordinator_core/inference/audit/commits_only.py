@@ -6,6 +6,7 @@ judged, with its group, where
 
 * it is aborted, goes back, deletes, skips, or has stayed for `stalled_ms`;
 * it may be the first one to a partition after the group was deleted (`log_anomalies`), or after a topic of it was;
+* it may go on with an operation that was judged without it (`goes_on`);
 * the past makes every commit to the group significant (`GroupFacts.is_watched`).
 """
 
@@ -15,7 +16,7 @@ import numpy as np
 
 from coordinator_core.bytes.log.chunk import I64, BoolArray
 from coordinator_core.inference.audit.days import DayCounts
-from coordinator_core.inference.audit.group_past import GroupedCommits, GroupFacts
+from coordinator_core.inference.audit.group_past import GroupedCommits, GroupFacts, goes_on
 from coordinator_core.inference.commits.commit_anomalies import (
     ABORTED,
     FIRST,
@@ -43,7 +44,7 @@ def is_noted(
     applied = applied_by_partition(commits, group)
     for rows in (skips(commits, applied, settings), stalled(commits, applied, settings)):
         noted[list(rows)] = True
-    noted |= ((commits.change == FIRST) & deleted[group]) | watched[group]
+    noted |= ((commits.change == FIRST) & deleted[group]) | watched[group] | goes_on(commits, is_new, group)
     return noted & is_new
 
 

@@ -173,8 +173,8 @@ class GroupBefore:
             return
         new = commits.taken(self.is_new)
         if len(new):
-            if int(new.recorded_at_ms[0]) in {times[-1] for times in self.commit_times.values() if times}:
-                raise PastTooShort("commits of one time may be of one operation")
+            if goes_on(commits, self.is_new).any():
+                raise PastTooShort("an operation of commits goes on")
             if past.is_set_once:
                 raise PastTooShort("it was set but once")
             if past.emptied_since >= 0 and self._may_change_resets(life):
@@ -199,7 +199,7 @@ class GroupBefore:
     def _may_change_resets(self, life: GroupLife) -> bool:
         """Whether the first commits without members turn out to be a consumer's, or not to be without members."""
         since, commits = self.past.emptied_since, life.commits
-        if not GenerationsAt(life.generations, life.events, life.log.unread_from).is_emptied_at(since):
+        if not GenerationsAt(life).is_emptied_at(since):
             return True
         rows = is_plain(commits) & (commits.log_offset >= since)
         pairs = numbered_pairs(commits.topic[rows].astype(np.int64), commits.partition[rows].astype(np.int64))
@@ -221,6 +221,18 @@ class GroupBefore:
             and row.current_state_at <= past.tombstone_ms
             for row in generations
         )
+
+
+def goes_on(commits: GroupCommits, is_new: BoolArray, group: I64 | None = None) -> BoolArray:
+    """Which new commits may be of an operation that began with one judged before: the next record, at the same time.
+
+    Commits of one group, or of several (`group`, a number for each row), in log order.
+    """
+    found = np.zeros(len(commits), np.bool_)
+    found[1:] = (np.diff(commits.log_offset) == 1) & (np.diff(commits.recorded_at_ms) == 0) & ~is_new[:-1] & is_new[1:]
+    if group is not None:
+        found[1:] &= np.diff(group) == 0
+    return found
 
 
 def _are_others(life: GroupLife, from_log_offset: int) -> bool:
@@ -253,7 +265,7 @@ def group_facts(
     """What to keep of a group, judged from its beginning or from `before` on. Of departed members and handovers, only
     those after `watermark`."""
     commits, past = life.commits, None if before is None else before.past
-    groups = GenerationsAt(life.generations, life.events, life.log.unread_from)
+    groups = GenerationsAt(life)
     emptied_since = groups.emptied_since()
     deleted_ats = [event.log_offset for event in life.events if event.event_type == "GROUP_DELETED"]
     changes = [row.valid_from for row in life.members]

@@ -30,7 +30,7 @@ import numpy as np
 from coordinator_core.bytes.log.chunk import I8, I32, I64, BoolArray
 from coordinator_core.bytes.log.kernels import compiled
 from coordinator_core.confidence import CERTAIN, GUESS, LIKELY
-from coordinator_core.history.rows import FORGOTTEN, EventRow, GenerationRow, MemberRow
+from coordinator_core.history.rows import FORGOTTEN, GenerationRow, MemberRow
 from coordinator_core.inference.commits.deletions import NOTHING_REMOVED, Deletions, Removed
 from coordinator_core.inference.facts.claims import Claim
 from coordinator_core.inference.facts.life import GroupCommits, GroupLife
@@ -95,7 +95,7 @@ def find_anomalies(
     commits = life.commits
     if not len(commits) or not (is_new is None or is_new.any()):
         return []
-    groups = GenerationsAt(life.generations, life.events, life.log.unread_from)
+    groups = GenerationsAt(life)
     verdicts: dict[int, Verdict] = {}
     applied = applied_by_partition(commits) if applied is None else applied
     # later updates override earlier ones, so the more significant kinds come last
@@ -141,24 +141,19 @@ class Moment(NamedTuple):
 class GenerationsAt:
     """Generations of a group, by log offset."""
 
-    def __init__(
-        self, generations: Iterable[GenerationRow], events: Iterable[EventRow], unread_from: int = WHOLE
-    ) -> None:
-        """`unread_from`: as in `GroupLife`. From there on it is unknown whether the group is empty."""
-        self._unread_from = unread_from
+    def __init__(self, life: GroupLife) -> None:
+        self._unread_from = life.log.unread_from
         # an interval counts from the last record of its operation; a group is empty from the first record that created
         # it
         created: dict[int, list[int]] = {}
         emptied: list[int] = []
-        joined: list[int] = []
-        for event in events:
+        for event in life.events:
             if event.event_type == "GROUP_CREATED":
                 created.setdefault(event.at, []).append(event.log_offset)
             elif event.event_type == "GROUP_EMPTIED":
                 emptied.append(event.log_offset)
-            elif event.event_type == "MEMBER_JOINED":
-                joined.append(event.log_offset)
-        self._rows = sorted(generations, key=lambda row: row.from_log_offset)
+        joined = sorted(row.from_log_offset for row in life.members)
+        self._rows = sorted(life.generations, key=lambda row: row.from_log_offset)
         begins = [
             row.from_log_offset
             if row.member_count

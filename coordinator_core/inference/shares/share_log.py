@@ -77,8 +77,9 @@ class ShareStates(Columns):
 
     def started(self) -> I64:
         """For each state, the newest row up to it that was the first of its state with a start offset; 0 if none."""
-        is_first = self.start_offset >= 0
-        is_first[1:] &= (self.start_offset[:-1] < 0) | self.begins()[1:]
+        has_start = self.start_offset >= 0
+        count = np.cumsum(has_start)
+        is_first = has_start & (count - (count - has_start)[self.began()] == 1)
         return np.maximum.accumulate(np.where(is_first, np.arange(len(self)), 0))
 
     def begins(self) -> BoolArray:

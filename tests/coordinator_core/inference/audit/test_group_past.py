@@ -1,6 +1,7 @@
 """Audits of groups that go on from one another: whatever the nights were, they say what one audit of all says."""
 
 from collections import Counter
+from collections.abc import Sequence
 from itertools import pairwise
 from random import Random
 from typing import Final
@@ -12,7 +13,8 @@ from coordinator_core.bytes.log.scan import scan_segment
 from coordinator_core.inference.facts.settings import InferenceSettings
 from tests.coordinator_core.history.histories import commits_on, offsets_log
 from tests.coordinator_core.inference.group_lives import GROUP, Replayed, batches_of, commit, generation, moved_member
-from tests.coordinator_core.inference.group_nights import Nights, assert_same, end_of
+from tests.coordinator_core.inference.group_nights import Nights, after_nights, assert_same, end_of
+from tests.coordinator_core.inference.group_weeks import timed_batches
 from tests.lengths import how_many
 from tests.recorded import RECORDINGS
 
@@ -74,6 +76,20 @@ def test_a_member_that_comes_back_from_another_host() -> None:
         assert_same(nights, now, host)
         found = [(row.kind, row.owner_client_host) for row in nights.gold[GROUP].anomalies]
         assert found == [("REWIND", host), ("REWIND", "/old")]
+
+
+@pytest.mark.parametrize("again", [0, 1], ids=["repeated", "moved on"])
+@pytest.mark.parametrize("order", [(0, 1, 2), (1, 0, 2), (1, 2, 0)])
+def test_a_night_that_ends_within_an_operation(order: Sequence[int], again: int) -> None:
+    """Commits of one time, one after the other, count for nobody where two members own their partitions, unless they
+    move on: when a member committed last, and so why it went, is the same wherever nights end."""
+    reported = [(0, generation(1, {"m": [0, 2], "other": [1]}))]
+    reported += [(10_000 * turn, commit(turn, partition)) for turn in (1, 2, 3) for partition in (0, 1, 2)]
+    reported += [(70_000, commit(3 + again, partition)) for partition in order]
+    reported.append((100_000, generation(2, {"other": [0, 1, 2]})))
+    batches = timed_batches(reported)
+    for cut in range(1, len(batches)):
+        after_nights(batches, [cut], SETTINGS)
 
 
 @pytest.mark.parametrize("without_time", [pytest.param((), id="timed"), pytest.param((2,), id="without time")])

@@ -160,6 +160,21 @@ def test_a_rewind_by_a_member_that_does_not_own_the_partition() -> None:
     assert brief(rows) == [(2, "REWIND", "COMMIT_BY_NON_OWNER", "CERTAIN")]
 
 
+@pytest.mark.parametrize(("begin", "was_empty"), [(1, False), (50, None)])
+def test_a_group_has_members_from_its_first_one_on(begin: int, was_empty: bool | None) -> None:
+    """Whether the log shows that it joined, or only that it is there; who joins later changes nothing."""
+    first, second = member(begin, None), member(80, None)._replace(member_id="n")
+    life = life_of(
+        commit(20, 10),
+        commit(30, 4, 10),
+        generations=(generation(1, 1, None, 2),),
+        members=(first, second),
+        events=(event(80, "MEMBER_JOINED")._replace(member_id="n"),),
+    )
+    (row,) = found(life)
+    assert row.was_group_empty == was_empty
+
+
 @pytest.mark.parametrize("offset", [5, 10, 15])
 def test_a_commit_to_an_emptied_group_is_a_reset(offset: int) -> None:
     """Back, ahead or to the same offset: no member can have done it."""

@@ -111,7 +111,7 @@ def test_rows_of_emptied_intervales_are_those_of_each_place(steps: list[tuple[in
     for number, (length, pause, member_count) in enumerate(steps):
         rows.append(generation(number, begin, begin + length, member_count))
         begin += length + pause
-    groups = GenerationsAt(rows, ())
+    groups = GenerationsAt(GroupLife("g", 0, tuple(rows)))
     places = np.arange(begin + 2)
     emptied = [
         place

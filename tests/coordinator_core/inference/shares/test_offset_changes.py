@@ -214,6 +214,14 @@ CASES = (
 )
 
 
+def test_a_state_starts_once() -> None:
+    """Whatever its records say later: an audit that goes on has the first one, not all between."""
+    log = share_log(
+        [Record(0, kind="SNAPSHOT", start_offset=17), Record(1, start_offset=-1), Record(2, start_offset=3)]
+    )
+    assert list(first_start_offsets(log).values()) == [(TOPIC, 17)]
+
+
 @pytest.mark.parametrize("case", CASES, ids=attrgetter("name"))
 def test_changes(case: Case) -> None:
     """Each end of a state gives its row, with what is never delivered and what again."""
