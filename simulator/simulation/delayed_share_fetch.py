@@ -76,15 +76,11 @@ class ShareFetches:
             if fetch.is_parked:
                 self._try(broker, fetch)
 
-    def check_partition(self, broker: DataBroker, at: TopicPartition) -> None:
-        """Records were appended to a partition of a topic."""
-        for group_id in [group_id for group_id, parked in broker.parked if parked == at]:
-            self.check(broker, group_id, at)
-
-    def check_all(self, broker: DataBroker) -> None:
-        """The rate of the data has changed."""
-        for group_id, at in tuple(broker.parked):
-            self.check(broker, group_id, at)
+    def check_all(self, broker: DataBroker, at: TopicPartition | None = None) -> None:
+        """Records were appended to a partition, or (None) come at another rate."""
+        for group_id, parked in tuple(broker.parked):
+            if at is None or parked == at:
+                self.check(broker, group_id, parked)
 
     def _try(self, broker: DataBroker, fetch: DelayedShareFetch) -> None:
         now_ms, request = self._loop.now_ms, fetch.request

@@ -26,7 +26,7 @@ from simulator.simulation.exchange import error_of
 from simulator.simulation.heartbeats import Heartbeats
 from simulator.simulation.other_logs import topic_configs
 from simulator.simulation.process import Process
-from simulator.simulation.scenario import FAULT_KEYS, FaultSpec, GroupSpec, Scenario, occurrences, with_config
+from simulator.simulation.scenario import FAULT_KEYS, FaultSpec, GroupSpec, Scenario, field_of, occurrences
 from simulator.simulation.share_leader import ShareLeaders
 from simulator.simulation.topics import Topics
 from simulator.simulation.truth import Truth
@@ -57,7 +57,12 @@ class Faults:
         scenario = self._stage.scenario
         for spec in scenario.faults:
             for at_ms in occurrences(spec, scenario.duration_ms):
-                self._loop.at(scenario.start_ms + at_ms, STRIKES[spec.kind], self, spec)
+                self._loop.at(scenario.start_ms + at_ms, self._strike, spec)
+
+    def _strike(self, spec: FaultSpec) -> None:
+        """Let it happen, with the values of the keys that its kind needs (`FAULT_KEYS`), in their order."""
+        needed = [getattr(spec, field_of(FaultSpec, key)) for key in FAULT_KEYS[spec.kind]]
+        STRIKES[spec.kind](self, spec, *needed)
 
     def _record(self, spec: FaultSpec, **facts: Any) -> int:
         until_ms = None if spec.duration_ms is None else self._loop.now_ms + spec.duration_ms
@@ -89,32 +94,24 @@ class Faults:
 
         self._each(spec, struck)
 
-    def _slow_poll(self, spec: FaultSpec) -> None:
-        assert spec.duration_ms is not None
-        event = SlowPoll(spec.duration_ms)
-        self._each(spec, lambda process: process.deliver(event))
+    def _slow_poll(self, spec: FaultSpec, group: str, duration_ms: int) -> None:
+        self._each(spec, lambda process: process.deliver(SlowPoll(duration_ms)))
 
-    def _repeat(self, spec: FaultSpec) -> None:
-        assert spec.duration_ms is not None
-        duration_ms = spec.duration_ms
-
+    def _repeat(self, spec: FaultSpec, group: str, duration_ms: int) -> None:
         def strike(process: Process) -> None:
             self._stage.heartbeats.wake(process.group_id)
             process.repeats_after_ms, process.repeats_until_ms = duration_ms, self._loop.now_ms + duration_ms
 
         self._each(spec, strike)
 
-    def _subscribe(self, spec: FaultSpec) -> None:
-        assert spec.topics is not None
-        event = Subscribe(spec.topics)
-
+    def _subscribe(self, spec: FaultSpec, group: str, topics: tuple[str, ...]) -> None:
         def strike(process: Process) -> None:
             self._stage.heartbeats.wake(process.group_id)
-            process.deliver(event)
+            process.deliver(Subscribe(topics))
 
-        self._each(spec, strike, topics=list(spec.topics))
+        self._each(spec, strike, topics=list(topics))
 
-    def _rolling_deploy(self, spec: FaultSpec) -> None:
+    def _rolling_deploy(self, spec: FaultSpec, *_: Any) -> None:
         for members in self._targets(spec):
             self._deploy(spec, members, 0)
 
@@ -133,61 +130,50 @@ class Faults:
 
     # --- data ---
 
-    def _at(self, spec: FaultSpec) -> TopicPartition:
-        assert spec.topic is not None and spec.partition is not None
-        return TopicPartition(spec.topic, spec.partition)
+    def _poison(self, spec: FaultSpec, topic: str, partition: int, offset: int) -> None:
+        self._record(spec, topic=topic, partition=partition, offset=offset)
+        self._stage.topics.add_poison(TopicPartition(topic, partition), offset)
 
-    def _poison(self, spec: FaultSpec) -> None:
-        assert spec.offset is not None
-        self._record(spec, topic=spec.topic, partition=spec.partition, offset=spec.offset)
-        self._stage.topics.add_poison(self._at(spec), spec.offset)
+    def _delete_records(self, spec: FaultSpec, topic: str, partition: int, offset: int) -> None:
+        start_offset = self._stage.topics.delete_records(TopicPartition(topic, partition), offset, self._loop.now_ms)
+        self._record(spec, topic=topic, partition=partition, offset=start_offset)
 
-    def _delete_records(self, spec: FaultSpec) -> None:
-        assert spec.offset is not None
-        at = self._at(spec)
-        start_offset = self._stage.topics.delete_records(at, spec.offset, self._loop.now_ms)
-        self._record(spec, topic=at.topic, partition=at.partition, offset=start_offset)
-
-    def _producer_stall(self, spec: FaultSpec) -> None:
-        assert spec.topic is not None and spec.duration_ms is not None
-        self._record(spec, topic=spec.topic, partition=spec.partition)
+    def _producer_stall(self, spec: FaultSpec, topic: str, duration_ms: int) -> None:
+        self._record(spec, topic=topic, partition=spec.partition)
         now_ms = self._loop.now_ms
-        self._stage.topics.stall(spec.topic, spec.partition, now_ms, now_ms + spec.duration_ms)
+        self._stage.topics.stall(topic, spec.partition, now_ms, now_ms + duration_ms)
         self._stage.share_leaders.data_changed()
 
-    def _add_partitions(self, spec: FaultSpec) -> None:
-        assert spec.topic is not None and spec.partitions is not None
-        fault = self._record(spec, topic=spec.topic, partitions=spec.partitions)
-        before = self._stage.topics.partition_count(spec.topic)
-        self._stage.topics.add_partitions(spec.topic, spec.partitions, self._loop.now_ms)
-        self._stage.share_leaders.data_changed()
-        topic_id = self._stage.topics.topic_id(spec.topic)
-        self._stage.cluster.metadata.add_partitions(spec.topic, topic_id, range(before, spec.partitions))
-        self._stage.cluster.update_metadata([spec.topic])
-        self._refresh_clients(spec.topic, fault)
-
-    def _create_topic(self, spec: FaultSpec) -> None:
-        assert spec.topic is not None
+    def _add_partitions(self, spec: FaultSpec, topic: str, count: int) -> None:
         topics = self._stage.topics
-        count = topics.create(spec.topic, self._loop.now_ms, spec.partitions)
-        topic_id = topics.topic_id(spec.topic)
-        fault = self._record(spec, topic=spec.topic, topic_id=topic_id, partitions=count)
-        self._stage.truth.topic(spec.topic, topic_id, count, self._loop.now_ms)
-        configs = topic_configs(topics.specs[spec.topic])
-        self._stage.cluster.metadata.make_topic(spec.topic, topic_id, count, configs, at_ms=self._loop.now_ms)
-        self._stage.cluster.update_metadata([spec.topic])
-        self._refresh_clients(spec.topic, fault)
+        fault = self._record(spec, topic=topic, partitions=count)
+        before = topics.partition_count(topic)
+        topics.add_partitions(topic, count, self._loop.now_ms)
+        self._stage.share_leaders.data_changed()
+        self._stage.cluster.metadata.add_partitions(topic, topics.topic_id(topic), range(before, count))
+        self._stage.cluster.update_metadata([topic])
+        self._refresh_clients(topic, fault)
 
-    def _delete_topic(self, spec: FaultSpec) -> None:
-        assert spec.topic is not None
-        topic_id = self._stage.topics.topic_id(spec.topic)
-        self._stage.topics.delete(spec.topic, self._loop.now_ms)
-        fault = self._record(spec, topic=spec.topic, topic_id=topic_id)
-        self._stage.truth.topic(spec.topic, topic_id, 0, self._loop.now_ms)
+    def _create_topic(self, spec: FaultSpec, topic: str) -> None:
+        topics, now_ms = self._stage.topics, self._loop.now_ms
+        count = topics.create(topic, now_ms, spec.partitions)
+        topic_id = topics.topic_id(topic)
+        fault = self._record(spec, topic=topic, topic_id=topic_id, partitions=count)
+        self._stage.truth.topic(topic, topic_id, count, now_ms)
+        configs = topic_configs(topics.specs[topic])
+        self._stage.cluster.metadata.make_topic(topic, topic_id, count, configs, at_ms=now_ms)
+        self._stage.cluster.update_metadata([topic])
+        self._refresh_clients(topic, fault)
+
+    def _delete_topic(self, spec: FaultSpec, topic: str) -> None:
+        topic_id = self._stage.topics.topic_id(topic)
+        self._stage.topics.delete(topic, self._loop.now_ms)
+        fault = self._record(spec, topic=topic, topic_id=topic_id)
+        self._stage.truth.topic(topic, topic_id, 0, self._loop.now_ms)
         self._stage.cluster.metadata.remove_topic(topic_id)
-        self._stage.cluster.topic_deleted(spec.topic, topic_id)
-        self._stage.share_leaders.topic_deleted(spec.topic)
-        self._refresh_clients(spec.topic, fault)
+        self._stage.cluster.topic_deleted(topic, topic_id)
+        self._stage.share_leaders.topic_deleted(topic)
+        self._refresh_clients(topic, fault)
 
     def _refresh_clients(self, topic: str, fault: int) -> None:
         """Clients that read a topic learn of the change when they refresh their metadata."""
@@ -211,19 +197,17 @@ class Faults:
         for group in self._stage.scenario.groups:
             yield from (group_id for group_id in group.group_ids() if spec.group in {group.name, group_id})
 
-    def _alter_config(self, spec: FaultSpec) -> None:
-        assert spec.config is not None and spec.value is not None
+    def _alter_config(self, spec: FaultSpec, group: str, config: str, value: int) -> None:
         for group_id in self._group_ids(spec):
-            self._record(spec, group=group_id, config=spec.config, value=spec.value)
-            self._stage.cluster.metadata.set_group_config(group_id, spec.config, str(spec.value))
-            leaders = self._stage.share_leaders
-            leaders.configure(group_id, with_config(leaders.group(group_id), spec.config, spec.value))
+            self._record(spec, group=group_id, config=config, value=value)
+            self._stage.cluster.metadata.set_group_config(group_id, config, str(value))
+            self._stage.share_leaders.configure(group_id, config, value)
 
-    def _administer(self, spec: FaultSpec) -> None:
+    def _administer(self, spec: FaultSpec, *needed: Any) -> None:
         """Send an admin request; the truth gets it once it is answered, with the error."""
-        facts = {key: getattr(spec, key) for key in FAULT_KEYS[spec.kind]}
+        facts = dict(zip(FAULT_KEYS[spec.kind], needed, strict=True))
         for group_id in self._group_ids(spec):
-            flow = partial(ADMIN_FLOWS[spec.kind], spec, group_id)
+            flow = partial(ADMIN_FLOWS[spec.kind], group_id, *needed[1:])
             self._stage.heartbeats.wake(group_id)
             self._stage.share_leaders.administer(
                 group_id, flow, partial(self._administered, spec, {**facts, "group": group_id})
@@ -235,12 +219,11 @@ class Faults:
 
     # --- brokers ---
 
-    def _broker_failover(self, spec: FaultSpec) -> None:
-        assert spec.broker is not None
-        fault = self._record(spec, broker=spec.broker)
-        self._stage.cluster.kill(spec.broker)
-        self._loop.after(DETECTION_MS, self._fence, spec.broker, fault)
-        self._later(spec, self._revive, spec.broker, fault)
+    def _broker_failover(self, spec: FaultSpec, broker: int, duration_ms: int) -> None:
+        fault = self._record(spec, broker=broker)
+        self._stage.cluster.kill(broker)
+        self._loop.after(DETECTION_MS, self._fence, broker, fault)
+        self._loop.after(duration_ms, self._revive, broker, fault)
 
     def _fence(self, broker_id: int, fault: int) -> None:
         if broker_id not in self._stage.cluster.alive:
@@ -261,28 +244,27 @@ class Faults:
                 self._refresh_members(group, fault)
 
 
-def _altered(spec: FaultSpec, group_id: str) -> Flow[Any]:
-    assert spec.topic is not None and spec.partition is not None and spec.offset is not None
-    topic = AlterOffsetsTopic(spec.topic, (AlterOffsetsPartition(spec.partition, spec.offset),))
-    return alter_offsets(AlterShareGroupOffsetsRequest(group_id, (topic,)))
+def _altered(group_id: str, topic: str, partition: int, offset: int) -> Flow[Any]:
+    wanted = AlterOffsetsTopic(topic, (AlterOffsetsPartition(partition, offset),))
+    return alter_offsets(AlterShareGroupOffsetsRequest(group_id, (wanted,)))
 
 
-ADMIN_FLOWS: Final[dict[str, Callable[[FaultSpec, str], Flow[Any]]]] = {
+ADMIN_FLOWS: Final[dict[str, Callable[..., Flow[Any]]]] = {
     "alter_share_offsets": _altered,
-    "delete_share_offsets": lambda spec, group_id: delete_offsets(
-        DeleteShareGroupOffsetsRequest(group_id, (DeleteOffsetsTopic(spec.topic or ""),))
+    "delete_share_offsets": lambda group_id, topic: delete_offsets(
+        DeleteShareGroupOffsetsRequest(group_id, (DeleteOffsetsTopic(topic),))
     ),
-    "describe_share_offsets": lambda spec, group_id: describe_offsets(group_id),
-    "delete_group": lambda spec, group_id: delete_groups((group_id,)),
+    "describe_share_offsets": describe_offsets,
+    "delete_group": lambda group_id: delete_groups((group_id,)),
 }
-"""Kind of fault -> the admin's request for a group."""
+"""Kind of fault -> the admin's request for a group, with the other values that the kind needs."""
 
-STRIKES: Final[dict[str, Callable[[Faults, FaultSpec], None]]] = {
-    "crash": lambda faults, spec: faults._for_a_while(spec, Process.crash, Process.start),
-    "stop": lambda faults, spec: faults._for_a_while(spec, Process.stop, Process.start),
+STRIKES: Final[dict[str, Callable[..., None]]] = {
+    "crash": lambda faults, spec, _: faults._for_a_while(spec, Process.crash, Process.start),
+    "stop": lambda faults, spec, _: faults._for_a_while(spec, Process.stop, Process.start),
     "slow_poll": Faults._slow_poll,
     "repeat": Faults._repeat,
-    "pause": lambda faults, spec: faults._for_a_while(spec, Process.pause, Process.resume),
+    "pause": lambda faults, spec, *_: faults._for_a_while(spec, Process.pause, Process.resume),
     "subscribe": Faults._subscribe,
     "alter_config": Faults._alter_config,
     "rolling_deploy": Faults._rolling_deploy,
@@ -295,4 +277,4 @@ STRIKES: Final[dict[str, Callable[[Faults, FaultSpec], None]]] = {
     "broker_failover": Faults._broker_failover,
     **dict.fromkeys(ADMIN_FLOWS, Faults._administer),
 }
-"""Kind of fault -> what it does."""
+"""Kind of fault -> what it does, with the values that the kind needs."""

@@ -7,9 +7,9 @@ or "1d"; the names of their fields end in `_ms` here but not in the file.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields
 from operator import attrgetter
-from typing import Annotated, Any, Final
+from typing import Annotated, Final
 
 from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
@@ -381,12 +381,6 @@ def coordinator_configs(group: GroupSpec, settings: GroupCoordinatorConfig) -> d
     }
 
 
-def with_config(group: GroupSpec, name: str, value: int) -> GroupSpec:
-    """The group with one of its configs changed."""
-    changed: dict[str, Any] = {ALTERABLE[name][0]: value}
-    return replace(group, **changed)
-
-
 COMMITTING: Final = ("classic", "consumer", "streams")
 ASSIGNING: Final = ("classic", "consumer")
 STREAMS_ONLY: Final = ("streams",)
@@ -453,6 +447,11 @@ class Scenario:
     def end_ms(self) -> int:
         """The time at which the clock stops."""
         return self.start_ms + self.duration_ms
+
+
+def field_of(kind: type, key: str) -> str:
+    """The field of a key."""
+    return next(it.name for it in fields(kind) if key_of(kind, it.name) == key)
 
 
 def key_of(kind: type, name: str) -> str:

@@ -6,6 +6,7 @@ persisted. A member whose connection breaks loses the records that it had acquir
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, Final
@@ -55,7 +56,7 @@ from simulator.simulation.exchange import SHARE_PARTITION, api_of
 from simulator.simulation.internal_topic import REPLICATION_MS
 from simulator.simulation.process import Process
 from simulator.simulation.random_streams import stream
-from simulator.simulation.scenario import GroupSpec
+from simulator.simulation.scenario import ALTERABLE, GroupSpec
 from simulator.simulation.topics import Topics
 from simulator.simulation.truth import Truth
 from simulator.simulation.values import reset_duration_ms
@@ -141,12 +142,10 @@ class ShareLeaders:
 
         self._step(self._broker(leader), group_id, make_flow(), None, done)
 
-    def group(self, group_id: str) -> GroupSpec:
-        return self._groups[group_id]
-
-    def configure(self, group_id: str, group: GroupSpec) -> None:
-        """Change the configs of a group: leaders look them up whenever they need one (ShareGroupConfigProvider)."""
-        self._groups[group_id] = group
+    def configure(self, group_id: str, config: str, value: int) -> None:
+        """Change a config of a group: leaders look it up whenever they need it (ShareGroupConfigProvider)."""
+        changed: dict[str, Any] = {ALTERABLE[config][0]: value}
+        self._groups[group_id] = replace(self._groups[group_id], **changed)
         for broker in self._brokers.values():
             for served in broker.served.values():
                 if served.group_id == group_id:
@@ -301,7 +300,7 @@ class ShareLeaders:
     def _records_came(self, at: TopicPartition) -> None:
         """A broker itself added records to a partition, which no rate shows."""
         for broker in self._brokers.values():
-            self._fetches.check_partition(broker, at)
+            self._fetches.check_all(broker, at)
 
     def _check(self, broker: DataBroker, served: Served) -> None:
         """Records of a share partition may be available: fetches that wait for it try again."""
@@ -569,9 +568,14 @@ class ShareLeaders:
         number = exchange.asked(
             group_id, broker.broker_id, request.node_id, request.request, operation=request.operation
         )
+
+        def respond(response: Response | None) -> None:
+            error = ErrorCode.NETWORK_EXCEPTION if response is None else None
+            exchange.answered(number, response, error)
+            self._loop.after(INTERNAL_MS, self._on_response, broker, request.request_id, error or response)
+
         if request.node_id not in self._cluster.alive:
-            exchange.answered(number, None, ErrorCode.NETWORK_EXCEPTION)
-            self._loop.after(INTERNAL_MS, self._on_response, broker, request.request_id, ErrorCode.NETWORK_EXCEPTION)
+            respond(None)
             return
         parts = partition_requests(request.operation, request.request, len(self._cluster.shares.logs), count())
         results: dict[int, Any] = {}
@@ -590,16 +594,13 @@ class ShareLeaders:
                 for place in range(len(parts)):
                     by_topic.setdefault(topic_ids[place], []).append(results[place])
                 topics = tuple(TopicResult(topic_id, tuple(of_topic)) for topic_id, of_topic in by_topic.items())
-                exchange.answered(number, Response(topics))
-                self._loop.after(INTERNAL_MS, self._on_response, broker, request.request_id, Response(topics))
+                respond(Response(topics))
 
         def on_lost() -> None:
             nonlocal is_lost
             if not is_lost:
                 is_lost = True
-                code = ErrorCode.NETWORK_EXCEPTION
-                exchange.answered(number, None, code)
-                self._loop.after(INTERNAL_MS, self._on_response, broker, request.request_id, code)
+                respond(None)
 
         for index, (partition, part) in enumerate(parts):
             self._cluster.ask_share_coordinator(

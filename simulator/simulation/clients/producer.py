@@ -1,14 +1,13 @@
 """A transactional producer, reduced to offsets: with it a consume-transform-produce application commits.
 
-UNKNOWN (no producer id) -> INITIALIZING -> READY -> COMMITTING_OFFSETS (TxnOffsetCommit is under way) -> ENDING (EndTxn
-is under way) -> READY. There is one transaction at a time: a commit requested in the meantime follows when the current
-one has ended. Every n-th transaction is aborted on purpose; one whose offsets were refused is aborted, too.
+With the first commit it asks for its producer id (InitProducerId); then each commit is a TxnOffsetCommit and, once what
+was produced is flushed, an EndTxn. There is one transaction at a time: a commit requested in the meantime follows when
+the current one has ended. Every n-th transaction is aborted on purpose; one whose offsets were refused is aborted, too.
 
 With transaction version 2 the epoch increases with every transaction (KIP-890). Source: TransactionManager.
 """
 
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Final
 
 from coordinator_core.live.offsets.messages import OffsetCommitTopic, TxnOffsetCommitRequest
@@ -36,14 +35,6 @@ FLUSH_MS: Final = 200
 """The time from the commit of the offsets to the end of the transaction."""
 
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-
-
-class ProducerState(StrEnum):
-    UNKNOWN = "UNKNOWN"
-    INITIALIZING = "INITIALIZING"
-    READY = "READY"
-    COMMITTING_OFFSETS = "COMMITTING_OFFSETS"
-    ENDING = "ENDING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +86,6 @@ class TransactionalProducer:
     group_id: str
     transactional_id: str
     abort_every: int = 0
-    state: ProducerState = ProducerState.UNKNOWN
     producer_id: int = -1
     producer_epoch: int = -1
     transaction_count: int = 0
@@ -111,9 +101,8 @@ class TransactionalProducer:
             self.following = commit
             return []
         self.present = commit
-        if self.state is ProducerState.READY:
+        if self.producer_id >= 0:
             return self._send_offsets()
-        self.state = ProducerState.INITIALIZING
         return self._send(
             "init_producer_id", InitProducerIdRequest(self.transactional_id), INIT, INIT_PRODUCER_ID_VERSION
         )
@@ -150,12 +139,16 @@ class TransactionalProducer:
 
     def end(self) -> Actions:
         """The produced records are written: end the transaction."""
-        return self._send_end() if self.present is not None else []
+        if self.present is None:
+            return []
+        committed = not self._is_to_abort()
+        request = EndTxnRequest(self.transactional_id, self.producer_id, self.producer_epoch, committed)
+        return self._send("end_txn", request, END, END_TXN_VERSION)
 
     def _ended(self, *, is_aborted: bool, error: ErrorCode) -> Committed:
         assert self.present is not None
         ended = Committed(self.present, is_aborted, error)
-        self.present, self.refusal, self.state = None, ErrorCode.NONE, ProducerState.READY
+        self.present, self.refusal = None, ErrorCode.NONE
         return ended
 
     def _is_to_abort(self) -> bool:
@@ -164,7 +157,6 @@ class TransactionalProducer:
 
     def _send_offsets(self) -> Actions:
         assert self.present is not None
-        self.state = ProducerState.COMMITTING_OFFSETS
         self.transaction_count += 1
         request = TxnOffsetCommitRequest(
             self.group_id,
@@ -181,12 +173,6 @@ class TransactionalProducer:
         )
         self.last_sent = [send]
         return [send]
-
-    def _send_end(self) -> Actions:
-        self.state = ProducerState.ENDING
-        committed = not self._is_to_abort()
-        request = EndTxnRequest(self.transactional_id, self.producer_id, self.producer_epoch, committed)
-        return self._send("end_txn", request, END, END_TXN_VERSION)
 
     def _send(self, operation: str, request: object, tag: str, api_version: int) -> Actions:
         send = Send(Service.TRANSACTION, self.transactional_id, operation, request, tag, api_version)
