@@ -390,12 +390,9 @@ class Cluster:
             self.truth_recorder.committed(log.partition, log.high_watermark)
 
     def elected(self, log: PartitionLog) -> None:
-        """Let the controller record the new leader."""
+        """Let the controller record the new leader, and drop from the truth what that one does not have."""
         self.metadata.elect(log.topic, log.partition, log.leader)
-
-    def truncated(self, log: PartitionLog) -> None:
-        """Drop the lost records from the truth."""
-        if log.topic == OFFSETS_TOPIC:
+        if log.topic == OFFSETS_TOPIC and log.leader is not None:
             self.truth_recorder.forget(log.partition, log.end_offset)
 
     def _write_marker(self, group_id: str, producer: Producer, is_commit: bool, on_done: Callable[[], None]) -> None:

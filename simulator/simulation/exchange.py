@@ -83,33 +83,9 @@ class Exchange:
         self._coordinators: dict[str, GroupCoordinator] = {}
         """Group -> the coordinator that had it last."""
 
-    def _has(self, group_id: str | None) -> bool:
-        return self._watch is not None and self._watch.has(group_id, self._now_ms())
-
     # --- requests ---
 
     def asked(
-        self,
-        group_id: str | None,
-        sender: str | int,
-        broker_id: int,
-        request: Any,
-        *,
-        operation: str = "",
-        version: int = -1,
-    ) -> int:
-        """A request reaches a broker. Returns its number for `answered`; 0: it is not recorded.
-
-        `sender`: the client id, or the number of the broker that asks another one. `version`: of its API; -1: the
-        model has none.
-        """
-        if not self._has(group_id):
-            return 0
-        facts = self._line(group_id, sender, broker_id, request, operation=operation, version=version)
-        self._open[self._number] = facts
-        return self._number
-
-    def _line(
         self,
         group_id: str | None,
         sender: str | int,
@@ -119,12 +95,20 @@ class Exchange:
         operation: str = "",
         version: int = -1,
         at_ms: int | None = None,
-    ) -> Facts:
+    ) -> int:
+        """A request reaches a broker. Returns its number for `answered`; 0: it is not recorded.
+
+        `sender`: the client id, or the number of the broker that asks another one. `version`: of its API; -1: the
+        model has none. `at_ms`: when it would have come; None: now.
+        """
+        asked_ms = self._now_ms() if at_ms is None else at_ms
+        if self._watch is None or not self._watch.has(group_id, asked_ms):
+            return 0
         self._number += 1
         api = api_of(request, operation)
-        return {
+        self._open[self._number] = {
             "number": self._number,
-            "asked_ms": self._now_ms() if at_ms is None else at_ms,
+            "asked_ms": asked_ms,
             "client_id": sender if isinstance(sender, str) else None,
             "from_broker": sender if isinstance(sender, int) else None,
             "broker": broker_id,
@@ -133,6 +117,7 @@ class Exchange:
             "version": None if version < 0 else version,
             "request": message_json(api, request),
         }
+        return self._number
 
     def answered(self, number: int, response: Any, error: ErrorCode | None = None) -> None:
         """The broker answers a request; or, with REQUEST_TIMED_OUT in place of a response, it never will."""
@@ -144,14 +129,10 @@ class Exchange:
         """Heartbeats of a quiet group that would have reached the broker at these times, and been answered without
         news: they are not sent.
         """
-        watch = self._watch
-        if watch is None:
-            return
-        seen = [at_ms for at_ms in times_ms if watch.has(group_id, at_ms)]
-        if not seen:
-            return
-        facts = self._line(group_id, sender, broker_id, request, at_ms=seen[0])
-        self._write(facts, None, ErrorCode.NONE, len(seen), seen[-1])
+        seen = [at_ms for at_ms in times_ms if self._watch is not None and self._watch.has(group_id, at_ms)]
+        if seen:
+            number = self.asked(group_id, sender, broker_id, request, at_ms=seen[0])
+            self._write(self._open.pop(number), None, ErrorCode.NONE, len(seen), seen[-1])
 
     def end(self) -> None:
         """The clock stops: write the requests that still wait for an answer."""
@@ -186,9 +167,10 @@ class Exchange:
         if state is not None:
             states[kind, name] = state
         after = state or NONE_YET
-        if before != after and self._has(group_id):
+        now_ms = self._now_ms()
+        if before != after and watch.has(group_id, now_ms):
             facts = {"group": group_id, "kind": kind, "name": name, "from": before, "to": after, "why": why}
-            self._truth.record(STATES, self._now_ms(), facts)
+            self._truth.record(STATES, now_ms, facts)
 
     def coordinator_moved(
         self, coordinator: GroupCoordinator, group_id: str | None, why: str, fired: Iterable[Fired] = ()

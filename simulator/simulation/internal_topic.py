@@ -5,7 +5,7 @@ append; then the answers for what was written become available. A new leader loa
 log: records that no follower had are lost.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Final, Protocol
 
@@ -34,10 +34,7 @@ class ClusterOfTopic(Protocol):
         """The high watermark may have moved."""
 
     def elected(self, log: PartitionLog) -> None:
-        """The log has another leader."""
-
-    def truncated(self, log: PartitionLog) -> None:
-        """The records behind the end of the log are lost."""
+        """The log has another leader, or none; with another one the records behind its end are lost."""
 
 
 class InternalTopic:
@@ -123,13 +120,16 @@ class InternalTopic:
         if broker_id not in self._cluster.alive:
             return
         runtime = self.runtimes[broker_id]
-        for answer in runtime.run(self._loop.now_ms):
-            self._cluster.answered(answer)
+        self._answer(runtime.run(self._loop.now_ms))
         deadline_ms = runtime.next_deadline_ms()
         known_ms = self._deadlines.get(broker_id)
         if deadline_ms is not None and (known_ms is None or deadline_ms < known_ms):
             self._deadlines[broker_id] = deadline_ms
             self._loop.at(deadline_ms, self._run_at_deadline, broker_id, deadline_ms)
+
+    def _answer(self, answers: Iterable[Answer]) -> None:
+        for answer in answers:
+            self._cluster.answered(answer)
 
     def _run_at_deadline(self, broker_id: int, deadline_ms: int) -> None:
         if self._deadlines.get(broker_id) != deadline_ms:
@@ -187,7 +187,6 @@ class InternalTopic:
             leader = log.elect_next([member for member in log.isr if member in self._cluster.alive])
             self._cluster.elected(log)
             if leader is not None:
-                self._cluster.truncated(log)
                 self.fetch_all(log)
                 self._load(log, LOADING_MS)
                 self.note_commits(log)
@@ -206,7 +205,6 @@ class InternalTopic:
                 # No in-sync replica was up: the first that returns leads.
                 log.elect(broker_id)
                 self._cluster.elected(log)
-                self._cluster.truncated(log)
                 self._load(log, loading_ms)
                 self._replicate_soon(log.partition)
             elif broker_id in log.replicas and log.leader is not None:
@@ -217,8 +215,7 @@ class InternalTopic:
         """Let the last in-sync replica lead each partition without a leader, as if it returned now."""
         for broker_id in sorted({log.isr[0] for log in self.logs if self.exists and log.leader is None}):
             self.revive(broker_id, loading_ms=0)
-            for answer in self.runtimes[broker_id].run(self._loop.now_ms):
-                self._cluster.answered(answer)
+            self._answer(self.runtimes[broker_id].run(self._loop.now_ms))
 
     def preferred_of(self, broker_id: int) -> list[PartitionLog]:
         """The logs whose preferred leader the broker is, and with which it is in sync, but which it does not lead
@@ -234,14 +231,11 @@ class InternalTopic:
         former = log.leader
         assert former is not None
         now_ms = self._loop.now_ms
-        for answer in self.runtimes[former].run(now_ms):
-            self._cluster.answered(answer)
+        self._answer(self.runtimes[former].run(now_ms))
         log.replicate()
         epoch = log.elect(broker_id)
         self._cluster.elected(log)
-        self._cluster.truncated(log)
-        for answer in self.runtimes[former].unload(log.partition, epoch, now_ms=now_ms):
-            self._cluster.answered(answer)
+        self._answer(self.runtimes[former].unload(log.partition, epoch, now_ms=now_ms))
         self.fetch_all(log)
         self._load(log, LOADING_MS)
         self.note_commits(log)

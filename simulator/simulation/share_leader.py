@@ -49,9 +49,16 @@ from simulator.simulation.clients.share_messages import (
 )
 from simulator.simulation.clock import EventLoop
 from simulator.simulation.cluster import INTERNAL_MS, Cluster, Respond
-from simulator.simulation.data_broker import Acquired, DataBroker, DelayedShareFetch, Served, ShareSession
 from simulator.simulation.dead_letters import DeadLetterLogs, DeadLetterSender
-from simulator.simulation.delayed_share_fetch import ShareFetches, rotated
+from simulator.simulation.delayed_share_fetch import (
+    Acquired,
+    DataBroker,
+    DelayedShareFetch,
+    Served,
+    ShareFetches,
+    ShareSession,
+    rotated,
+)
 from simulator.simulation.exchange import SHARE_PARTITION, api_of
 from simulator.simulation.internal_topic import REPLICATION_MS
 from simulator.simulation.process import Process
