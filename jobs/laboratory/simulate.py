@@ -16,7 +16,6 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any, Final, Self
 
-from coordinator_core.bytes.kafka_versions import KafkaVersion
 from coordinator_core.bytes.kafka_versions import kafka_version as release
 from coordinator_core.bytes.log.write import (
     SegmentRules,
@@ -69,9 +68,6 @@ class Written:
     record_count: int
     """Number of records and markers in the segments of all logs."""
     size_bytes: int
-
-    def as_json(self) -> dict[str, Any]:
-        return asdict(self)
 
 
 class TruthFiles:
@@ -162,13 +158,6 @@ def simulate(
             f"cannot write {error.filename or output}: {error.strerror}: name another folder"
         ) from error
     return Written(summary, output, partition_count, record_count, size_bytes)
-
-
-def _known_release(text: str) -> KafkaVersion:
-    try:
-        return release(text)
-    except UnknownKafkaVersion as error:
-        raise KafkaVersionError(f"--kafka-version: {error}") from error
 
 
 def explain(
@@ -273,9 +262,11 @@ def read_scenario(scenario_file: str, kafka_version: str | None = None) -> Scena
         raise ScenarioFileError(f"cannot read the scenario {scenario_file}: {reason}: name a TOML file") from error
     try:
         scenario = parse_scenario(text, path.name)
-        return scenario if kafka_version is None else as_release(scenario, _known_release(kafka_version), path.name)
+        return scenario if kafka_version is None else as_release(scenario, release(kafka_version), path.name)
     except ScenarioError as error:
         raise ScenarioFileError(str(error)) from error
+    except UnknownKafkaVersion as error:
+        raise KafkaVersionError(f"--kafka-version: {error}") from error
 
 
 def write_log(folder: Path, log: PartitionLog, topic_id: str, segment_bytes: int) -> tuple[int, int]:
@@ -298,7 +289,7 @@ def write_log(folder: Path, log: PartitionLog, topic_id: str, segment_bytes: int
 def print_written(written: Written, output_format: str) -> None:
     """Print what was written: one JSON object, CSV lines of name and value, or lines for people."""
     if output_format == "json":
-        sys.stdout.write(json.dumps(written.as_json()) + "\n")
+        sys.stdout.write(json.dumps(asdict(written)) + "\n")
         return
     summary = written.summary
     rows: list[tuple[str, int | str]] = [

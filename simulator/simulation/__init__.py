@@ -6,25 +6,13 @@ Theory of operation
 loop advances the time, and actions of one time run in the order of scheduling, so a run depends on the scenario and the
 seed alone.
 
-* `scenario` reads and checks the TOML file: topics, groups, producers, faults, the brokers and their settings. An
-  error names the file, the key and what to do.
-* `simulation.Simulation` builds the cluster from it and runs it to the end.
-* `lookups.Lookups` finds the coordinators for a client: FindCoordinator, as in
-  `coordinator_core.live.find_coordinator`.
-* `cluster.Cluster` has the brokers: it routes a request to the broker that leads the coordinator's partition, drives
-  the coordinators' timers and tasks, and moves leaders when a broker fails. The coordinators and their logs of real
-  record batches are those of `coordinator_core.live.runtime`.
-* `other_logs` writes `__cluster_metadata` (topics, partitions, configs of topics and groups) and
-  `__transaction_state`: a replay of the logs thus uses the scenario's own settings.
-* `topics.Topics` models the data: the end offset of a partition is a function of time, since nothing reads payloads.
-  Poison records, retention and transactions are known by offset.
-* `dead_letters` copies the records that share groups give up to the dead letter topics, and writes the logs of those
-  topics as well (Kafka 4.4).
-* `clients/` has the clients, one module for each kind, as pure state machines: see `clients/__init__.py` for their
-  contract.
-* `faults` turns the scenario's faults into events: crash, slow poll, pause, rolling deploy, broker failover and so on.
-* `truth.Truth` records what happens, as it happens: from the clients' side and from the coordinators' answers, never
-  from the bytes of the log.
+`scenario` and its neighbours read and check the TOML file; `simulation.Simulation` builds the cluster from it and runs
+it. `cluster.Cluster` has the brokers and routes requests: the coordinators and their logs of real record batches are
+those of `coordinator_core.live.runtime`, `share_leader` serves the data to share groups. `topics.Topics` models that
+data: the end offset of a partition is a function of time, since nothing reads payloads. `clients/` are pure state
+machines, each run by a `process.Process`, and `faults` is what befalls them. `truth.Truth` records what happens, as it
+happens: from the clients' side and from the coordinators' answers, never from the bytes of the log. `other_logs` and
+`dead_letters` write the other logs of a cluster, so that a replay of the logs uses the scenario's own settings.
 
 Randomness: every actor has its own `random.Random`, seeded from the run's seed and the actor's name
 (`random_streams.stream`). One more group in a scenario changes nothing in the others, and groups that share no log
