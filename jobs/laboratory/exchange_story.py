@@ -197,17 +197,9 @@ def _partitions_in(topics: Iterable[Line]) -> Iterator[tuple[str, Line]]:
 # --- the words of each API: of the request, of the answer without an error ---
 
 
-def _nothing(line: Line, names: Names) -> str:
-    return ""
-
-
 def _find(line: Line, names: Names) -> str:
     kinds = ("group", "transactional id", "share partition")
     return f"of {kinds[line['request']['keyType']]} {', '.join(line['request']['coordinatorKeys'])}"
-
-
-def _found(line: Line, names: Names) -> str:
-    return f"it is {_broker(line['response']['coordinators'][0]['nodeId'])}"
 
 
 def _join(line: Line, names: Names) -> str:
@@ -254,10 +246,6 @@ def _assigned(assignment: str) -> str:
     return _partitions(read or ()) or "nothing"
 
 
-def _synced(line: Line, names: Names) -> str:
-    return f"it gets {_assigned(line['response']['assignment'])}"
-
-
 def _partitions(partitions: TopicPartitions) -> str:
     return ", ".join(f"{topic} {_numbers(numbers)}" for topic, numbers in partitions)
 
@@ -271,14 +259,6 @@ def _numbers(numbers: Sequence[int]) -> str:
         else:
             parts.append([number])
     return ", ".join("..".join(map(str, part)) for part in parts)
-
-
-def _generation(line: Line, names: Names) -> str:
-    return f"generation {line['request']['generationId']}"
-
-
-def _leave(line: Line, names: Names) -> str:
-    return "; ".join(member.get("reason") or "" for member in line["request"]["members"])
 
 
 def _epoch(line: Line, names: Names) -> str:
@@ -403,24 +383,32 @@ def _state(at: Line) -> str:
 STATE_BATCH: Final = ("firstOffset", "lastOffset", "deliveryState", "deliveryCount")
 
 
-def _end(line: Line, names: Names) -> str:
-    return "COMMIT" if line["request"]["committed"] else "ABORT"
-
-
 Words = Callable[[Line, Names], str]
+
+
+def _nothing(line: Line, names: Names) -> str:
+    return ""
+
+
 WORDS: Final[Mapping[str, tuple[Words, Words]]] = {
-    "FindCoordinator": (_find, _found),
+    "FindCoordinator": (
+        _find,
+        lambda line, names: f"it is {_broker(line['response']['coordinators'][0]['nodeId'])}",
+    ),
     "JoinGroup": (_join, _joined),
-    "SyncGroup": (_sync, _synced),
-    "Heartbeat": (_generation, _nothing),
-    "LeaveGroup": (_leave, _nothing),
+    "SyncGroup": (_sync, lambda line, names: f"it gets {_assigned(line['response']['assignment'])}"),
+    "Heartbeat": (lambda line, names: f"generation {line['request']['generationId']}", _nothing),
+    "LeaveGroup": (
+        lambda line, names: "; ".join(member.get("reason") or "" for member in line["request"]["members"]),
+        _nothing,
+    ),
     "ConsumerGroupHeartbeat": (_epoch, _new_epoch),
     "ShareGroupHeartbeat": (_epoch, _new_epoch),
     "StreamsGroupHeartbeat": (_epoch, _new_epoch),
     "OffsetCommit": (_commit, _nothing),
     "TxnOffsetCommit": (_commit, _nothing),
     "OffsetFetch": (_fetch_offsets, _offsets),
-    "EndTxn": (_end, _nothing),
+    "EndTxn": (lambda line, names: "COMMIT" if line["request"]["committed"] else "ABORT", _nothing),
     "ShareFetch": (_share_fetch, _acquired),
     "ShareAcknowledge": (_share_fetch, _nothing),
     **{f"{verb}ShareGroupState": (_of_share_state, _nothing) for verb in ("Initialize", "Write", "Delete")},

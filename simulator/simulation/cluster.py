@@ -306,8 +306,9 @@ class Cluster:
             respond(response, None if answer.error is None else answer.error.code)
 
         self.ask(
+            self.groups,
+            self.partition_of(send.key),
             broker_id,
-            send.key,
             send.operation,
             message,
             answered,
@@ -345,30 +346,19 @@ class Cluster:
 
     def ask(
         self,
+        topic: InternalTopic,
+        partition: int,
         broker_id: int,
-        group_id: str,
         operation: str,
         message: Any,
         on_answer: OnAnswer,
         on_lost: Callable[[], None],
         **fields: Any,
     ) -> None:
-        """Submit an operation to the group coordinator of a broker that is up."""
+        """Submit an operation to the coordinator that a broker, which is up, has of a partition of `groups` or
+        `shares`: there the part of a request for one share partition."""
         request = Request(operation, message, self._new_request(broker_id, on_answer, on_lost), **fields)
-        self.groups.submit(broker_id, self.partition_of(group_id), request)
-
-    def ask_share_coordinator(
-        self,
-        broker_id: int,
-        partition: int,
-        operation: str,
-        message: Any,
-        on_answer: OnAnswer,
-        on_lost: Callable[[], None],
-    ) -> None:
-        """Submit the part of a request for one share partition to the share coordinator of a broker."""
-        request = Request(operation, message, self._new_request(broker_id, on_answer, on_lost))
-        self.shares.submit(broker_id, partition, request)
+        topic.submit(broker_id, partition, request)
 
     def _new_request(self, broker_id: int, on_answer: OnAnswer, on_lost: Callable[[], None]) -> int:
         """The id of a new request, for whose answer or loss one of the callbacks is called."""
@@ -457,9 +447,8 @@ class Cluster:
         Source: GroupCoordinatorService.onMetadataUpdate. A coordinator that is loading at that time misses it.
         """
         self.update_metadata([topic])
-        deleted, cleaned_up = (DeletedTopic(topic, topic_id),), (DeletedTopic(topic, topic_id),)
-        self._loop.after(INTERNAL_MS, self._ask_all, "on_topics_deleted", deleted)
-        self._loop.after(INTERNAL_MS, self._ask_all, "maybe_cleanup_share_group_state", cleaned_up)
+        for operation in ("on_topics_deleted", "maybe_cleanup_share_group_state"):
+            self._loop.after(INTERNAL_MS, self._ask_all, operation, (DeletedTopic(topic, topic_id),))
 
     def _ask_all(self, operation: str, message: Any) -> None:
         """Submit an operation to all active group coordinators; it has no answer (scheduleWriteAllOperation)."""

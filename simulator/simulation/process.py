@@ -102,7 +102,7 @@ class Process:
         if self.client is None:
             self.incarnation += 1
             self.client = self.make(self.draws(self.incarnation))
-            self._hand(Started())
+            self.deliver(Started())
 
     def stop(self, on_closed: Callable[[], None] | None = None) -> None:
         """Let the client close; then call `on_closed`."""
@@ -113,7 +113,7 @@ class Process:
             self._gone()
         elif not self._is_closing:
             self._is_closing = True
-            self._hand(Stop())
+            self.deliver(Stop())
 
     def crash(self) -> None:
         """Kill the client without a close. The requests that it had sent are still under way."""
@@ -138,15 +138,11 @@ class Process:
             self.heartbeats.start(self, self._paused_interval_ms, self.loop.now_ms)
         buffered, self._buffered = self._buffered, []
         for event in buffered:
-            self._hand(event)
+            self.deliver(event)
         # clients handle received responses before overdue timers (NetworkClient.poll)
         overdue, self._overdue = self._overdue, []
         for send in overdue:
             self._give_up(send, self.incarnation)
-
-    def deliver(self, event: Event) -> None:
-        """Pass an event of the scenario to the client."""
-        self._hand(event)
 
     def _end(self) -> None:
         self.heartbeats.stop(self)
@@ -163,7 +159,8 @@ class Process:
 
     # --- events and actions ---
 
-    def _hand(self, event: Event) -> None:
+    def deliver(self, event: Event) -> None:
+        """Pass an event to the client, and perform its actions."""
         if self.client is None:
             return
         if self._is_paused:
@@ -176,9 +173,6 @@ class Process:
             self.exchange.moved(self.group_id, CLIENT, self.client_id, self.client.state, why)
         for action in actions:
             PERFORM[type(action)](self, action)
-
-    def _send(self, send: Send) -> None:
-        self._go(send, self.incarnation)
 
     def _go(self, send: Send, incarnation: int) -> None:
         """Send a request to the leader of the data, or to the coordinator, once that is known."""
@@ -247,7 +241,7 @@ class Process:
         code = answer.code
         if code in LOST_BROKER:
             self._lookups.lost(send.service, send.key)
-        self._hand(answer)
+        self.deliver(answer)
         if send.tag == HEARTBEAT and code is ErrorCode.NONE and send is not self._late:
             self.heartbeats.answered(self)
 
@@ -259,7 +253,7 @@ class Process:
     def _fire(self, name: str, token: int) -> None:
         if self._timers.get(name) == token:
             del self._timers[name]
-            self._hand(TimerFired(name))
+            self.deliver(TimerFired(name))
 
     def _closed(self, closed: Closed) -> None:
         assert self.client is not None
@@ -285,7 +279,7 @@ def why_of(event: Event) -> str:
 
 
 PERFORM: dict[type[Action], Callable[[Process, Any], object]] = {
-    Send: Process._send,
+    Send: lambda process, send: process._go(send, process.incarnation),
     SetTimer: Process._set_timer,
     CancelTimer: lambda process, timer: process._timers.pop(timer.name, None),
     Heartbeat: lambda process, heartbeat: process.heartbeats.start(process, heartbeat.interval_ms),

@@ -200,8 +200,9 @@ class ShareLeaders:
 
         # If this broker fails, nothing finishes its flow: the next heartbeat finds the partitions again.
         self._cluster.ask(
+            self._cluster.groups,
+            self._cluster.partition_of(group_id),
             broker.broker_id,
-            group_id,
             step.operation,
             step.request,
             lambda answer: go_on(Outcome(answer.response, answer.error)),
@@ -610,8 +611,14 @@ class ShareLeaders:
                 respond(None)
 
         for index, (partition, part) in enumerate(parts):
-            self._cluster.ask_share_coordinator(
-                request.node_id, partition, part.operation, part.message, partial(on_answer, index), on_lost
+            self._cluster.ask(
+                self._cluster.shares,
+                partition,
+                request.node_id,
+                part.operation,
+                part.message,
+                partial(on_answer, index),
+                on_lost,
             )
 
     def _on_response(self, broker: DataBroker, request_id: int, answer: Response | ErrorCode) -> None:

@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from typing import Any, Final
 
 from coordinator_core.bytes.kafka_versions import Since
@@ -284,20 +284,15 @@ class Simulation:
             """The member's own value: members take those of a list in turns."""
             return of_each[index % len(of_each)] if of_each else usual
 
-        topics = own(spec.member_topics, spec.topics)
-        assignors = own(spec.member_assignors, spec.assignors or DEFAULT_ASSIGNORS[spec.protocol])
-        max_poll_interval_ms = own(spec.member_max_poll_interval_ms, spec.max_poll_interval_ms)
-        instance_id = own(spec.instance_ids, f"{group_id}-instance-{index}") if spec.static else None
-        rack_id = own(spec.racks, None)
         config = MemberConfig(
             spec,
             group_id,
             client_id,
-            topics,
-            assignors,
-            max_poll_interval_ms,
-            rack_id,
-            instance_id,
+            topics=own(spec.member_topics, spec.topics),
+            assignors=own(spec.member_assignors, spec.assignors or DEFAULT_ASSIGNORS[spec.protocol]),
+            max_poll_interval_ms=own(spec.member_max_poll_interval_ms, spec.max_poll_interval_ms),
+            rack_id=own(spec.racks, None),
+            instance_id=own(spec.instance_ids, f"{group_id}-instance-{index}") if spec.static else None,
         )
         if spec.protocol == "share":
             return lambda draws: ShareConsumer(
@@ -325,10 +320,7 @@ class Simulation:
                 "partition": key.partition,
                 "state_epoch": partition.state_epoch,
                 "start_offset": partition.start_offset,
-                "state_batches": [
-                    [batch.first_offset, batch.last_offset, batch.delivery_state, batch.delivery_count]
-                    for batch in partition.state_batches
-                ],
+                "state_batches": [list(astuple(batch)) for batch in partition.state_batches],
             }
             self.truth.record("end_share", now_ms, facts)
         for log, _ in self.logs():

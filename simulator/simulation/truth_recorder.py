@@ -322,17 +322,12 @@ class TruthRecorder:
     def _note_offset(self, machine: ObservedMachine, entry: AppendedRecord) -> None:
         if entry.record.value is None:
             key = entry.record.key
-            facts = {
-                "group": key.group,
-                "what": "OFFSET",
-                "topic": key.topic,
-                "partition": key.partition,
-                "why": self._deleted_by,
-            }
-            self._note(machine, entry.offset, "deletions", facts)
+            self._note_deletion(machine, entry, key.group, what="OFFSET", topic=key.topic, partition=key.partition)
 
-    def _note_deletion(self, machine: ObservedMachine, entry: AppendedRecord, group_id: str) -> None:
-        facts = {"group": group_id, "what": "GROUP", "why": self._deleted_by}
+    def _note_deletion(
+        self, machine: ObservedMachine, entry: AppendedRecord, group_id: str, *, what: str = "GROUP", **place: object
+    ) -> None:
+        facts = {"group": group_id, "what": what, **place, "why": self._deleted_by}
         self._note(machine, entry.offset, "deletions", facts)
 
     def _note_epoch(self, machine: ObservedMachine, entry: AppendedRecord) -> None:

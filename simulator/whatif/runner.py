@@ -66,6 +66,10 @@ class Played:
     """Sum over partitions of the time until a living member owned them again: a dead member owns its partitions until
     the coordinator notices."""
 
+    def plus(self, **more: int) -> "Played":
+        sums: dict[str, Any] = {name: getattr(self, name) + number for name, number in more.items()}
+        return replace(self, **sums)
+
 
 @dataclass(frozen=True, slots=True)
 class Play:
@@ -274,14 +278,10 @@ class _Runner:
                 if found or not played:
                     played.append(Played(at_ms, found))
                 else:
-                    played[-1] = replace(played[-1], follow_up_count=played[-1].follow_up_count + 1)
+                    played[-1] = played[-1].plus(follow_up_count=1)
                 if (row := gold.get(line["generation"])) is not None:
-                    last = played[-1]
-                    played[-1] = replace(
-                        last,
-                        moved_count=last.moved_count + (row.partitions_moved or 0),
-                        unowned_ms=last.unowned_ms + (row.unowned_partition_ms or 0),
-                    )
+                    moved_count, unowned_ms = row.partitions_moved or 0, row.unowned_partition_ms or 0
+                    played[-1] = played[-1].plus(moved_count=moved_count, unowned_ms=unowned_ms)
             before, generation = members, line["generation"]
         return played
 
@@ -359,10 +359,5 @@ def _with_owners(rebalances: list[Played], owners: Sequence[Mapping[str, Any]], 
             gap_count += not_served_ms > 0
             index = bisect_right(played, new["from_ms"], key=lambda one: one.at_ms) - 1
             if index >= 0 and until_ms <= played[index].at_ms + SETTLED_MS:
-                last = played[index]
-                played[index] = replace(
-                    last,
-                    not_served_ms=last.not_served_ms + not_served_ms,
-                    gap_count=last.gap_count + (not_served_ms > 0),
-                )
+                played[index] = played[index].plus(not_served_ms=not_served_ms, gap_count=not_served_ms > 0)
     return Play(tuple(played), all_not_served_ms, gap_count)

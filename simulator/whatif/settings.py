@@ -128,58 +128,43 @@ def _static(name: str, text: str) -> bool:
     return bool(_choice("static", "dynamic")(name, text) == "static")
 
 
-_SESSION: Final = _number(DEFAULTS.group_min_session_timeout_ms, DEFAULTS.group_max_session_timeout_ms)
-_CONSUMER_SESSION: Final = _number(45_000, 60_000)
-"""group.consumer.min.session.timeout.ms and group.consumer.max.session.timeout.ms, by default."""
-_DELAY: Final = _number(0, TIMEOUT_MS_MAX)
-_LIMIT: Final = _number(*DELIVERY_LIMITS)
-_LOCK: Final = _number(*LOCK_DURATIONS_MS)
-_RECORD_LOCKS: Final = _number(*RECORD_LOCKS)
-_SHARE_SESSION: Final = _number(45_000, 60_000)
-"""group.share.min.session.timeout.ms and group.share.max.session.timeout.ms, by default."""
-_SHARE_HEARTBEAT: Final = _number(5000, 15_000)
-"""group.share.min.heartbeat.interval.ms and group.share.max.heartbeat.interval.ms, by default."""
+def _of_broker_and_group(name: str, field_name: str, reader: Reader) -> dict[str, tuple[str, Reader]]:
+    """A setting of brokers, which begins with `group.`, and the config with which a group has its own value."""
+    return dict.fromkeys((f"group.{name}", name), (field_name, reader))
 
+
+_DELAY: Final = _number(0, TIMEOUT_MS_MAX)
 CHANGED: Final[Mapping[str, tuple[str, Reader]]] = {
-    "session.timeout.ms": ("session_timeout_ms", _SESSION),
-    "group.consumer.session.timeout.ms": ("consumer_session_timeout_ms", _CONSUMER_SESSION),
-    "consumer.session.timeout.ms": ("consumer_session_timeout_ms", _CONSUMER_SESSION),
+    "session.timeout.ms": (
+        "session_timeout_ms",
+        _number(DEFAULTS.group_min_session_timeout_ms, DEFAULTS.group_max_session_timeout_ms),
+    ),
+    **_of_broker_and_group("consumer.session.timeout.ms", "consumer_session_timeout_ms", _number(45_000, 60_000)),
     "group.initial.rebalance.delay.ms": ("initial_rebalance_delay_ms", _DELAY),
     "group.instance.id": ("is_static", _static),
     "assignor": ("assignor", _choice(*CLIENT_ASSIGNORS, *(name for name in SERVER_ASSIGNORS if name != "range"))),
     "group.protocol": ("protocol", _choice(*PROTOCOLS)),
-    "group.share.delivery.count.limit": ("delivery_count_limit", _LIMIT),
-    "share.delivery.count.limit": ("delivery_count_limit", _LIMIT),
-    "group.share.record.lock.duration.ms": ("record_lock_duration_ms", _LOCK),
-    "share.record.lock.duration.ms": ("record_lock_duration_ms", _LOCK),
+    **_of_broker_and_group("share.delivery.count.limit", "delivery_count_limit", _number(*DELIVERY_LIMITS)),
+    **_of_broker_and_group("share.record.lock.duration.ms", "record_lock_duration_ms", _number(*LOCK_DURATIONS_MS)),
     "max.poll.interval.ms": ("max_poll_interval_ms", _number(1, TIMEOUT_MS_MAX)),
-    "group.share.session.timeout.ms": ("share_session_timeout_ms", _SHARE_SESSION),
-    "share.session.timeout.ms": ("share_session_timeout_ms", _SHARE_SESSION),
-    "group.share.heartbeat.interval.ms": ("share_heartbeat_interval_ms", _SHARE_HEARTBEAT),
-    "share.heartbeat.interval.ms": ("share_heartbeat_interval_ms", _SHARE_HEARTBEAT),
-    "group.share.partition.max.record.locks": ("record_lock_count", _RECORD_LOCKS),
-    "share.partition.max.record.locks": ("record_lock_count", _RECORD_LOCKS),
-    "share.max.record.locks": ("record_lock_count", _RECORD_LOCKS),
+    **_of_broker_and_group("share.session.timeout.ms", "share_session_timeout_ms", _number(45_000, 60_000)),
+    **_of_broker_and_group("share.heartbeat.interval.ms", "share_heartbeat_interval_ms", _number(5000, 15_000)),
+    **_of_broker_and_group("share.partition.max.record.locks", "record_lock_count", _number(*RECORD_LOCKS)),
+    "share.max.record.locks": ("record_lock_count", _number(*RECORD_LOCKS)),
 }
-"""Setting -> (field of `Changes`, parser of its value, with the bounds of brokers by default)."""
+"""Setting -> (field of `Changes`, parser of its value, with the bounds of brokers by default, as
+group.share.min.session.timeout.ms)."""
 
 _TIMEOUT: Final = _number(1, TIMEOUT_MS_MAX)
 RECORDED: Final[Mapping[str, tuple[str, Reader]]] = {
     "group.initial.rebalance.delay.ms": ("initial_rebalance_delay_ms", _DELAY),
     "heartbeat.interval.ms": ("heartbeat_interval_ms", _TIMEOUT),
-    "group.consumer.session.timeout.ms": ("consumer_session_timeout_ms", _TIMEOUT),
-    "consumer.session.timeout.ms": ("consumer_session_timeout_ms", _TIMEOUT),
-    **{
-        f"{prefix}{name}": reader
-        for name, reader in {
-            "share.delivery.count.limit": ("delivery_count_limit", _number(1, 100)),
-            "share.record.lock.duration.ms": ("record_lock_duration_ms", _TIMEOUT),
-            "share.session.timeout.ms": ("share_session_timeout_ms", _TIMEOUT),
-            "share.heartbeat.interval.ms": ("share_heartbeat_interval_ms", _TIMEOUT),
-            "share.partition.max.record.locks": ("record_lock_count", _TIMEOUT),
-        }.items()
-        for prefix in ("", "group.")
-    },
+    **_of_broker_and_group("consumer.session.timeout.ms", "consumer_session_timeout_ms", _TIMEOUT),
+    **_of_broker_and_group("share.delivery.count.limit", "delivery_count_limit", _number(1, 100)),
+    **_of_broker_and_group("share.record.lock.duration.ms", "record_lock_duration_ms", _TIMEOUT),
+    **_of_broker_and_group("share.session.timeout.ms", "share_session_timeout_ms", _TIMEOUT),
+    **_of_broker_and_group("share.heartbeat.interval.ms", "share_heartbeat_interval_ms", _TIMEOUT),
+    **_of_broker_and_group("share.partition.max.record.locks", "record_lock_count", _TIMEOUT),
 }
 """Setting -> (field of `Recorded`, parser of its value)."""
 

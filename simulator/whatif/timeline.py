@@ -62,7 +62,6 @@ class Rebalance:
     """
 
     generation: int
-    incarnation: int
     at_ms: int
     began_ms: int
     """The time of its cause, as far as the commits show it."""
@@ -352,7 +351,6 @@ def _rebalances(
             found.append(
                 Rebalance(
                     row.generation,
-                    row.incarnation,
                     row.valid_from,
                     began_ms,
                     marks,

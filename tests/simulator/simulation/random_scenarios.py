@@ -54,7 +54,7 @@ class Fetch(NamedTuple):
 def recorded_waits() -> Iterator[list[Wait]]:
     """Every operation which simulations put to coordinators while this is open."""
     waits: list[Wait] = []
-    ask, ask_share = Cluster.ask, Cluster.ask_share_coordinator
+    ask: Any = Cluster.ask
 
     def timed(cluster: Any, operation: str, on_answer: Callable[[Answer], None]) -> Callable[[Answer], None]:
         from_ms = cluster._loop.now_ms
@@ -65,17 +65,12 @@ def recorded_waits() -> Iterator[list[Wait]]:
 
         return answered
 
-    def ask_and_note(cluster: Any, broker_id: int, group_id: str, operation: str, *rest: Any, **fields: Any) -> None:
-        message, on_answer, on_lost = rest
-        ask(cluster, broker_id, group_id, operation, message, timed(cluster, operation, on_answer), on_lost, **fields)
-
-    def ask_share_and_note(cluster: Any, broker_id: int, partition: int, operation: str, *rest: Any) -> None:
-        message, on_answer, on_lost = rest
-        ask_share(cluster, broker_id, partition, operation, message, timed(cluster, operation, on_answer), on_lost)
+    def ask_and_note(cluster: Any, *place: Any, **fields: Any) -> None:
+        *asked, operation, message, on_answer, on_lost = place
+        ask(cluster, *asked, operation, message, timed(cluster, operation, on_answer), on_lost, **fields)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Cluster, "ask", ask_and_note)
-        patch.setattr(Cluster, "ask_share_coordinator", ask_share_and_note)
         yield waits
 
 
