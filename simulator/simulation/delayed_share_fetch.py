@@ -168,9 +168,10 @@ class ShareFetches:
             fetch_offset = next_fetch_offset(partition)
             readable.append((served, fetch_offset))
             # A fetch from an offset beyond the end is answered at once, too: the log refuses it.
-            end_offset = self._topics.readable_end_offset(served.at, now_ms, is_committed=fetch.is_committed)
+            data = self._topics.partition(served.at)
+            end_offset = data.readable_end_offset(now_ms, is_committed=fetch.is_committed)
             is_refused = is_refused or fetch_offset > end_offset
-            found.append((end_offset - fetch_offset) * self._topics.record_bytes(served.at))
+            found.append((end_offset - fetch_offset) * data.spec.record_bytes)
         bytes_max = request.max_bytes // max(len(readable), 1)
         has_bytes = bool(readable) and sum(min(size, bytes_max) for size in found) >= request.min_bytes
         if has_bytes or is_refused or now_ms >= fetch.deadline_ms:
@@ -183,8 +184,9 @@ class ShareFetches:
         `check`."""
         now_ms, is_committed, wake_ms = self._loop.now_ms, fetch.is_committed, fetch.deadline_ms
         for served, _ in readable:
-            end_offset = self._topics.readable_end_offset(served.at, now_ms, is_committed=is_committed)
-            wake_ms = self._topics.growth_ms(served.at, end_offset, now_ms, wake_ms, is_committed=is_committed)
+            data = self._topics.partition(served.at)
+            end_offset = data.readable_end_offset(now_ms, is_committed=is_committed)
+            wake_ms = data.growth_ms(end_offset, now_ms, wake_ms, is_committed=is_committed)
         if wake_ms != fetch.wake_ms:
             fetch.wake_ms = wake_ms
             self._loop.at(wake_ms, self._wake, broker, fetch, wake_ms)
@@ -206,17 +208,16 @@ class ShareFetches:
         left = bytes_max = fetch.request.max_bytes
         for served, fetch_offset in readable:
             served.fetch_lock = fetch
-            batches = self._topics.log_batches(
-                served.at, fetch_offset, fetch.request.max_records, now_ms, is_committed=fetch.is_committed
-            )
+            data = self._topics.partition(served.at)
+            batches = data.log_batches(fetch_offset, fetch.request.max_records, now_ms, is_committed=fetch.is_committed)
             batches, size = _within(
                 batches,
-                self._topics.record_bytes(served.at),
+                data.spec.record_bytes,
                 min(bytes_max // len(readable), left),
                 has_one=left == bytes_max,
             )
             left = max(0, left - size)
-            aborted = self._topics.aborted_transactions(served.at, batches) if fetch.is_committed else ()
+            aborted = data.aborted_transactions(batches) if fetch.is_committed else ()
             fetched.append((served, FetchedBatches(fetch_offset, batches, aborted)))
         if self._read_ms and fetched:
             self._loop.after(self._read_ms * len(fetched), self._acquire, broker, fetch, fetched)

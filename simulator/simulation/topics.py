@@ -37,6 +37,11 @@ class DataPartition:
 
     spec: TopicSpec
     phases: list[Phase]
+    producer_id: int
+    """Of who fills it in transactions."""
+    checked_from_ms: int
+    check_interval_ms: int
+    """When brokers delete what is beyond its retention."""
     deletions: list[tuple[int, int]] = field(default_factory=list)
     """(time, log start offset from then on), in the order of time."""
     poison: list[int] = field(default_factory=list)
@@ -63,16 +68,49 @@ class DataPartition:
         size = self.spec.transaction_records
         return record_count + (record_count // size if size else 0)
 
-    def stable_offset(self, now_ms: int) -> int:
-        """The last stable offset: the start of the open transaction, otherwise the end."""
+    def readable_end_offset(self, now_ms: int, *, is_committed: bool) -> int:
+        """The end of what a fetch may read: for read_committed the last stable offset (where an open transaction
+        begins), else the high watermark."""
         end, unit = self.end_offset(now_ms), self.spec.transaction_records + 1
-        return end // unit * unit if self.has_markers else end
+        return end // unit * unit if is_committed and self.has_markers else end
+
+    def growth_ms(self, offset: int, now_ms: int, until_ms: int, *, is_committed: bool) -> int:
+        """The first time after now at which a fetch from an offset finds a record; `until_ms` if there is none before
+        that.
+        """
+        first_ms, last_ms = now_ms + 1, until_ms
+        while first_ms < last_ms:
+            middle_ms = (first_ms + last_ms) // 2
+            if self.readable_end_offset(middle_ms, is_committed=is_committed) > offset:
+                last_ms = middle_ms
+            else:
+                first_ms = middle_ms + 1
+        return last_ms
+
+    def start_offset(self, now_ms: int) -> int:
+        """The log start offset: retention takes effect at the checks."""
+        start = max((offset for deleted_ms, offset in self.deletions if deleted_ms <= now_ms), default=0)
+        if self.spec.retention_ms is not None:
+            since_check_ms = (now_ms - self.checked_from_ms) % self.check_interval_ms
+            start = max(start, self.end_offset(now_ms - since_check_ms - self.spec.retention_ms))
+        return min(start, self.end_offset(now_ms))
+
+    def next_poison_offset(self, from_offset: int, to_offset: int) -> int | None:
+        """The first poison record from one offset to another (exclusive), or None."""
+        found = [offset for offset in self.poison if from_offset <= offset < to_offset][:1]
+        every = self.spec.poison_every
+        if every:
+            following = from_offset + (every - 1 - from_offset) % every
+            if following < to_offset:
+                found.append(following)
+        return min(found, default=None)
 
     @property
     def has_markers(self) -> bool:
         return self.spec.transaction_records > 0
 
     def is_marker(self, offset: int) -> bool:
+        """Whether this offset is the marker of a transaction, which clients never see."""
         size = self.spec.transaction_records
         return size > 0 and offset % (size + 1) == size
 
@@ -80,6 +118,39 @@ class DataPartition:
         """Whether this offset belongs to a transaction that is aborted, its marker included."""
         every = self.spec.abort_every
         return every > 0 and offset // (self.spec.transaction_records + 1) % every == every - 1
+
+    def log_batches(
+        self, from_offset: int, record_count_max: int, now_ms: int, *, is_committed: bool = False
+    ) -> list[LogBatch]:
+        """The record batches from the one that contains an offset, as a fetch of so many records finds them.
+
+        `is_committed`: up to the last stable offset only.
+        """
+        size, transaction_size = self.spec.batch_records, self.spec.transaction_records
+        end = self.readable_end_offset(now_ms, is_committed=is_committed)
+        batches: list[LogBatch] = []
+        # each transaction begins a batch
+        begin = from_offset // (transaction_size + 1) * (transaction_size + 1) if transaction_size else 0
+        place = from_offset - begin
+        first = from_offset if self.is_marker(from_offset) else begin + place // size * size
+        first = max(first, self.start_offset(now_ms))
+        while first < end and (not batches or batches[-1].last_offset - from_offset + 1 < record_count_max):
+            if self.is_marker(first):
+                batches.append(LogBatch(first, first, self.producer_id, True, self.is_aborted(first)))
+                first += 1
+                continue
+            begin = first // (transaction_size + 1) * (transaction_size + 1) if transaction_size else 0
+            last = min(begin + ((first - begin) // size + 1) * size, end) - 1
+            batches.append(LogBatch(first, last, self.producer_id, True) if transaction_size else LogBatch(first, last))
+            first = last + 1
+        return batches
+
+    def aborted_transactions(self, batches: Sequence[LogBatch]) -> list[AbortedTransaction]:
+        """The aborted transactions to which the batches belong, as a fetch response lists them."""
+        unit = self.spec.transaction_records + 1
+        aborted = (batch.first_offset for batch in batches if self.has_markers and self.is_aborted(batch.first_offset))
+        begins = dict.fromkeys(offset // unit * unit for offset in aborted)
+        return [AbortedTransaction(self.producer_id, begin) for begin in begins]
 
     def set_rate(self, from_ms: int, records_per_second: float) -> None:
         """Grow at another rate from now on."""
@@ -152,7 +223,11 @@ class Topics:
             draws = stream(self._seed, "partition", *actor)
             phase = draws.randrange(NANO * spec.batch_records)
             self._partitions[TopicPartition(spec.name, number)] = DataPartition(
-                spec, [Phase(now_ms, phase, _per_ms(rate))]
+                spec,
+                [Phase(now_ms, phase, _per_ms(rate))],
+                FIRST_PRODUCER_ID + number,
+                self.start_ms,
+                self.retention_check_interval_ms,
             )
         self._counts[spec.name] = numbers.stop
 
@@ -193,102 +268,14 @@ class Topics:
         """Whether this topic was created at or after a time: state of an earlier topic of the same name is void."""
         return self.created_ms >= since_ms and self._created_ms.get(topic, -1) >= since_ms
 
+    def partition(self, at: TopicPartition) -> DataPartition:
+        return self._partitions[at]
+
     def end_offset(self, at: TopicPartition, now_ms: int) -> int:
         return self._partitions[at].end_offset(now_ms)
 
-    def readable_end_offset(self, at: TopicPartition, now_ms: int, *, is_committed: bool) -> int:
-        """The end of what a fetch may read: the last stable offset for read_committed, else the high watermark."""
-        partition = self._partitions[at]
-        return partition.stable_offset(now_ms) if is_committed else partition.end_offset(now_ms)
-
-    def record_bytes(self, at: TopicPartition) -> int:
-        return self._partitions[at].spec.record_bytes
-
-    def growth_ms(self, at: TopicPartition, offset: int, now_ms: int, until_ms: int, *, is_committed: bool) -> int:
-        """The first time after now at which a fetch from an offset finds a record; `until_ms` if there is none before
-        that.
-        """
-        first_ms, last_ms = now_ms + 1, until_ms
-        while first_ms < last_ms:
-            middle_ms = (first_ms + last_ms) // 2
-            if self.readable_end_offset(at, middle_ms, is_committed=is_committed) > offset:
-                last_ms = middle_ms
-            else:
-                first_ms = middle_ms + 1
-        return last_ms
-
     def start_offset(self, at: TopicPartition, now_ms: int) -> int:
-        """The log start offset: retention takes effect at the checks."""
-        partition = self._partitions[at]
-        start = 0
-        for deleted_ms, offset in partition.deletions:
-            if deleted_ms <= now_ms:
-                start = max(start, offset)
-        if partition.spec.retention_ms is not None:
-            since_check_ms = (now_ms - self.start_ms) % self.retention_check_interval_ms
-            kept_from_ms = now_ms - since_check_ms - partition.spec.retention_ms
-            start = max(start, partition.end_offset(kept_from_ms))
-        return min(start, partition.end_offset(now_ms))
-
-    def next_poison_offset(self, at: TopicPartition, from_offset: int, to_offset: int) -> int | None:
-        """The first poison record from one offset to another (exclusive), or None."""
-        partition = self._partitions[at]
-        found = [offset for offset in partition.poison if from_offset <= offset < to_offset][:1]
-        every = partition.spec.poison_every
-        if every:
-            following = from_offset + (every - 1 - from_offset) % every
-            if following < to_offset:
-                found.append(following)
-        return min(found, default=None)
-
-    def has_markers(self, at: TopicPartition) -> bool:
-        return self._partitions[at].has_markers
-
-    def is_marker(self, at: TopicPartition, offset: int) -> bool:
-        """Whether this offset is the marker of a transaction, which clients never see."""
-        return self._partitions[at].is_marker(offset)
-
-    def is_aborted(self, at: TopicPartition, offset: int) -> bool:
-        return self._partitions[at].is_aborted(offset)
-
-    def log_batches(
-        self, at: TopicPartition, from_offset: int, record_count_max: int, now_ms: int, *, is_committed: bool = False
-    ) -> list[LogBatch]:
-        """The record batches from the one that contains an offset, as a fetch of so many records finds them.
-
-        `is_committed`: up to the last stable offset only.
-        """
-        data = self._partitions[at]
-        size, transaction_size = data.spec.batch_records, data.spec.transaction_records
-        end = data.stable_offset(now_ms) if is_committed else self.end_offset(at, now_ms)
-        producer_id = FIRST_PRODUCER_ID + at.partition
-        batches: list[LogBatch] = []
-        # each transaction begins a batch
-        begin = from_offset // (transaction_size + 1) * (transaction_size + 1) if transaction_size else 0
-        place = from_offset - begin
-        first = from_offset if data.is_marker(from_offset) else begin + place // size * size
-        first = max(first, self.start_offset(at, now_ms))
-        while first < end and (not batches or batches[-1].last_offset - from_offset + 1 < record_count_max):
-            if data.is_marker(first):
-                batches.append(LogBatch(first, first, producer_id, True, data.is_aborted(first)))
-                first += 1
-                continue
-            begin = first // (transaction_size + 1) * (transaction_size + 1) if transaction_size else 0
-            last = min(begin + ((first - begin) // size + 1) * size, end) - 1
-            batches.append(LogBatch(first, last, producer_id, True) if transaction_size else LogBatch(first, last))
-            first = last + 1
-        return batches
-
-    def aborted_transactions(self, at: TopicPartition, batches: Sequence[LogBatch]) -> list[AbortedTransaction]:
-        """The aborted transactions to which the batches belong, as a fetch response lists them."""
-        data = self._partitions[at]
-        if not data.has_markers:
-            return []
-        unit = data.spec.transaction_records + 1
-        begins = dict.fromkeys(
-            batch.first_offset // unit * unit for batch in batches if data.is_aborted(batch.first_offset)
-        )
-        return [AbortedTransaction(FIRST_PRODUCER_ID + at.partition, begin) for begin in begins]
+        return self._partitions[at].start_offset(now_ms)
 
     def partitions(self) -> Iterator[TopicPartition]:
         """All partitions, by topic as in the scenario, then by number."""

@@ -19,7 +19,6 @@ from schemas.transaction_state import TransactionStatus
 from simulator.simulation.clients.producer import EndTxnRequest, InitProducerIdRequest, ProducerResponse
 from simulator.simulation.clock import EventLoop
 from simulator.simulation.other_logs import TRANSACTION_TIMEOUT_MS, TransactionLogs
-from simulator.simulation.topics import FIRST_PRODUCER_ID as FIRST_TOPIC_PRODUCER_ID
 from simulator.simulation.topics import Topics
 
 FIRST_PRODUCER_ID: Final = 1000
@@ -174,7 +173,7 @@ class TopicTransactions:
     def write(self) -> None:
         """Write the next transaction of each producer, as its first record and its marker come; and again later."""
         for at in self._topics.partitions():
-            if self._topics.has_markers(at) and not self._is_open.get(at):
+            if self._topics.partition(at).has_markers and not self._is_open.get(at):
                 if at not in self._is_open:
                     self._change(at, TransactionStatus.EMPTY)
                 self._is_open[at] = True
@@ -183,13 +182,13 @@ class TopicTransactions:
 
     def _begin(self, at: TopicPartition) -> None:
         now_ms = self._loop.now_ms
-        first = self._topics.readable_end_offset(at, now_ms, is_committed=True)
-        marker = first + self._topics.specs[at.topic].transaction_records
+        data = self._topics.partition(at)
+        first = data.readable_end_offset(now_ms, is_committed=True)
+        marker = first + data.spec.transaction_records
         began_ms, ended_ms = (
-            self._topics.growth_ms(at, offset, now_ms, now_ms + FAR_MS, is_committed=False)
-            for offset in (first, marker)
+            data.growth_ms(offset, now_ms, now_ms + FAR_MS, is_committed=False) for offset in (first, marker)
         )
-        is_aborted = bool(self._topics.aborted_transactions(at, [LogBatch(first, first)]))
+        is_aborted = bool(data.aborted_transactions([LogBatch(first, first)]))
         self._loop.at(began_ms, self._change, at, TransactionStatus.ONGOING, began_ms)
         prepare, complete = OUTCOMES[is_aborted]
         self._loop.at(ended_ms, self._change, at, prepare, began_ms)
@@ -201,7 +200,7 @@ class TopicTransactions:
         self._logs.write(
             f"{at.topic}-producer-{at.partition}",
             status,
-            FIRST_TOPIC_PRODUCER_ID + at.partition,
+            self._topics.partition(at).producer_id,
             0,
             () if status in CLOSED else (at,),
             started_ms,

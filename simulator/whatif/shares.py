@@ -401,53 +401,32 @@ def _handed_back(interval: _Interval, change: _Change, acquired_ms_max: int | No
     acquired = change.acquired
     recorded_ms = acquired.value
     is_steady = acquired.value == acquired.before
+
+    def answer(verdict: RecordVerdict, would_be: str, *assumed: str, **fields: Any) -> WhatIfRow:
+        assumptions = _assumed(acquired, "LOCK_RECORDED", *assumed)
+        return _answer(interval, verdict, change, would_be, assumptions=assumptions, **fields)
+
     # A record may be written a little later than the event, and the previous one later than this one.
     longest_ms = None if acquired_ms_max is None else acquired_ms_max + CLOCK_SLACK_MS
     is_short = longest_ms is not None and longest_ms < min(lock_ms, acquired.value, acquired.before)
     if is_short or (is_steady and recorded_ms == lock_ms):
-        return _answer(
-            interval,
-            RecordVerdict.KEPT,
-            change,
-            "the same",
-            shift_ms=0,
-            # Not certain: ranges that another lock returns sooner or later are delivered in place of other records.
-            confidence=LIKELY,
-            assumptions=_assumed(acquired, "LOCK_RECORDED", "SAME_DELIVERIES"),
-        )
+        # Not certain: ranges that another lock returns sooner or later are delivered in place of other records.
+        return answer(RecordVerdict.KEPT, "the same", "SAME_DELIVERIES", shift_ms=0, confidence=LIKELY)
     is_timed_out = (
         is_steady
         and acquired_ms_max is not None
         and recorded_ms - CLOCK_SLACK_MS <= acquired_ms_max <= recorded_ms + LOCK_SLACK_MS
     )
-    if is_timed_out and lock_ms < recorded_ms:
-        return _answer(
-            interval,
-            RecordVerdict.MOVED,
-            change,
-            "AVAILABLE earlier: the lock runs out sooner",
-            shift_ms=lock_ms - recorded_ms,
-            confidence=LIKELY,
-            assumptions=_assumed(acquired, "LOCK_RECORDED", "LOCK_BY_TIMING", "SAME_DELIVERIES"),
-        )
+    timed_out = "LOCK_BY_TIMING", "SAME_DELIVERIES"
+    later_ms = lock_ms - recorded_ms
+    if is_timed_out and later_ms < 0:
+        would_be = "AVAILABLE earlier: the lock runs out sooner"
+        return answer(RecordVerdict.MOVED, would_be, *timed_out, shift_ms=later_ms, confidence=LIKELY)
     if is_timed_out:
-        would_be = f"ACKNOWLEDGED within the longer lock, or AVAILABLE {lock_ms - recorded_ms} ms later"
-        return _answer(
-            interval,
-            RecordVerdict.CANNOT_TELL,
-            change,
-            would_be,
-            deliveries=(-1, 0),
-            assumptions=_assumed(acquired, "LOCK_RECORDED", "LOCK_BY_TIMING", "OUTCOME_UNKNOWN", "SAME_DELIVERIES"),
-        )
-    return _answer(
-        interval,
-        RecordVerdict.CANNOT_TELL,
-        change,
-        "the same unless the lock had run out",
-        deliveries=(-1, 1),
-        assumptions=_assumed(acquired, "LOCK_RECORDED", "DELIVERY_NOT_IN_LOG", "OUTCOME_UNKNOWN"),
-    )
+        would_be = f"ACKNOWLEDGED within the longer lock, or AVAILABLE {later_ms} ms later"
+        return answer(RecordVerdict.CANNOT_TELL, would_be, *timed_out, "OUTCOME_UNKNOWN", deliveries=(-1, 0))
+    would_be = "the same unless the lock had run out"
+    return answer(RecordVerdict.CANNOT_TELL, would_be, "DELIVERY_NOT_IN_LOG", "OUTCOME_UNKNOWN", deliveries=(-1, 1))
 
 
 def _ended(found: Sequence[tuple[_Interval, _Change]]) -> WhatIfRow:

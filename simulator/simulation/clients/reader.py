@@ -91,7 +91,7 @@ class Reader:
             first = offset if is_in_range else self._reset_position(at, now_ms)
             following = max(first, min(first + share, topics.end_offset(at, now_ms)))
             if spec.on_poison == "stuck" and following > first:
-                poison = topics.next_poison_offset(at, first, following)
+                poison = topics.partition(at).next_poison_offset(first, following)
                 following = following if poison is None else poison
             self._offsets[at] = following
 

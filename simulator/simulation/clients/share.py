@@ -236,7 +236,7 @@ class ShareConsumer(HeartbeatMember):
         self, at: TopicPartition, acquired: tuple[AcquiredRecords, ...], session: Session, is_last: bool = False
     ) -> tuple[AcknowledgementBatch, ...]:
         """The application's acknowledgement of the records, in runs of one type each. `is_last`: it closes."""
-        if self.config.spec.acknowledge == "implicit" and not self.topics.has_markers(at):
+        if self.config.spec.acknowledge == "implicit" and not self.topics.partition(at).has_markers:
             accept = (int(AcknowledgeType.ACCEPT),)
             return tuple(
                 AcknowledgementBatch(records.first_offset, records.last_offset, accept) for records in acquired
@@ -257,11 +257,11 @@ class ShareConsumer(HeartbeatMember):
         self, at: TopicPartition, offset: int, delivery_count: int, is_kept: bool, is_last: bool
     ) -> AcknowledgeType | None:
         """None: the record stays unacknowledged."""
-        if self.topics.is_marker(at, offset):
+        if self.topics.partition(at).is_marker(offset):
             return AcknowledgeType.GAP
         if self.config.spec.acknowledge == "implicit":
             return AcknowledgeType.ACCEPT
-        is_poison = self.topics.next_poison_offset(at, offset, offset + 1) is not None
+        is_poison = self.topics.partition(at).next_poison_offset(offset, offset + 1) is not None
         if is_poison and self.config.spec.on_poison == FORGET:
             return None
         if is_poison and self.config.spec.on_poison == TIME_OUT:

@@ -34,8 +34,8 @@ def delays_ms(run: Run, *, is_committed: bool = False) -> list[int]:
     topics, begin_ms = run.simulation.topics, min(found.values())
     delays = []
     for offset, delivered_ms in found.items():
-        readable_ms = topics.growth_ms(
-            TopicPartition("t", 0), offset, topics.start_ms - 1, delivered_ms, is_committed=is_committed
+        readable_ms = topics.partition(TopicPartition("t", 0)).growth_ms(
+            offset, topics.start_ms - 1, delivered_ms, is_committed=is_committed
         )
         if readable_ms > begin_ms:
             delays.append(delivered_ms - readable_ms)

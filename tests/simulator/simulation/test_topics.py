@@ -28,7 +28,7 @@ def test_offsets_rise_with_time_in_whole_batches() -> None:
 def test_fetched_batches_begin_where_the_log_has_them() -> None:
     """A fetch inside a batch gives the whole batch, and no more batches than the records asked for."""
     data = topics(batch_records=4)
-    batches = data.log_batches(AT, 6, 5, START_MS + 60_000)
+    batches = data.partition(AT).log_batches(6, 5, START_MS + 60_000)
     assert [(batch.first_offset, batch.last_offset) for batch in batches] == [(4, 7), (8, 11)]
 
 
@@ -75,7 +75,7 @@ def test_poison_is_found(from_offset: int, to_offset: int, expected: int | None)
     """Every hundredth record, and one more."""
     data = topics(poison_every=100)
     data.add_poison(AT, 120)
-    assert data.next_poison_offset(AT, from_offset, to_offset) == expected
+    assert data.partition(AT).next_poison_offset(from_offset, to_offset) == expected
 
 
 def test_a_topic_that_is_made_again_is_another_one() -> None:
