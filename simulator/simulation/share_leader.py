@@ -245,10 +245,14 @@ class ShareLeaders:
         found_records: list[Acquired] = []
 
         def answer_if_done() -> None:
-            if found_records and len(errors) == len(request.acknowledgements):
-                lock_timeout_ms = self._config(request.group_id, 0).record_lock_duration_ms
-                response = ShareFetchResponse(0, found_records.pop(), errors, lock_timeout_ms)
-                self._finish(broker, request, lambda: respond(response))
+            if broker.is_gone or not found_records or len(errors) < len(request.acknowledgements):
+                return
+            lock_timeout_ms = self._config(request.group_id, 0).record_lock_duration_ms
+            response = ShareFetchResponse(0, found_records.pop(), errors, lock_timeout_ms)
+            if request.session_epoch == CLOSE_EPOCH:
+                self._release_all(broker, *session)
+                self._pump(broker)
+            respond(response)
 
         def acknowledged(at: TopicPartition, error_class: str | None) -> None:
             errors[at] = error_class
@@ -314,14 +318,6 @@ class ShareLeaders:
         """Records of a share partition may be available: fetches that wait for it try again."""
         self._fetches.check(broker, served.group_id, served.at)
 
-    def _finish(self, broker: DataBroker, request: ShareFetchRequest, respond: Callable[[], None]) -> None:
-        if broker.is_gone:
-            return
-        if request.session_epoch == CLOSE_EPOCH:
-            self._release_all(broker, request.group_id, request.member_id)
-            self._pump(broker)
-        respond()
-
     def _disconnected(self, process: Process, member_id: str) -> None:
         """A member's connections broke: brokers release the records that it had acquired
         (ClientConnectionDisconnectListener).
@@ -367,11 +363,9 @@ class ShareLeaders:
                 return self._topics.end_offset(served.at, now_ms)
             start_offset = self._topics.start_offset(served.at, now_ms)
             back_ms = reset_duration_ms(reset)
-            return (
-                start_offset
-                if back_ms is None
-                else max(start_offset, self._topics.end_offset(served.at, now_ms - back_ms))
-            )
+            if back_ms is None:
+                return start_offset
+            return max(start_offset, self._topics.end_offset(served.at, now_ms - back_ms))
 
         def on_done(error_class: str | None) -> None:
             if broker.is_gone:
@@ -484,12 +478,8 @@ class ShareLeaders:
             lock, write = expired
             for batch in () if write is None else write.state_batches:
                 # Not the whole range of the lock: the member has acknowledged the rest.
-                facts = {
-                    "first_offset": batch.first_offset,
-                    "last_offset": batch.last_offset,
-                    "member_id": lock.member_id,
-                }
-                self._record("lock_timeouts", served, None, facts)
+                facts = {"first_offset": batch.first_offset, "last_offset": batch.last_offset}
+                self._record("lock_timeouts", served, None, {**facts, "member_id": lock.member_id})
             self._persist(broker, served, write)
             if write is not None:
                 self._check(broker, served)
@@ -535,11 +525,8 @@ class ShareLeaders:
         nodes = self._cluster.nodes()
         request = FindCoordinatorRequest(CoordinatorType.SHARE, (key.as_coordinator_key(),))
         node_id = least_loaded_node([NodeLoad(node_id) for node_id in nodes], broker.draws.random())
-        answers = (
-            None
-            if node_id is None
-            else self._cluster.find_coordinators(node_id, request, key.group_id, broker.broker_id)
-        )
+        asked = None if node_id is None else (node_id, request, key.group_id, broker.broker_id)
+        answers = None if asked is None else self._cluster.find_coordinators(*asked)
         if not answers:
             return ErrorCode.NETWORK_EXCEPTION
         return answers[0].error_code or answers[0].node.node_id
