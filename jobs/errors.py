@@ -33,7 +33,13 @@ class ClientPropertiesError(SettingsError):
 
 
 class SourceError(JobError):
-    """A source of logs cannot be read: the folder does not exist, is empty, or is not readable."""
+    """A source of logs cannot be read."""
+
+
+class NoSuchSource(SourceError):
+    """A folder or dump that was named is not there, or has nothing to read."""
+
+    exit_code: ClassVar[int] = 2
 
 
 class BrokerError(SourceError):

@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from coordinator_core.bytes.log.segment import parse_partition_folder, select_segments
 from jobs.delta.filesystems import filesystem_of
-from jobs.errors import ArgumentError, SourceError
+from jobs.errors import ArgumentError, NoSuchSource
 from jobs.settings import DUMP_SUFFIXES
 
 DEPTH_MAX: Final = 3
@@ -28,14 +28,14 @@ DELTA_LOG: Final = "_delta_log"
 
 
 def require_source_folder(uri: str, topics: Sequence[str]) -> None:
-    """Raise SourceError where a folder has no log partition of these topics, and name the one that does.
+    """Raise NoSuchSource where a folder has no log partition of these topics, and name the one that does.
 
     Only folders are listed; their content is checked by the capture.
     """
     filesystem, root = filesystem_of(uri.rstrip("/") or "/")
     entries = _listed(filesystem, root)
     if entries is None or not _is_source(entries, topics):
-        raise SourceError(nothing_to_read(uri, topics))
+        raise NoSuchSource(nothing_to_read(uri, topics))
 
 
 def nothing_to_read(uri: str, topics: Sequence[str]) -> str:
@@ -79,14 +79,15 @@ def _remedy(
 
 
 def require_dump(uri: str) -> None:
-    """Raise SourceError where a dump does not exist, or is a folder of segment files."""
+    """Raise NoSuchSource where a dump does not exist, or is a folder of segment files."""
     filesystem, root = filesystem_of(uri.rstrip("/") or "/")
     info = filesystem.get_file_info(root)
     if info.type == fs.FileType.NotFound:
         similar = _similar(filesystem, root)
-        raise SourceError(f"no such dump: {uri}{f'; did you mean {_as_named(uri, root, similar)}?' if similar else ''}")
+        meant = f"; did you mean {_as_named(uri, root, similar)}?" if similar else ""
+        raise NoSuchSource(f"no such dump: {uri}{meant}")
     if info.type == fs.FileType.Directory and _is_log_directory(_listed(filesystem, root) or []):
-        raise SourceError(f"--dump {uri} is a folder of segment files: name it with --segments {uri}")
+        raise NoSuchSource(f"--dump {uri} is a folder of segment files: name it with --segments {uri}")
 
 
 def require_warehouse_folder(uri: str) -> None:

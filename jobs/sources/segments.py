@@ -41,7 +41,7 @@ from coordinator_core.errors import InvalidCheckpoint
 from coordinator_core.text import counted
 from jobs.delta.arrow_schemas import arrow_schema, timestamps
 from jobs.delta.filesystems import filesystem_of
-from jobs.errors import SourceError
+from jobs.errors import NoSuchSource, SourceError
 from jobs.sources.right_folder import nothing_to_read
 from schemas.tables import TABLES
 
@@ -184,7 +184,7 @@ def find_partitions(
         filesystem, root = filesystem_of(uri.rstrip("/") or "/")
         entries = filesystem.get_file_info(fs.FileSelector(root, recursive=False))
     except (FileNotFoundError, NotADirectoryError) as error:
-        raise SourceError(nothing_to_read(uri, topics)) from error
+        raise NoSuchSource(nothing_to_read(uri, topics)) from error
     except (OSError, pa.ArrowInvalid) as error:
         raise SourceError(f"cannot read the folder {uri}: {_reason(error)}") from error
     starts = _checkpoint(filesystem, root, uri, LOG_START_CHECKPOINT) or {}
@@ -202,7 +202,7 @@ def find_partitions(
         if segments:
             found.append(PartitionLog(*parsed, segments, starts.get(parsed), uri, topic_id, kafka_cluster_id, epochs))
     if not found:
-        raise SourceError("; ".join([nothing_to_read(uri, topics), *notes]))
+        raise NoSuchSource("; ".join([nothing_to_read(uri, topics), *notes]))
     return sorted(found, key=lambda log: (log.topic, log.partition))
 
 

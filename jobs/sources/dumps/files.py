@@ -15,7 +15,7 @@ from pyarrow import fs
 
 from jobs.cli_enums import DumpFormat
 from jobs.delta.filesystems import filesystem_of
-from jobs.errors import SourceError
+from jobs.errors import NoSuchSource, SourceError
 
 LINE_BYTES_MAX: Final = 72 * 1024 * 1024
 """A longer line is no record: one of RECORD_BYTES_MAX takes less in base64 and in hex."""
@@ -62,7 +62,7 @@ def find_dump_files(uri: str, format_: DumpFormat) -> tuple[list[DumpFile], list
     try:
         info = filesystem.get_file_info(root)
         if info.type == fs.FileType.NotFound:
-            raise SourceError(f"no such dump: {uri}")
+            raise NoSuchSource(f"no such dump: {uri}")
         if info.type == fs.FileType.File:
             if format_ is DumpFormat.DELTA:
                 raise SourceError(f"{uri} is a file, and a Delta table is a folder")
@@ -88,7 +88,7 @@ def find_dump_files(uri: str, format_: DumpFormat) -> tuple[list[DumpFile], list
         else:
             found.append(DumpFile(path, recognised, entry.size, _constants(inside), entry.mtime_ns))
     if not found and not unknown:
-        raise SourceError(f"nothing to read: {uri} has no files")
+        raise NoSuchSource(f"nothing to read: {uri} has no files")
     return found, unknown
 
 

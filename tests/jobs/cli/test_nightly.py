@@ -70,7 +70,7 @@ def test_as_much_is_printed_as_was_asked_for(
 
 def test_a_quiet_night_prints_errors(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """In one line on stderr, as any other; and facts for another program are no chatter."""
-    assert night("--quiet", logs=tmp_path / "nowhere") == exit_codes.FAILED
+    assert night("--quiet", logs=tmp_path / "nowhere") == exit_codes.WRONG_ARGUMENTS
     out, err = capsys.readouterr()
     assert out == "" and err.startswith("error: ") and err.count("\n") == 1
     assert night("--quiet", "--format", "json") == exit_codes.DONE
@@ -121,7 +121,7 @@ def unread(warehouse: Path) -> list[str]:
 @pytest.mark.parametrize(
     ("fault", "code", "said"),
     [
-        (no_folder, exit_codes.FAILED, "unmounted"),
+        (no_folder, exit_codes.WRONG_ARGUMENTS, "unmounted"),
         (locked, exit_codes.FAILED, "another nightly"),
         (unwritable, exit_codes.FAILED, "file"),
         (no_client, exit_codes.WRONG_ARGUMENTS, "gone.properties"),

@@ -9,7 +9,8 @@ import pytest
 from jobs.cli import app as cli
 from jobs.cli import session
 from jobs.cli.readable import no_tables
-from jobs.errors import ArgumentError, SourceError
+from jobs.errors import ArgumentError, NoSuchSource
+from jobs.exit_codes import WRONG_ARGUMENTS
 from jobs.sources.right_folder import require_dump, require_source_folder, require_warehouse_folder
 from jobs.sources.segments import find_partitions
 
@@ -56,7 +57,7 @@ def test_a_wrong_source_names_the_right_one(
     copied: Path, folder: str, said: str, look: Callable[[str, tuple[str, ...]], object]
 ) -> None:
     """Above, below, of another kind or spelled otherwise; before Spark starts as in the capture itself."""
-    with pytest.raises(SourceError, match=said.format(copied).replace("?", r"\?")):
+    with pytest.raises(NoSuchSource, match=said.format(copied).replace("?", r"\?")):
         look(str(copied / folder), TOPICS)
 
 
@@ -69,9 +70,9 @@ def test_right_sources_are_not_refused(copied: Path) -> None:
 
 def test_a_wrong_dump_names_the_right_one(copied: Path) -> None:
     """Or the option that takes what it is."""
-    with pytest.raises(SourceError, match=f"--segments {copied}/copy/broker-1"):
+    with pytest.raises(NoSuchSource, match=f"--segments {copied}/copy/broker-1"):
         require_dump(str(copied / "copy" / "broker-1"))
-    with pytest.raises(SourceError, match=rf"no such dump: .*; did you mean {copied}/raw\?"):
+    with pytest.raises(NoSuchSource, match=rf"no such dump: .*; did you mean {copied}/raw\?"):
         require_dump(str(copied / "rax"))
 
 
@@ -109,7 +110,7 @@ def test_nightly_refuses_before_spark_starts(
     new = str(copied / "new")
     for words in (("--segments", str(copied)), ("--lake", str(copied / "copy" / "broker-1"))):
         for job in ("nightly", "capture"):
-            assert cli.main([job, *words, "--warehouse", new]) == 1
+            assert cli.main([job, *words, "--warehouse", new]) == WRONG_ARGUMENTS
             assert capsys.readouterr().err.count("\n") == 1
     logs = str(copied / "copy" / "broker-1")
     assert cli.main(["nightly", "--segments", logs, "--warehouse", logs]) == 2
