@@ -553,7 +553,7 @@
       return {
         traces, reading,
         layout: layoutOf(own, {
-          barmode: "stack", showlegend: true, legend: { orientation: "h", traceorder: "normal", y: 1, yanchor: "bottom", x: 0, font: { color: css("--soft"), size: 11 }, itemclick: false, itemdoubleclick: false },
+          barmode: "stack", showlegend: true, legend: { orientation: "h", traceorder: "normal", y: 1, yanchor: "bottom", x: isSmall() ? -0.3 : 0, font: { color: css("--soft"), size: 11 }, itemclick: false, itemdoubleclick: false },
           margin: { l: isSmall() ? 52 : 190, r: isSmall() ? 60 : 190, t: 50, b: 40 },
           xaxis: axis({ range: [0, most * 1.02], title: titled(title), fixedrange: true, showticklabels: name !== "unowned_ms", nticks: 6, rangemode: "tozero", tickformat: ",d" }),
           yaxis: laneAxis(top.map((group) => group.group_id), [Math.max(0, 1 - (top.length * 26) / space), 1], { showgrid: false }),

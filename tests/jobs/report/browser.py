@@ -24,9 +24,14 @@ CUT_OFF: Final = """[
         const [box, plot] = [it, it.closest('.js-plotly-plot')].map(of => of.getBoundingClientRect());
         return box.width > 0 && (box.left < plot.left - 1 || box.right > plot.right + 1);
     }),
+    ...[...document.querySelectorAll('.js-plotly-plot .legend')].filter(it => {
+        const others = ['.scrollbar', '.nsewdrag'].map(of => it.closest('.js-plotly-plot').querySelector(of));
+        const [legend, bar, area] = [it, ...others].map(of => of?.getBoundingClientRect());
+        return bar?.height > 1 || (area && legend.bottom > area.top + 1 && legend.right > area.left);
+    }),
 ].map(it => it.textContent)"""
-"""Controls and texts of charts that one would have to scroll for, or cannot see at all. Of what zooming moved out of an
-area, Plotly clips the texts, too."""
+"""Controls, legends and texts of charts that one would have to scroll for, or cannot see at all, and legends over bars.
+Of what zooming moved out of an area, Plotly clips the texts, too."""
 
 
 COLOURS_MAX: Final = 256
