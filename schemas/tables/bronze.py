@@ -176,8 +176,7 @@ TOPICS = bronze_table(
 CONFIGS = bronze_table(
     name="configs",
     comment="Configs of groups, topics and brokers in force, as a live cluster's Admin API reported them: a row "
-    "when a value is first reported, and when it changed. Only configs of groups, offsets and retention "
-    "are kept.",
+    "when a value is first reported, and when it changed: those of groups, offsets and retention.",
     columns=(
         CLUSTER_ID,
         key("resource_type", STRING, "GROUP TOPIC BROKER."),

@@ -81,8 +81,7 @@ PARTITION_OWNERS = gold_table(
             "unowned_partition_ms",
             BIGINT,
             "Time without an owner while the group had members, in ms: in the gap before this interval, and in "
-            "sync phases of eager rebalances within it. The sum over a group equals the sums in gold.rebalances "
-            "and gold.group_summary.",
+            "sync phases of eager rebalances within it.",
         ),
         LOG_PARTITION,
         IS_FORMER_LOG_PARTITION,
@@ -380,8 +379,8 @@ LOG_ANOMALIES = gold_table(
             "category",
             STRING,
             "COORDINATOR: a rule of the coordinators is broken; CLIENT: what a kind of client writes, one row "
-            "per group; LOG: the log itself is odd; GROUP: how a group is used, such as TWO_APPLICATIONS under "
-            "one group.id; AUDIT: a group or log partition could not be judged, or an input could not be read, "
+            "per group; LOG: the log itself is odd; GROUP: how a group is used, such as TWO_APPLICATIONS; "
+            "AUDIT: a group or log partition could not be judged, or an input could not be read, "
             "so it is missing from gold.",
         ),
         DAY_OF_IT,

@@ -97,7 +97,12 @@ GROUP_GENERATIONS = settling_table(
         VALID_TO,
         Column("state", STRING, "Group state at the end of the interval, as Kafka spells it."),
         Column("protocol_type", STRING, "Classic: consumer, connect, ...; others: null."),
-        Column("protocol_name", STRING, "Classic: the voted protocol; others: the assignor, if members name one."),
+        Column(
+            "protocol_name",
+            STRING,
+            "Classic: the voted protocol (`range` `roundrobin` `sticky` `cooperative-sticky`; of Connect `eager` "
+            "`compatible` `sessioned`); others: the assignor, if members name one (`uniform` `range`).",
+        ),
         Column("leader_member_id", STRING, "Classic: the leader.", is_personal=True),
         Column("member_count", INT, "Members at the end of the interval."),
         Column("assignment_epoch", INT, "Epoch of the target assignment; null for classic."),
@@ -227,7 +232,15 @@ GROUP_EVENTS = settling_table(
         Column("member_id", STRING, "The member concerned, if any.", is_personal=True),
         Column("topic", STRING, "The topic concerned, if any."),
         Column("partition", INT, "The partition concerned, if any."),
-        Column("details", MapOf(STRING, STRING), "Further details, by name.", is_personal=True),
+        Column(
+            "details",
+            MapOf(STRING, STRING),
+            "Further details, by name: `from` `to` `topics_before` `topics_after` `regex_before` `regex_after` "
+            "`previous_member_epoch`; `online`: members stayed in the conversion; `patterns_new` "
+            "`patterns_changed` `replaced_member_id` `subtopologies`; of Connect: `config_offset` `revoked_count` "
+            "`delay_ms`.",
+            is_personal=True,
+        ),
         IS_SETTLED,
     ),
 )

@@ -306,8 +306,8 @@ RUN_METRICS = state_table(
 
 READ_FILES = state_table(
     name="read_files",
-    comment="One row per source file that was read and compared with bronze: while the file is unchanged, it is "
-    "not read again. Files of rows have records of several log partitions: topic is empty, partition -1.",
+    comment="One row per source file that was read and compared with bronze. "
+    "Files of rows have records of several log partitions: topic is empty, partition -1.",
     columns=(
         *LOG_KEY,
         key("path", STRING, "The file."),

@@ -107,7 +107,7 @@ def _of_tables() -> Iterator[Meaning]:
         for column in table.columns:
             kind = f"column of {table.full_name}"
             yield Meaning((column.name, f"{table.full_name}.{column.name}"), kind, column.comment)
-            if named := CAPITALS.findall(column.comment):
+            if named := [*CAPITALS.findall(column.comment), *CODE.findall(column.comment)]:
                 yield Meaning(tuple(named), kind, f"{column.name}: {column.comment}", is_own=False)
     for view in DEFINITIONS:
         yield Meaning((view.name,), view.kind.value.lower(), view.about)

@@ -113,6 +113,26 @@ def test_words_of_answers_are_explained() -> None:
         assert not any("below" in it.text or it.text == "the last generation" for it in explained(word))
 
 
+def test_values_in_small_letters_are_explained(ask: Asks) -> None:
+    """Those of columns of the recording that hold words, and names of details: by the column that declares them."""
+    silver = {
+        "group_events": "unnest(map_keys(details))",
+        "group_generations": "unnest([protocol_type, protocol_name])",
+        "group_members": "server_assignor",
+    }
+    words = set()
+    for table, values in silver.items():
+        rows = ask(f"sql --format json -e 'select distinct {values} as word from silver.{table}'").out.splitlines()
+        words |= {json.loads(row)["word"] for row in rows}
+    assert {"online", "connect", "cooperative-sticky", "uniform"} < words
+    for word in words - {None, ""}:
+        assert explained(word), word
+    assert any(
+        it.kind == "column of silver.group_events" and "`online`: members stayed" in it.text
+        for it in explained("online")
+    )
+
+
 def test_tables_and_columns_are_explained_by_their_comments() -> None:
     """By their names, alone or with the table's; in any case."""
     explained_by = Counter((word, it.text) for it in meanings() if it.is_own for word in it.words)
