@@ -128,16 +128,16 @@ def usage_text(error: Any) -> str:
 
 
 def _or_nearest_option(given: str, params: Sequence[Any]) -> str:
-    """An option that a command does not have, and the nearest that it has: by name, else the one that leaves only some
-    of such things; and which other commands have it."""
+    """An option that a command does not have, and which others have it; or, if none has, the nearest that it has by
+    name. Else the one that leaves only some of such things."""
     word = given.lstrip("-")
-    text = or_nearest(word, [name.lstrip("-") for option in params for name in option.opts])
+    commands: Mapping[str, Any] = typer.main.get_group(app).commands
+    having = [name for name in COMMANDS if any(given in it.opts for it in commands[name].params)]
+    text = or_nearest(word, [name.lstrip("-") for option in (() if having else params) for name in option.opts])
     only = f"Only {word}s "
     near = next((it.opts[0].lstrip("-") for it in params if (getattr(it, "help", None) or "").startswith(only)), None)
     if near and not text.endswith("?)"):
         text += f" (did you mean '{near}'?)"
-    commands: Mapping[str, Any] = typer.main.get_group(app).commands
-    having = [name for name in COMMANDS if any(given in it.opts for it in commands[name].params)]
     return f"{text}: {some_of(having)} {'has' if len(having) == 1 else 'have'} it; " if having else f"{text}: "
 
 

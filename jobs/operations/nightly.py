@@ -328,7 +328,8 @@ def print_findings(run: RunContext, code: int) -> None:
     has_new = any(it.new for it in found.items)
     needing = [it for it in group_verdicts(run.tables, with_gone=True) if it.verdict != OK]
     attention = [it.group_id for it in needing if not it.is_gone]
-    said = lines(found, run.settings.place_words, attention, len(needing) - len(attention), run.steps.width)
+    gone = [it.group_id for it in needing if it.is_gone]
+    said = lines(found, run.settings.place_words, attention, gone, run.steps.width)
     for line in (headline, *_rebuilt_lines(run.steps.facts), *said):
         run.steps.answer(line)
     if not is_proven and code == DONE and run.steps.facts["replayed"]["is_new"]:

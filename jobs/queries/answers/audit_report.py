@@ -7,7 +7,7 @@ the list.
 import json
 import sys
 from bisect import bisect_left, bisect_right
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from coordinator_core.bytes.coverage import CoverageKind, CoverageRange
+from coordinator_core.confidence import CONFIDENCES
 from coordinator_core.inference.audit.log_anomalies import CLOCK_STEP_MS_MIN
 from coordinator_core.text import counted
 from jobs.bronze.coverage import from_table
@@ -25,7 +26,7 @@ from jobs.bronze.log_ends import LogEnds, log_ends, missing_lines, numbers
 from jobs.bronze.quarantine import open_rows
 from jobs.cli_enums import Listing
 from jobs.console.command_name import command, shell_word
-from jobs.console.names import LINE_CHARACTERS_MAX, short
+from jobs.console.names import LINE_CHARACTERS_MAX, short, some_of
 from jobs.console.output import Value, folded_text, json_line, room_for, time_text, write_answers
 from jobs.delta import other_writers
 from jobs.delta.arrow_schemas import file_schema
@@ -56,6 +57,8 @@ SKIPS_LISTED_MAX: Final = 20
 UNKNOWN: Final = ("SKIPPED_BY_RESET", None)
 """Kind and count of changes that skipped an unknown number of records: after a deletion, nothing may follow."""
 MOVES_LISTED_MAX: Final = 20
+RESTORED_MAX: Final = 3
+"""Groups whose offsets a list offers to restore."""
 
 
 BY_NO_MEMBER: Final = (
@@ -99,10 +102,11 @@ ALL_TIMES: Final = Span()
 
 
 class Completeness(NamedTuple):
-    """Is a list complete? `statements`: the reasons; the first one is the summary."""
+    """Is a list complete? `statements`: the reasons; the first one is the summary, of what is in `those`."""
 
     is_complete: bool
     statements: tuple[str, ...]
+    those: str = ""
 
     def adding(self, *statements: str) -> "Completeness":
         """With more statements at the end."""
@@ -202,13 +206,17 @@ def completeness(
     until = time_text(span.to_ms) or time_text(ends.proven_ms) or "its last record"
     those = f"{log} ({counted(len(ends.ends), 'log partition')}) from {begins} to {until}"
     if not found:
-        remarks = *_remarks(ends, span), *step_statements
-        return Completeness(True, (f"COMPLETE: every record of {those} was read", *remarks))
+        remarks = *_remarks(log, ends, span), *step_statements
+        return Completeness(True, (_complete(those), *remarks), those)
     lines = found[:HOLES_LISTED_MAX]
     if len(found) > len(lines):
         lines.append(f"... and {len(found) - len(lines):,} more: {show(Listing.HOLES)}")
     lines += step_statements
     return Completeness(False, (f"NOT COMPLETE: not every record of {those} was read", *lines))
+
+
+def _complete(those: str) -> str:
+    return f"COMPLETE: every record of {those} was read"
 
 
 def _command_of(
@@ -262,7 +270,7 @@ def _behind_the_end(ends: LogEnds, span: Span) -> Iterator[str]:
         yield f"nor of {counted(len(not_read) - HOLES_LISTED_MAX, 'log partition')} more"
 
 
-def _remarks(ends: LogEnds, span: Span) -> Iterator[str]:
+def _remarks(log: str, ends: LogEnds, span: Span) -> Iterator[str]:
     """Statements of a complete, open-ended list about the time after what is proven."""
     if span.to_ms is not None:
         return
@@ -271,7 +279,7 @@ def _remarks(ends: LogEnds, span: Span) -> Iterator[str]:
     if proven is None and newest is not None:
         yield f"The newest record that was read is from {newest}: a copy does not show what came after"
     elif proven != newest:
-        yield f"After that time, the list has what was read of each log partition: up to {newest} at the latest"
+        yield f"After that time, the list has what was read of each partition of {log}: up to {newest} at the latest"
     if empty:
         yield f"Empty when they were copied: log partitions {numbers(empty)}"
 
@@ -382,7 +390,8 @@ def _asked(listing: Listing, group_ids: Collection[str] | None, span: Span) -> t
 def listed(
     tables: ClusterTables, group_ids: Collection[str] | None, listing: Listing, span: Span
 ) -> tuple[list[str], list[tuple[Value, ...]]]:
-    """Columns and rows of a list in a span, ordered by group, time and log position."""
+    """Columns and rows of a list in a span, ordered by group, time and log position; of rebalances with a certain cause
+    by its confidence first."""
     it = LISTS[listing]
     table, time = it.table, it.time
     schema = file_schema(table)
@@ -392,7 +401,10 @@ def listed(
     places = (LOG_PARTITION, "log_offset", "from_log_offset", "incarnation")
     key = [name for name in ("group_id", time, *places, *table.key) if name in table.column_names]
     order = ", ".join(f'r."{name}" NULLS FIRST' for name in dict.fromkeys(key))
-    values_of = {name: f'r."{name}"' for name in names} | (of_cause(it.cause) if it.cause else {})
+    values_of = {name: f'r."{name}"' for name in names}
+    if it.cause:
+        values_of |= of_cause(it.cause)
+        order = f'list_position({list(CONFIDENCES)}, {values_of["confidence"]}), r."{time}", {order}'
     shown = ", ".join(f'{value} AS "{name}"' for name, value in values_of.items())
     ledger = DuckDb(tables.warehouse, cluster_id=tables.cluster_id, has_all=True)
     answer = ledger.answer(
@@ -401,14 +413,15 @@ def listed(
     )
     rows = list(answer.rows())
     lines = [tuple(map(_value, row)) for row in rows]
+    columns = [it.time_name or name if name == time else name for name in names]
     if not it.more:
-        return names, lines
+        return columns, lines
     more = MORE[it.more](ledger, [dict(zip(names, row, strict=True)) for row in rows], it.who)
     all_lines = [(*line, text or None) for line, text in zip(lines, more, strict=True)]
     if it.more == BEGAN_AT:  # ISO 8601, in which order of texts is that of times
         begin, end = time_text(span.from_ms) or "", time_text(span.to_ms) or "~"
         all_lines = [line for line in all_lines if line[-1] is None or begin <= str(line[-1]) < end]
-    return [*names, it.more], all_lines
+    return [*columns, it.more], all_lines
 
 
 def overlapping(span: Span) -> list[Any]:
@@ -447,6 +460,15 @@ def _sums(tables: ClusterTables, group_ids: Collection[str] | None, listing: Lis
         return ""
     ledger = DuckDb(tables.warehouse, cluster_id=tables.cluster_id, has_all=True)
     return sum_line(ledger, listing, *_asked(listing, group_ids, span), width)
+
+
+def _why_storms(rows: Sequence[Mapping[str, Value]]) -> str:
+    """What is known of why groups rebalanced again and again, also where no member is to blame."""
+    causes = Counter(str(it["cause"]) for it in rows)
+    same = sum((it["members_joined"], it["members_left"]) == ("[]", "[]") for it in rows)
+    return f"Causes: {some_of(f'{cause} ({count})' for cause, count in causes.most_common())}; " + (
+        f"no member came or went in {same} of {counted(len(rows), 'rebalance')}"
+    )
 
 
 def untimed_statement(count: int, span: Span) -> Iterator[str]:
@@ -576,9 +598,10 @@ def run_audit_report(
     captured = [log for log, ends in log_ends(tables, listed_from.logs).items() if ends.ends] or listed_from.logs
     of_logs = [completeness(tables, log, span, group_ids, partition_counts) for log in captured]
     of_logs.sort(key=lambda it: it.is_complete)  # the first line is of one that is not, if there is any
-    complete = Completeness(
-        all(it.is_complete for it in of_logs), tuple(dict.fromkeys(line for it in of_logs for line in it.statements))
-    )
+    is_complete = all(it.is_complete for it in of_logs)
+    statements = [line for it in of_logs for line in it.statements[is_complete:]]
+    first = [_complete(", and of ".join(it.those for it in of_logs))] if is_complete else []
+    complete = Completeness(is_complete, tuple(dict.fromkeys([*first, *statements])))
     silver = SilverAt(tables, group_ids=group_ids)
     if listing in OF_ASSIGNMENTS:
         unread = unread_groups(silver, *overlapping(span))
@@ -596,13 +619,17 @@ def run_audit_report(
     see_also = listed_from.see_also
     if see_also is not None and (there := _sums(tables, group_ids, see_also, span, LINE_CHARACTERS_MAX)):
         complete = complete.adding(f"{NOT_HERE}: {there}: {_command_of(tables, see_also, group_ids, span)}")
-    if group_ids and len(group_ids) == 1 and listing in (Listing.RESETS, Listing.REWINDS):
-        found = (dict(zip(columns, row, strict=True)) for row in rows)
-        texts = [str(it["at"]) for it in found if it["at"] is not None and int(it["delta"] or 0) < 0]
-        back_ms = sorted(epoch_ms(datetime.fromisoformat(it)) for it in texts)
-        complete = complete.adding(*offer(tables, next(iter(group_ids)), back_ms))
-    if listed_from.time in columns:
-        place = columns.index(listed_from.time)
+    if listing in (Listing.RESETS, Listing.REWINDS):
+        found = [dict(zip(columns, row, strict=True)) for row in rows]
+        back = [it for it in found if it["at"] is not None and int(it["delta"] or 0) < 0]
+        for group_id in list(dict.fromkeys(str(it["group_id"]) for it in back))[:RESTORED_MAX]:
+            times = (str(it["at"]) for it in back if it["group_id"] == group_id)
+            back_ms = sorted(epoch_ms(datetime.fromisoformat(it)) for it in times)
+            complete = complete.adding(*offer(tables, group_id, back_ms))
+    if listing is Listing.FLAPPING and rows:
+        complete = complete.adding(_why_storms([dict(zip(columns, row, strict=True)) for row in rows]))
+    if (time := listed_from.time_name or listed_from.time) in columns:
+        place = columns.index(time)
         complete = complete.adding(*untimed_statement(sum(row[place] is None for row in rows), span))
     width = (room_for(out) or LINE_CHARACTERS_MAX) - len("# ")
     sums = _sums(tables, group_ids, listing, span, width) if output_format == "table" and len(rows) > 1 else ""

@@ -44,7 +44,7 @@ AGAIN_DAYS: Final = 30
 KINDS_MAX: Final = 15
 """Lines of new findings."""
 TEXT_CHARACTERS_MIN: Final = 37
-"""Where commands leave less room in a line, only one is printed."""
+"""Where commands leave less room in a line, they are without the options that all of them need."""
 NAME_CHARACTERS_MAX: Final = 40
 KIND_CHARACTERS: Final = max(map(len, FINDINGS))
 
@@ -58,7 +58,7 @@ class Found(NamedTuple):
     listing: Listing
     new: Counts = NONE
     guess_count: int = 0
-    """The part of `new` that is only a guess."""
+    """The part of `new` that is only a guess: its names come last."""
     before: Counts = NONE
     """As `new`, and known before; of what happened, and does not last, only for the names in `new`."""
     over: Counts = NONE
@@ -189,7 +189,7 @@ def sum_line(ledger: DuckDb, listing: Listing, condition: str, values: Sequence[
     """What the rows of a list count for that satisfy a condition, and whose they are, as a night says it; empty: there
     are none."""
     rows = list(ledger.rows_of(_Counts(listing, LISTS[listing].table.full_name, condition).query, *values))
-    counts = _most_first((row["name"], row["amount"]) for row in rows)
+    counts = _surest_first(rows)
     return _fitted(_said(Found(listing, counts, sum(row["guesses"] for row in rows))), counts, width) if counts else ""
 
 
@@ -242,7 +242,7 @@ class _Search:
                 times = (row["since"] for row in whole[listing] if finding.lasts and row["since"] is not None)
                 yield Found(
                     listing,
-                    _most_first(counts.items()),
+                    _surest_first(new[listing]),
                     sum(row["guesses"] for row in new[listing]),
                     _most_first(before),
                     _most_first((row["name"], row["amount"]) for row in over[listing]),
@@ -321,6 +321,12 @@ def _without(listing: Listing, source: str) -> str:
     return f"NOT EXISTS (SELECT 1 FROM (SELECT * FROM {source} AS r WHERE {it.where}) AS f WHERE {same})"
 
 
+def _surest_first(rows: Sequence[Mapping[str, Any]]) -> Counts:
+    """The amounts of rows of `_Counts`, those with the most that is no guess first."""
+    in_order = sorted(rows, key=lambda it: (it["guesses"] - it["amount"], -it["amount"], it["name"]))
+    return {row["name"]: row["amount"] for row in in_order}
+
+
 def _most_first(pairs: Iterable[tuple[str, int]]) -> Counts:
     return dict(sorted(pairs, key=lambda pair: (-pair[1], pair[0])))
 
@@ -372,31 +378,32 @@ def lines(
     found: Findings,
     place: str = "",
     attention: Sequence[str] = (),
-    gone_count: int = 0,
+    gone: Sequence[str] = (),
     width: int = LINE_CHARACTERS_MAX,
 ) -> Iterator[str]:
     """What is new, what got worse, what is still open and what is over, in lines of a width.
 
-    `place`: the options that end every command, such as `--warehouse`. `attention`: the groups that need it, since
-    tonight or longer, worst first; `gone_count`: how many more would, and were deleted.
+    `place`: the options that end every command, such as `--warehouse`; where lines have no room for them, the last one
+    says them. `attention`: the groups that need it, since tonight or longer, worst first; `gone`: those that would, and
+    were deleted.
     """
     new = [it for it in found.items if it.new]
-    commands = [command(f"audit --list {it.listing}{place}") for it in new[:KINDS_MAX]]
-    groups = command(f"groups --needs-attention{place}")
+    words = [f"audit --list {it.listing}" for it in new[:KINDS_MAX]]
     room = width - KIND_CHARACTERS - 6
-    is_short = room - max(map(len, commands), default=0) >= TEXT_CHARACTERS_MIN
-    shown = commands if is_short else [""] * len(commands)
-    room -= max(map(len, shown), default=0)
+    is_short = room - max(map(len, map(command, words)), default=0) - len(place) >= TEXT_CHARACTERS_MIN
+    end = place if is_short else ""
+    commands = [command(it + end) for it in words]
+    room -= max(map(len, commands), default=0)
     needing = counted(len(attention), "group needs attention", "groups need attention")
-    if gone_count:
-        needing += f", {gone_count:,} more {'is' if gone_count == 1 else 'are'} gone"
-    has_room = len(needing) + len(groups) + 2 <= width
+    if gone:
+        names = f"{_short(gone[0])} and {len(gone) - 1:,} more are" if len(gone) > 1 else f"{_short(gone[0])} is"
+        needing += f", {names} gone"
     if attention:
-        end = f"  {groups}" if has_room else ""
-        yield _fitted(needing, dict.fromkeys(attention, 1), width - len(end)) + end
+        groups = f"  {command('groups --needs-attention' + end)}"
+        yield _fitted(needing, dict.fromkeys(attention, 1), width - len(groups)) + groups
     yield "NEW tonight" if new else f"{NOTHING_NEW} tonight"
-    for it, words in zip(new, shown, strict=False):
-        yield f"  {it.listing:<{KIND_CHARACTERS}}  {_fitted(_said(it), it.new, room):<{room}}  {words}".rstrip()
+    for it, text in zip(new, commands, strict=False):
+        yield f"  {it.listing:<{KIND_CHARACTERS}}  {_fitted(_said(it), it.new, room):<{room}}  {text}"
     if len(new) > KINDS_MAX:
         yield cut("  and " + ", ".join(it.text(it.new) for it in new[KINDS_MAX:]), width)
     again = [it for it in new if it.again]
@@ -410,14 +417,14 @@ def lines(
     over = [it for it in found.items if it.over]
     if over:
         yield cut(f"OVER: {', '.join(_fitted(it.text(it.over), it.over, width) for it in over)}", width)
-    if commands and not is_short:
-        yield f"Rows of a line, by its first word: {commands[0]}"
-    if attention and not has_room:
-        yield f"Groups that need attention: {groups}"
+    if not is_short and (new or attention):
+        yield f"Each command needs{place}"
 
 
 def _said(it: Found) -> str:
-    return it.text(it.new) + (f" ({it.guess_count:,} perhaps)" if it.guess_count else "")
+    perhaps = it.guess_count
+    sure = sum(it.new.values()) - perhaps
+    return it.text(it.new) + (f" ({sure:,} surely, {perhaps:,} perhaps)" if perhaps else "")
 
 
 def _fitted(text: str, counts: Counts, room: int) -> str:

@@ -425,7 +425,8 @@ def run_groups(
         for rule in it.rules
     )
     first = [] if rows or not needs_attention else ["no group needs attention"]
-    return [*first, *(f"look at the worst: {command(it)}" for it in words), *remarks, *_remarks(tables)]
+    worst = (f"{'and' if index else 'look at the worst'}: {command(it)}" for index, it in enumerate(words))
+    return [*first, *worst, *remarks, *_remarks(tables)]
 
 
 def _gone(group_ids: Sequence[str], options: str, place_words: str) -> Iterator[str]:

@@ -78,6 +78,8 @@ class Listed(NamedTuple):
     """The list of what one may look for here, and is there."""
     more: str = ""
     """A column that other tables give: WHO, TOPICS or BEGAN_AT."""
+    time_name: str = ""
+    """What the list calls the column `time`; empty: as the table."""
     who: str = ""
     """With WHO: the column of its members, or of the one."""
     cause: str = ""
@@ -171,7 +173,7 @@ OF_SHARES: Final = (SHARES_LOG,)
 OF_REBALANCES: Final = ("cause", "confidence", "to_generation", "member_count", "partitions_moved")
 OF_RECORDS: Final = ("group_id", "topic", "partition", "first_offset", "last_offset")
 OF_OFFSETS: Final = ("group_id", "kind", "confidence", "topic", "partition", "from_offset", "to_offset")
-WHY: Final = ("likely_cause", "confidence", "at", "cause")
+WHY: Final = ("likely_cause", "confidence", "at")
 
 
 class Usual(NamedTuple):
@@ -219,7 +221,7 @@ USUAL: Final[dict[Table, Usual]] = {
         OF_GROUPS,
         ("group_id", "topic", "partition", "at", "lag", "confidence", "lag_min", "lag_max", "time_behind_ms"),
     ),
-    ARCHIVED_RECORDS: Usual("at", OF_SHARES, (*OF_RECORDS, *WHY, "delivery_count")),
+    ARCHIVED_RECORDS: Usual("at", OF_SHARES, (*OF_RECORDS, *WHY)),
     REDELIVERIES: Usual("at", OF_SHARES, (*OF_RECORDS, "to_delivery_count", *WHY)),
     SHARE_OFFSET_CHANGES: Usual("at", OF_SHARES, (*OF_OFFSETS, "never_delivered_count", "delivered_again_count", "at")),
 }
@@ -347,6 +349,8 @@ LISTS: Final[dict[Listing, Listed]] = {
     Listing.EMPTIED: _of(
         REBALANCES,
         where=f"r.member_count = 0 AND {IS_LAST}",
+        time_name="since",
+        first=("group_id", "since", WHO, "cause", "confidence"),
         finding=Finding("group left empty", "groups left empty"),
         more=WHO,
         who="members_left",

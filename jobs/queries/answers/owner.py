@@ -7,7 +7,7 @@ have no owners, since several members may consume a partition: these members are
 import sys
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from operator import attrgetter
+from operator import attrgetter, itemgetter
 from typing import Final, NamedTuple, TextIO, TypeVar
 
 import pyarrow as pa
@@ -20,6 +20,7 @@ from coordinator_core.inference.facts.life import NO_PARTITION_COUNTS, GroupLife
 from coordinator_core.inference.facts.rows import OwnerRow
 from coordinator_core.inference.groups.owners import partition_owners
 from coordinator_core.replay.java.hash_codes import string_order
+from jobs.console.names import short
 from jobs.console.output import Value, printable, time_text, write_answers
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.part_files import LOG_PARTITION
@@ -84,8 +85,8 @@ class Owners(NamedTuple):
     """The owners at a time, and remarks."""
 
     owners: tuple[Owner, ...]
-    is_known: bool
-    """Was the partition ever assigned in any group?"""
+    ever: tuple[Owner, ...]
+    """Who ever owned the partition in any group."""
     caveats: tuple[Caveat, ...]
     share_readers: Sequence[ShareReader]
     """Members of share groups that consumed it then, by group and member."""
@@ -151,7 +152,7 @@ def find_owners(tables: ClusterTables, *, topic: str, partition: int, at_ms: int
         and _is_so(row, life.log_partition, newest)
     }
     in_order = sorted(readers, key=lambda it: (string_order(it.group_id), it.member_id))
-    return Owners(owners, bool(ever), tuple(caveats), in_order, share_groups, unread, unread_records(newest))
+    return Owners(owners, tuple(ever), tuple(caveats), in_order, share_groups, unread, unread_records(newest))
 
 
 def _client_id(life: GroupLife, member_id: str) -> str | None:
@@ -219,7 +220,7 @@ def run_owner(
 ) -> list[str]:
     """Find the owners and print them. Returns the caveats as lines."""
     found = find_owners(tables, topic=topic, partition=partition, at_ms=at_ms)
-    if not (found.is_known or found.share_groups or found.unread or found.unread_records):
+    if not (found.ever or found.share_groups or found.unread or found.unread_records):
         require_topic(tables, topic)
         require_partition(tables, topic, partition)
     columns, rows = COLUMNS, [_row(it.row) for it in found.owners]
@@ -230,25 +231,21 @@ def run_owner(
         columns, rows = with_notes(columns, rows, notes_by_group(found.caveats))
     if rows or output_format != "table":
         write_answers(columns, rows, output_format, out or sys.stdout, first=ANSWER)
-    return [*_remarks(tables, found, topic, partition, is_asked=at_ms is not None), *lines_of(found.caveats)]
+    return [*_remarks(tables, found, topic, partition, at_ms), *lines_of(found.caveats)]
 
 
-OWNERLESS_AT_THE_END: Final = (
-    "nobody owned it at the end of the log, as far as that tells: ask of an earlier time with --at"
-)
-
-
-def _remarks(tables: ClusterTables, found: Owners, topic: str, partition: int, *, is_asked: bool) -> Iterator[str]:
+def _remarks(tables: ClusterTables, found: Owners, topic: str, partition: int, at_ms: int | None) -> Iterator[str]:
     place = f"partition {partition} of topic {printable(topic)[:100]}"
     if found.unread:
-        prefix = "" if found.owners else "no owner is known then; " if found.is_known else "no owner is known; "
+        prefix = "" if found.owners else "no owner is known then; " if found.ever else "no owner is known; "
         yield f"{prefix}{unread_text(found.unread)}"
     elif found.unread_records and not found.owners:
-        yield "no owner is known then" if found.is_known else "no owner is known"
-    elif not found.is_known and not found.share_groups:
+        yield "no owner is known then" if found.ever else "no owner is known"
+    elif not found.ever and not found.share_groups:
         yield f"no group was ever assigned {place}, as far as the log tells"
-    elif found.is_known and not found.owners:
-        yield "nobody owned it then, as far as the log tells" if is_asked else OWNERLESS_AT_THE_END
+    elif found.ever and not found.owners:
+        then = "at the end" if at_ms is None else "then"
+        yield f"nobody owned it {then}, as far as the log tells{''.join(_others(found.ever, at_ms))}"
     if found.unread_records:
         yield unread_owners_text(tables, found.unread_records)
     for group_id in found.share_groups:
@@ -260,6 +257,24 @@ def _remarks(tables: ClusterTables, found: Owners, topic: str, partition: int, *
         names = [f"{printable(it.member_id)} (client {printable(it.client_id or '')})" for it in of_group[:NAMED_MAX]]
         more = f" and {len(of_group) - NAMED_MAX} more" if len(of_group) > NAMED_MAX else ""
         yield f"{group} reads {place} with {', '.join(names)}{more}: a share partition has no single owner"
+
+
+def _others(ever: Sequence[Owner], at_ms: int | None) -> Iterator[str]:
+    """Who had the partition last before a time (None: the end of the log), and who next."""
+    until_ms = sys.maxsize if at_ms is None else at_ms
+    ended = [(it.row.valid_to, it.row) for it in ever if is_time(it.row.valid_to) and it.row.valid_to <= until_ms]
+    begun = [(it.row.valid_from, it.row) for it in ever if is_time(it.row.valid_from) and it.row.valid_from > until_ms]
+    if ended:
+        last_ms, last = max(ended, key=itemgetter(0))
+        yield f"; last {_named(last)} until {time_text(last_ms)}"
+    if begun:
+        next_ms, following = min(begun, key=itemgetter(0))
+        yield f"; next {_named(following)} from {time_text(next_ms)} on"
+
+
+def _named(it: OwnerRow) -> str:
+    client = f"{short(it.client_id or it.member_id)} on {short(it.client_host or '?')}"
+    return f"{client} in group {short(it.group_id)}"
 
 
 def _row(owner: OwnerRow) -> tuple[Value, ...]:

@@ -94,6 +94,8 @@ class Restoration(NamedTuple):
     """Groups whose offsets differ between the log positions of the time."""
     twice_counted: tuple[str, ...] = ()
     """Streams groups that would read records again: Kafka's tool leaves their state as it is."""
+    moved_then: tuple[str, ...] = ()
+    """Groups whose offsets moved in the very millisecond of the time: those before are of the one before."""
 
     @property
     def written(self) -> tuple[Restored, ...]:
@@ -117,6 +119,7 @@ def restoration(
     newest = SilverAt(tables, group_ids=group_ids)
     passages = newest.at(at_ms).passages()
     then = [passage.committed_offsets() for passage in passages]
+    before = newest.at(at_ms - 1).committed_offsets()
     now = newest.committed_offsets()
     present = {group.group_id: group for group in newest.groups()}
     for group_id in group_ids:
@@ -130,9 +133,10 @@ def restoration(
                 )
             require_groups(tables, [group_id])
             since = _first_commit_ms(newest, group_id, at_ms)
-            later = "" if since is None else f"; it has some since {time_text(since)}, for --at"
+            times = {"had some until": at_ms - 1 if group_id in before else None, "has some since": since}
+            others = "".join(f"; it {had} {time_text(it)}, for --at" for had, it in times.items() if it is not None)
             raise NoSuchGroupError(
-                f"{name} had no committed offsets then{later}{_reservation(passages[-1], present, group_id)}"
+                f"{name} had no committed offsets then{others}{_reservation(passages[-1], present, group_id)}"
             )
     topics = _topics(tables)
     rows: list[Restored] = []
@@ -172,7 +176,20 @@ def restoration(
         said.append(twice(passages[-1], ambiguous))
     streams = {group_id for group_id, group in present.items() if group.group_type == GroupType.STREAMS}
     twice_counted = dict.fromkeys(it.group_id for it in rows if it.change is Change.BACK and it.group_id in streams)
-    return Restoration(tuple(rows), busy, tuple(sorted(doubtful)), tuple(said), tuple(ambiguous), tuple(twice_counted))
+    moved_then = (it for it in caveats if _offsets(before, it) not in [_offsets(offsets, it) for offsets in then])
+    return Restoration(
+        tuple(rows),
+        busy,
+        tuple(sorted(doubtful)),
+        tuple(said),
+        tuple(ambiguous),
+        tuple(twice_counted),
+        tuple(moved_then),
+    )
+
+
+def _offsets(of_groups: Mapping[str, Offsets], group_id: str) -> dict[TopicPartition, int]:
+    return {place: it.offset for place, it in of_groups.get(group_id, {}).items()}
 
 
 def _log_partition(offsets: Offsets, default: int) -> int:
@@ -315,7 +332,7 @@ def run_restore(
             raise JobError("there is nothing to restore: every offset of that time is left out, the table says why")
         with new_file(output) as file:
             file.write(reset_csv(plan.rows))
-    return [*lines_of(plan.caveats), *_remarks(plan, output)]
+    return [*lines_of(plan.caveats), *_remarks(plan, at_ms, output)]
 
 
 def _write_plan(plan: Restoration, output_format: str, out: TextIO) -> None:
@@ -334,11 +351,13 @@ def _cells(row: Restored) -> tuple[Value, ...]:
     return (row.group_id, row.topic, row.partition, row.current_offset, row.offset, delta, row.change.value)
 
 
-def _remarks(plan: Restoration, output: str | None) -> Iterator[str]:
+def _remarks(plan: Restoration, at_ms: int, output: str | None) -> Iterator[str]:
     negative = [row for row in plan.rows if row.change is Change.NEGATIVE]
     if negative:
         names = dict.fromkeys(f"{short(row.topic)}-{row.partition}" for row in negative)
         yield f"left out, since their offsets were negative: {some_of(names)}"
+    for group_id in plan.moved_then:
+        yield f"offsets of {short(group_id)} moved at that very time; those before: --at {time_text(at_ms - 1)}"
     for group_id in plan.busy:
         yield f"{short(group_id)} has members: Kafka resets offsets of empty groups only"
     for group_id in plan.twice_counted:

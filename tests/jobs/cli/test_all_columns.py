@@ -93,6 +93,36 @@ def test_topics_that_changed_and_times_of_leaders_are_named(ask: Asks) -> None:
     assert later == [row for row in leaders if row["at"] >= "2026-11-21T02:59:16"] != leaders
 
 
+def test_lists_say_what_their_rows_have_in_common(ask: Asks) -> None:
+    """What storms without a culprit have in common, since when a group is empty, and once that all logs were read."""
+    storms = ask("audit --list flapping --group c15-enforce").out
+    assert "# Causes: UNKNOWN (5); no member came or went in 5 of 5 rebalances" in storms.splitlines()
+    _, *emptied = map(json.loads, ask("audit --list emptied --format json").out.splitlines())
+    assert "2026-11-21T02:59:17.855Z" in {it["since"] for it in emptied} and "started_at" not in emptied[0]
+    both = [line for line in ask("audit --list holes").out.splitlines() if "COMPLETE" in line]
+    assert len(both) == 1 and "every record of __consumer_offsets " in both[0] and ", and of __share_group" in both[0]
+
+
+def test_lists_of_several_groups_offer_to_restore_each(ask: Asks) -> None:
+    """What they print gives the offsets from before they went back, not those after."""
+    shown = ask("audit --list rewinds").out
+    commands = re.findall(r"\./spark-submit\.sh (restore .*)", shown)
+    assert [it.split()[2] for it in commands] == ["c08-simple", "x04-timeout", "x06-mix"]
+    rewound = [json.loads(line) for line in ask("audit --list rewinds --format json").out.splitlines()[1:]]
+    for words in commands[1:]:
+        first = next(it for it in rewound if it["group_id"] == words.split()[2])
+        restored = map(json.loads, ask(f"{words} --format json").out.splitlines())
+        assert {it["PARTITION"]: it["RESTORED-OFFSET"] for it in restored}[first["partition"]] == first["from_offset"]
+
+
+@pytest.mark.parametrize("listing", ["archived", "redeliveries"])
+def test_a_narrow_table_breaks_no_value(ask: Asks, listing: str) -> None:
+    """Columns that matter less are left out in its place: each row is one line."""
+    piped, shown = (ask(f"audit --list {listing} --group s05-limit", columns) for columns in (None, WIDTHS[0]))
+    counts = [sum(line.startswith("s05-limit ") for line in it.out.splitlines()) for it in (piped, shown)]
+    assert counts[0] == counts[1] > 0 and not re.search(r"^ +[A-Z]+ ", shown.out, re.MULTILINE)
+
+
 @pytest.mark.parametrize("question", QUESTIONS)
 def test_a_pipe_and_wide_get_all_columns(ask: Asks, question: str) -> None:
     """Whoever reads a file gets what was there before terminals were asked for their width; so does --wide."""

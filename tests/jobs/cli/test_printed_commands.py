@@ -93,10 +93,16 @@ def all_findings() -> Findings:
 
 
 def printed_of(found: Findings, place: Sequence[str]) -> list[list[str]]:
-    """The words of the commands that lines name, each kind of finding by itself."""
+    """The words of the commands of lines, each kind of finding by itself, with what the last line adds to each."""
     words = "".join(f" {shlex.quote(word)}" for word in place)
     parts = (Findings(items=(it,), missing_log_partitions={}) for it in found.items)
-    return [shown for part in parts for line in lines(part, words, attention=["it's"]) for shown in commands_in(line)]
+    said = [list(lines(part, words, attention=["it's"])) for part in parts]
+    return [
+        [*shown, *(place if each[-1] == f"Each command needs{words}" else ())]
+        for each in said
+        for line in each
+        for shown in commands_in(line)
+    ]
 
 
 @pytest.mark.parametrize("place", PLACES, ids=["nothing", "warehouse", "cluster", "both"])

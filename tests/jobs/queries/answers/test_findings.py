@@ -163,6 +163,23 @@ def test_a_list_has_the_rows_that_are_counted(warehouse: Warehouse) -> None:
         assert len(rows) == (3 if listing is Listing.ARCHIVED else sum(found.new(listing).values())), listing
 
 
+def test_what_is_no_guess_comes_first(warehouse: Warehouse) -> None:
+    """Of who was thrown out: in a list by its confidence, then by time, and in a night's line."""
+    sure = {"a": "GUESS", "b": "LIKELY", "c": "CERTAIN", "d": "LIKELY"}
+    whose = {"causes": ["MEMBER_EXPIRED"], "cause_methods": ["M"]}
+    those = [
+        rebalance(name, 1, 9 - minute, cause_confidences=[how], **whose)
+        for minute, (name, how) in enumerate(sure.items())
+    ]
+    write(warehouse, {"gold.rebalances": [*those, rebalance("a", 2, 0, cause_confidences=["GUESS"], **whose)]})
+    tables = ClusterTables(warehouse, CLUSTER)
+    columns, found = listed(tables, None, Listing.EXPIRED, Span())
+    assert [row[columns.index("group_id")] for row in found] == ["c", "d", "b", "a", "a"]
+    night = findings(tables)
+    assert list(night.new(Listing.EXPIRED)) == ["b", "c", "d", "a"]
+    assert "5 times thrown out (3 surely, 2 perhaps): b, c, d, a (2)" in " ".join(lines(night, width=160))
+
+
 def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -> None:
     """As a shell takes it, with the options that make it ask the same tables, and without SQL."""
     write(warehouse, ROWS)
@@ -171,11 +188,10 @@ def test_each_line_names_the_command_that_shows_the_rows(warehouse: Warehouse) -
     assert head == "NEW tonight"
     assert [line.partition("./spark-submit.sh ")[2] for line in reported] == [f"audit --list {it}" for it in EXPECTED]
     place = " --warehouse '/a b/of a name that is long enough to leave no room' --cluster-id c"
-    first, head, *reported, rows, groups = lines(found, place, attention=["g"])
-    assert first == "1 group needs attention: g"
-    assert [line.split()[0] for line in reported] == list(EXPECTED)
-    assert rows == f"Rows of a line, by its first word: ./spark-submit.sh audit --list {next(iter(EXPECTED))}{place}"
-    assert groups == f"Groups that need attention: ./spark-submit.sh groups --needs-attention{place}"
+    first, head, *placed, end = lines(found, place, attention=["g"])
+    assert first == "1 group needs attention: g  ./spark-submit.sh groups --needs-attention"
+    assert placed == reported
+    assert end == f"Each command needs{place}"
 
 
 def test_groups_that_need_attention_are_not_called_new(warehouse: Warehouse) -> None:
@@ -184,8 +200,10 @@ def test_groups_that_need_attention_are_not_called_new(warehouse: Warehouse) -> 
     first, head, *_ = lines(findings(ClusterTables(warehouse, CLUSTER)), attention=["b", "a"])
     assert first == "2 groups need attention: b, a  ./spark-submit.sh groups --needs-attention"
     assert head == "NEW tonight"
-    first, *_ = lines(findings(ClusterTables(warehouse, CLUSTER)), attention=["b", "a"], gone_count=3)
-    assert first == "2 groups need attention, 3 more are gone: b, a  ./spark-submit.sh groups --needs-attention"
+    first, *_ = lines(findings(ClusterTables(warehouse, CLUSTER)), attention=["b", "a"], gone=["c"])
+    assert first == "2 groups need attention, c is gone: b, a  ./spark-submit.sh groups --needs-attention"
+    first, *_ = lines(findings(ClusterTables(warehouse, CLUSTER)), attention=["b", "a"], gone=["c", "e", "d"])
+    assert first.startswith("2 groups need attention, c and 2 more are gone: b, a  ")
 
 
 def test_nothing_to_tell(warehouse: Warehouse) -> None:

@@ -11,7 +11,7 @@ from jobs.console.output import printable, time_text
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.warehouse import Warehouse
 from jobs.errors import ArgumentError
-from jobs.queries.answers.owner import OWNERLESS_AT_THE_END, run_owner
+from jobs.queries.answers.owner import run_owner
 from tests.answers import owners_at
 from tests.jobs.history import CLUSTER, at_ms, between, event, write
 from tests.jobs.hostile import HOSTILE, TEXTS
@@ -95,22 +95,34 @@ def test_hostile_topics_match_themselves_alone(warehouse: Warehouse) -> None:
 def test_nobody_then_is_not_nobody_ever(warehouse: Warehouse) -> None:
     """A topic of another name would look like one that had no owner."""
     interval, later = owned("g", "a", 1, 3), owned("h", "b", 1, 3) | {"partition": 5}
+    again = owned("g", "b", 4, 5)
     commit = {"cluster_id": CLUSTER, "group_id": "g", "topic": "t", "partition": 1, "log_partition": 0, "log_offset": 9}
-    written = {ASSIGNMENTS: [interval, later], MEMBERS: [member(interval)], "silver.offset_commits": [commit]}
+    written = {
+        ASSIGNMENTS: [interval, later, again],
+        MEMBERS: [member(interval), member(again)],
+        "silver.offset_commits": [commit],
+    }
     write(warehouse, written)
     for topic, partition, remark in (
-        ("t", 0, "nobody owned it then, as far as the log tells"),
+        (
+            "t",
+            0,
+            "nobody owned it then, as far as the log tells; last pod on /a in group g until {three}; "
+            "next pod on /b in group g from {four} on",
+        ),
         ("t", 1, "no group was ever assigned partition 1 of topic t, as far as the log tells"),
     ):
         remarks = run_owner(
             ClusterTables(warehouse, CLUSTER), topic=topic, partition=partition, at_ms=at_ms(3), output_format="table"
         )
-        assert remarks == [remark]
+        assert remarks == [remark.format(three=time_text(at_ms(3)), four=time_text(at_ms(4)))]
     # where no log has their number, any partition may be there
     remarks = run_owner(ClusterTables(warehouse, CLUSTER), topic="t", partition=99, at_ms=None, output_format="table")
     assert remarks == ["no group was ever assigned partition 99 of topic t, as far as the log tells"]
     remarks = run_owner(ClusterTables(warehouse, CLUSTER), topic="t", partition=0, at_ms=None, output_format="table")
-    assert remarks == [OWNERLESS_AT_THE_END]
+    assert remarks == [
+        f"nobody owned it at the end, as far as the log tells; last pod on /b in group g until {time_text(at_ms(5))}"
+    ]
     counts = {
         "cluster_id": CLUSTER,
         "topic_id": "T",

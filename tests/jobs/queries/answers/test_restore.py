@@ -154,6 +154,20 @@ def test_groups_without_offsets_are_an_error(warehouse: Warehouse) -> None:
         restoration(ClusterTables(warehouse, CLUSTER), group_ids=["s"], at_ms=at_ms(2))
 
 
+def test_the_time_of_a_change_has_the_offsets_after_it(warehouse: Warehouse) -> None:
+    """Who gives the time that a list shows gets the one with the offsets before, also where there are none after."""
+    write(warehouse, {COMMITS: moved((0, 30, 10), (1, 5, 5)), GENERATIONS: [group("g")]})
+    remark = f"offsets of g moved at that very time; those before: --at {time_text(at_ms(5) - 1)}"
+    tables = ClusterTables(warehouse, CLUSTER)
+    for moment, is_said in ((at_ms(5) - 1, False), (at_ms(5), True), (at_ms(5) + 1, False)):
+        _, remarks = printed(run_restore, tables, group_ids=["g"], at_ms=moment, output=None)
+        assert (remark in remarks) is is_said
+    write(warehouse, {COMMITS: [it | {"group_id": "h"} for it in moved((0, 30, None))]})
+    until = f"h had no committed offsets then; it had some until {time_text(at_ms(5) - 1)}, for --at"
+    with pytest.raises(NoSuchGroupError, match=until):
+        restoration(tables, group_ids=["h"], at_ms=at_ms(5))
+
+
 def test_a_file_is_never_overwritten(warehouse: Warehouse, tmp_path: Path) -> None:
     """Without --output nothing is written; a second run with the same name fails and leaves the file as it was."""
     member = {"group_id": "g", "group_type": "CLASSIC", "member_id": "m", "incarnation": 0} | between(1, None)
