@@ -102,11 +102,7 @@ class Cluster:
         self.spec = spec
         self.exchange = exchange
         self._group_settings = {
-            group_id: {
-                name.replace(".", "_"): value for name, value in coordinator_configs(group, spec.settings).items()
-            }
-            for group in groups
-            for group_id in group.group_ids()
+            group_id: self._settings_of(group) for group in groups for group_id in group.group_ids()
         }
         """Group id -> the configs of the group, as coordinators name them."""
         self.truth_recorder = truth_recorder
@@ -215,6 +211,17 @@ class Cluster:
         """Create these before any request needs one."""
         for name in names:
             self.make_topic(creatable_topic(name, self._topics_config))
+
+    def _settings_of(self, group: GroupSpec) -> dict[str, int]:
+        configs = coordinator_configs(group, self.spec.settings)
+        return {name.replace(".", "_"): value for name, value in configs.items()}
+
+    def configure(self, group_id: str, group: GroupSpec) -> None:
+        """Configs of a group have changed; those of its coordinator work with the next heartbeat of each member."""
+        settings = self._settings_of(group)
+        if settings != self._group_settings[group_id]:
+            self.truth_recorder.heartbeats.wake(group_id)
+            self._group_settings[group_id].update(settings)
 
     # --- requests of clients ---
 

@@ -197,10 +197,11 @@ class Faults:
         for group in self._stage.scenario.groups:
             yield from (group_id for group_id in group.group_ids() if spec.group in {group.name, group_id})
 
-    def _alter_config(self, spec: FaultSpec, group: str, config: str, value: int) -> None:
+    def _alter_config(self, spec: FaultSpec, group: str, config: str, value: int | str) -> None:
+        text = str(value).lower() if isinstance(value, bool) else str(value)
         for group_id in self._group_ids(spec):
             self._record(spec, group=group_id, config=config, value=value)
-            self._stage.cluster.metadata.set_group_config(group_id, config, str(value))
+            self._stage.cluster.metadata.set_group_config(group_id, config, text)
             self._stage.share_leaders.configure(group_id, config, value)
 
     def _administer(self, spec: FaultSpec, *needed: Any) -> None:

@@ -118,6 +118,8 @@ class Heartbeats:
             return
         if self._loop.now_ms < process.repeats_until_ms:
             return
+        if heartbeat.next_ms - heartbeat.interval_ms == self._loop.now_ms and process.latency_ms:
+            return  # its interval is new with this answer
         coordinator = self._coordinator_of(process.group_id)
         if coordinator is None or not is_quiet(coordinator, process.group_id):
             return

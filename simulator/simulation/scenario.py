@@ -7,9 +7,9 @@ or "1d"; the names of their fields end in `_ms` here but not in the file.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from operator import attrgetter
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 from coordinator_core.bytes.kafka_versions import DEFAULT_VERSION, KafkaVersion
 from coordinator_core.live.coordinator.config import GroupCoordinatorConfig
@@ -214,7 +214,7 @@ class GroupSpec:
     dead_letter_topic: Annotated[str | None, values.dead_letter_topic] = None
     """errors.deadletterqueue.topic.name: a topic without other records, to which brokers of Kafka 4.4 copy the records
     that the group gives up. They refuse this if the topic has no `dead_letters`."""
-    isolation_level: Annotated[str, values.one_of("read_uncommitted", "read_committed")] = "read_uncommitted"
+    isolation_level: Annotated[str, values.isolation_level] = "read_uncommitted"
     """share.isolation.level: read_uncommitted, or read_committed: only records up to the last stable offset, and none
     of aborted transactions."""
     offset_reset: Annotated[str | None, values.offset_reset] = None
@@ -283,12 +283,23 @@ deletes the group (DeleteGroups). A group with members refuses this, alter_share
 truth has the `error`.
 """
 
-ALTERABLE: Final[Mapping[str, tuple[str, int, int]]] = {
-    "share.record.lock.duration.ms": ("record_lock_duration_ms", *values.LOCK_DURATION_MS),
-    "share.delivery.count.limit": ("delivery_count_limit", 2, 25),
-    "share.partition.max.record.locks": ("max_record_locks", *values.RECORD_LOCKS),
+ALTERABLE: Final[Mapping[str, tuple[str, values.Reader]]] = {
+    "share.record.lock.duration.ms": ("record_lock_duration_ms", values.count(*values.LOCK_DURATION_MS)),
+    "share.delivery.count.limit": ("delivery_count_limit", values.count(2, 25)),
+    "share.partition.max.record.locks": ("max_record_locks", values.count(*values.RECORD_LOCKS)),
+    "share.renew.acknowledge.enable": ("renew_acknowledge", values.flag),
+    "share.auto.offset.reset": ("offset_reset", values.offset_reset),
+    "share.isolation.level": ("isolation_level", values.isolation_level),
+    "share.session.timeout.ms": ("session_timeout_ms", values.count(1, values.CONFIG_MS_MAX)),
+    "share.heartbeat.interval.ms": ("heartbeat_interval_ms", values.count(1, values.CONFIG_MS_MAX)),
 }
-"""Config of a share group that may change during a scenario -> its field, least and most value."""
+"""Config of a share group -> its field, and the reader of the value that it gets during a scenario."""
+
+
+def with_config(group: GroupSpec, name: str, value: Any) -> GroupSpec:
+    """The group with one of its configs changed."""
+    changed: dict[str, Any] = {ALTERABLE[name][0]: value}
+    return replace(group, **changed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -323,8 +334,8 @@ class FaultSpec:
     """The new subscription of the members."""
     config: Annotated[str | None, values.one_of(*ALTERABLE)] = None
     """The name of a group config, such as share.record.lock.duration.ms."""
-    value: Annotated[int | None, values.count(0, 2**31 - 1)] = None
-    """The new value of the config."""
+    value: Annotated[int | str | None, values.config_value] = None
+    """The new value of the config, as Kafka has it: times are numbers of ms."""
 
 
 FAULT_KEYS_MORE: Final[Mapping[str, tuple[str, ...]]] = {

@@ -24,6 +24,7 @@ from simulator.simulation.scenario import (
     key_of,
     occurrences,
     topics_made_later,
+    with_config,
 )
 from simulator.simulation.scenario_place import Place, near, shown
 from simulator.simulation.values import TIME_MS, TOPIC_NAME, reset_duration_ms
@@ -186,9 +187,14 @@ def _check_group(scenario: Scenario, group: GroupSpec, topics: Mapping[str, Topi
         raise place.key("session_timeout").error(
             f"the brokers take {shortest_ms} to {longest_ms} ms (group.min.session.timeout.ms, group.max...)"
         )
-    timeouts = tuple(coordinator_configs(group, settings).values()) or (group.session_ms, group.heartbeat_ms)
-    if timeouts[1] >= timeouts[0]:
-        raise place.key("heartbeat_interval").error(f"must be below session_timeout ({timeouts[0]} ms)")
+    _check_timeouts(group, scenario, place.key("heartbeat_interval"))
+
+
+def _check_timeouts(group: GroupSpec, scenario: Scenario, place: Place) -> None:
+    in_force = tuple(coordinator_configs(group, scenario.cluster.settings).values())
+    session_ms, heartbeat_ms = in_force[:2] or (group.session_ms, group.heartbeat_ms)
+    if heartbeat_ms >= session_ms:
+        raise place.error(f"must be below session_timeout ({session_ms} ms): heartbeat_interval is {heartbeat_ms} ms")
 
 
 def _check_streams(scenario: Scenario, group: GroupSpec, topics: Mapping[str, TopicSpec], place: Place) -> None:
@@ -365,8 +371,7 @@ def _check_admin(scenario: Scenario, fault: FaultSpec, place: Place) -> None:
             f"must be a share group: {fault.kind} is of those, and {shown(fault.group or '')} is none"
         )
     if fault.config is not None and fault.value is not None:
-        _, least, most = ALTERABLE[fault.config]
-        if not least <= fault.value <= most:
-            raise place.key("value").error(
-                f"must be a whole number from {least} to {most}: brokers refuse {fault.value} for {fault.config}"
-            )
+        _, read = ALTERABLE[fault.config]
+        read(fault.value, place.key("value"))
+        for group in specs:
+            _check_timeouts(with_config(group, fault.config, fault.value), scenario, place.key("value"))

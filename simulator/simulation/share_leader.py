@@ -6,7 +6,6 @@ persisted. A member whose connection breaks loses the records that it had acquir
 """
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, Final
@@ -63,7 +62,7 @@ from simulator.simulation.exchange import SHARE_PARTITION, api_of
 from simulator.simulation.internal_topic import REPLICATION_MS
 from simulator.simulation.process import Process
 from simulator.simulation.random_streams import stream
-from simulator.simulation.scenario import ALTERABLE, GroupSpec
+from simulator.simulation.scenario import GroupSpec, with_config
 from simulator.simulation.topics import Topics
 from simulator.simulation.truth import Truth
 from simulator.simulation.values import reset_duration_ms
@@ -149,10 +148,10 @@ class ShareLeaders:
 
         self._step(self._broker(leader), group_id, make_flow(), None, done)
 
-    def configure(self, group_id: str, config: str, value: int) -> None:
-        """Change a config of a group: leaders look it up whenever they need it (ShareGroupConfigProvider)."""
-        changed: dict[str, Any] = {ALTERABLE[config][0]: value}
-        self._groups[group_id] = replace(self._groups[group_id], **changed)
+    def configure(self, group_id: str, config: str, value: int | str) -> None:
+        """Change a config of a group: its coordinator and leaders look it up when they need it (GroupConfigManager)."""
+        self._groups[group_id] = group = with_config(self._groups[group_id], config, value)
+        self._cluster.configure(group_id, group)
         for broker in self._brokers.values():
             for served in broker.served.values():
                 if served.group_id == group_id:

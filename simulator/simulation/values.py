@@ -111,6 +111,16 @@ def one_of(*names: str) -> Reader:
     return read
 
 
+isolation_level: Final = one_of("read_uncommitted", "read_committed")
+
+
+def config_value(value: Any, place: Place) -> int | str:
+    """Of a config that says itself what it may be."""
+    if isinstance(value, int | str):
+        return value
+    raise place.error("must be a whole number, a text, or true or false")
+
+
 def texts(value: Any, place: Place) -> tuple[str, ...]:
     if not isinstance(value, list) or not value:
         raise place.error('must be a list, as ["one", "two"]')

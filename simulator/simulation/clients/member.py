@@ -247,7 +247,10 @@ class HeartbeatMember(Member):
             return []
         code = answer.code
         if code is ErrorCode.NONE:
-            return self._on_response(answer.response, now_ms)
+            interval_ms = answer.response.heartbeat_interval_ms
+            is_new = interval_ms not in {0, self.interval_ms}
+            self.interval_ms = interval_ms or self.interval_ms
+            return [*([Heartbeat(interval_ms)] if is_new else []), *self._on_response(answer.response, now_ms)]
         if answer.request is not None and answer.request.member_epoch != self.member_epoch:
             return []  # the epoch has moved on since
         if code in FENCED:

@@ -186,7 +186,17 @@ OF_FAULTS = (
     (
         GROUP + 'protocol = "share"\n',
         fault("alter_config", group="g", config="share.delivery.count.limit", value=1),
-        "fault[0].value: must be a whole number from 2 to 25: brokers refuse 1",
+        "fault[0].value: must be a whole number from 2 to 25",
+    ),
+    (
+        GROUP + 'protocol = "share"\n',
+        fault("alter_config", group="g", config="share.renew.acknowledge.enable", value="no"),
+        "fault[0].value: must be true or false",
+    ),
+    (
+        GROUP + 'protocol = "share"\n',
+        fault("alter_config", group="g", config="share.heartbeat.interval.ms", value=45_000),
+        "fault[0].value: must be below session_timeout (45000 ms): heartbeat_interval is 45000 ms",
     ),
     (
         GROUP,

@@ -1,10 +1,13 @@
 """What a scenario can say of a share group, each by its Kafka name, and what comes of it."""
 
+from itertools import pairwise
 from operator import itemgetter
+from typing import Any
 
 import pytest
 
 from simulator.simulation.exchange import Watch
+from simulator.simulation.scenario import ALTERABLE
 from simulator.simulation.values import reset_duration_ms
 from tests.simulator.simulation.simulations import Run, run_text
 
@@ -16,6 +19,7 @@ topics = ["t"]
 members = 1
 poll_interval = "2s"
 """
+LIMIT, SESSION = "share.delivery.count.limit", "SESSION_EXPIRED"
 SLOW = GROUP + 'acknowledge = "explicit"\nrecord_lock_duration = "3s"\nrenew_every = 10\n'
 
 
@@ -196,3 +200,62 @@ def test_a_group_has_its_own_session_and_heartbeats(protocol: str) -> None:
     assert ends[1] == []
     beats = [line["asked_ms"] for line in short.lines("requests") if line["api"].endswith("GroupHeartbeat")]
     assert end_ms - max(beat for beat in beats if beat < end_ms) <= 20_000
+
+
+ALTERED = """
+[[fault]]
+kind = "alter_config"
+at = "62s"
+group = "g"
+config = "{config}"
+value = {value}
+[[fault]]
+kind = "crash"
+at = "120s"
+group = "g"
+member = 1
+"""
+VALUES = {
+    "share.record.lock.duration.ms": 2000,
+    "share.delivery.count.limit": 2,
+    "share.partition.max.record.locks": 100,
+    "share.renew.acknowledge.enable": "false",
+    "share.auto.offset.reset": '"earliest"',
+    "share.isolation.level": '"read_committed"',
+    "share.session.timeout.ms": 20_000,
+    "share.heartbeat.interval.ms": 2000,
+}
+
+
+def altered(config: str, **options: Any) -> Run:
+    """A group of two, one config of which changes after a minute, and one member of which dies after two."""
+    text = SLOW.replace("members = 1", "members = 2") + "release_every = 7\n"
+    head = {"rate = 40.0": "rate = 40.0\ntransaction_records = 10\nabort_every = 3"}
+    return run_text(text + ALTERED.format(config=config, value=VALUES[config]), minutes=4, head=head, **options)
+
+
+@pytest.mark.parametrize("config", ALTERABLE)
+def test_every_config_of_a_group_can_change(config: str) -> None:
+    """An admin may set each: the metadata log has it, and heartbeats that are left out change neither log nor truth."""
+    run, all_sent = altered(config), altered(config, skips_heartbeats=False)
+    assert [line["config"] for line in run.lines("faults", fault="alter_config")] == [config]
+    assert (run.log_bytes(), run.truth) == (all_sent.log_bytes(), all_sent.truth)
+    assert run.summary.skipped_heartbeat_count > 0
+
+
+@pytest.mark.parametrize(("config", "after_ms"), [("share.session.timeout.ms", 20_000), (LIMIT, 45_000)])
+def test_a_member_expires_after_the_session_in_force(config: str, after_ms: int) -> None:
+    """share.session.timeout.ms: of a member that sent a heartbeat since it changed, the session is the new one."""
+    run = altered(config)
+    (died,) = run.lines("faults", fault="crash")
+    (expired,) = [line for line in run.lines("generations") if line["causes"][:1] and SESSION in str(line["causes"])]
+    assert after_ms - 5000 <= expired["ts_ms"] - died["ts_ms"] <= after_ms
+
+
+def test_members_take_the_heartbeat_interval_of_the_last_answer() -> None:
+    """share.heartbeat.interval.ms: every 5 s at first, and every 2 s from the heartbeat after the change on."""
+    run = altered("share.heartbeat.interval.ms", skips_heartbeats=False, watch=Watch())
+    sent = run.lines("requests", api="ShareGroupHeartbeat", client_id="g-0", error="NONE")
+    gaps = [later["asked_ms"] - earlier["asked_ms"] for earlier, later in pairwise(sent)]
+    assert {5000, 2000} <= set(gaps) and gaps[-1] == 2000
+    assert set(gaps[: gaps.index(2000)]) >= {5000} and 5000 not in gaps[gaps.index(2000) :]
