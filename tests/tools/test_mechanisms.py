@@ -1,7 +1,7 @@
 """Every mechanism: its file and its test are there, and what is seen is seen."""
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 import pytest
 
@@ -12,6 +12,9 @@ from tests.conftest import PROJECT_ROOT
 from tools.mechanisms_page import Mechanism, outside, stories
 
 ALL: list[Mechanism] = [mechanism for rows in stories().values() for mechanism in rows]
+TRACES = "tests/conformance/test_traces.py"
+TEST = re.compile(r"^\s*def test_|\bparametrize\(", re.MULTILINE)
+"""A test, or a table of cases, which may prove another mechanism."""
 COLUMN = re.compile(r"(silver|gold)\.\w+\.\w+")
 
 
@@ -21,6 +24,14 @@ def test_files_and_tests_are_there() -> None:
     assert missing == []
     assert len({it.what for it in ALL}) == len(ALL) >= 150
     assert all(len(row) == 2 for row in outside())
+
+
+def test_a_file_proves_no_more_than_it_has_tests() -> None:
+    """Tests go when Kafka's own traces say the same: then the row names the traces, which prove any number."""
+    rows = Counter(it.test for it in ALL)
+    assert rows.pop(TRACES) > 50
+    tests = {name: len(TEST.findall((PROJECT_ROOT / name).read_text("utf-8"))) for name in rows}
+    assert {name: count for name, count in rows.items() if count > tests[name]} == {}
 
 
 def test_columns_are_there() -> None:
