@@ -97,15 +97,18 @@ def table_lines(
     rows: Sequence[Sequence[Value]],
     *,
     first: Sequence[str] = (),
+    then: Sequence[str] = (),
     room: int | None = None,
     bars: Bars = BLANKS,
 ) -> Iterator[str]:
     """The header and the rows, padded like Java's `%-15s`; in `room`, if it is too small for them, as `_fitted`.
 
-    `first`: the columns that are the answer, by importance; without them all are, in their order.
+    `first`: the columns that are the answer, by importance; without them all are, in their order. `then`: those that
+    come next.
     """
     texts = [list(map(text_cell, values)) for values in zip(*rows, strict=True)] or [[] for _ in columns]
-    ranks = [first.index(it.name) if it.name in first else len(first) for it in columns]
+    known = [*first, *then]
+    ranks = [known.index(it.name) if it.name in known else len(known) for it in columns]
     in_order = sorted(range(len(columns)), key=ranks.__getitem__)
     columns = [columns[index] for index in in_order]
     cells = [texts[index] for index in in_order]
@@ -311,11 +314,13 @@ def write_table(
     out: TextIO,
     *,
     first: Sequence[str] = (),
+    then: Sequence[str] = (),
     bars: Bars = BLANKS,
 ) -> None:
     """A table for people, as `table_lines`."""
     grown = [Column(name, len(name), grows=True) for name in columns]
-    out.writelines(f"{line}\n" for line in table_lines(grown, rows, first=first, room=room_for(out), bars=bars))
+    lines = table_lines(grown, rows, first=first, then=then, room=room_for(out), bars=bars)
+    out.writelines(f"{line}\n" for line in lines)
 
 
 def write_answers(
@@ -325,15 +330,16 @@ def write_answers(
     out: TextIO,
     *,
     first: Sequence[str] = (),
+    then: Sequence[str] = (),
 ) -> None:
-    """Rows of equal shape in the requested format. `first`: the columns that are the answer, by importance."""
+    """Rows of equal shape in the requested format; `first`, `then`: as for `table_lines`."""
     named = [dict(zip(columns, row, strict=True)) for row in rows]
     if output_format == "json":
         write_json(named, out)
     elif output_format == "csv":
         write_csv(columns, named, out)
     else:
-        write_table(columns, rows, out, first=first)
+        write_table(columns, rows, out, first=first, then=then)
 
 
 def _length(text: str) -> int:

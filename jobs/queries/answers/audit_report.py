@@ -497,6 +497,7 @@ def write_list(
     out: TextIO,
     *,
     first: Sequence[str],
+    then: Sequence[str] = (),
     sums: str = "",
 ) -> None:
     """Print a list behind the statement whether it is complete. In a table for people the reasons come after it, and
@@ -517,7 +518,7 @@ def write_list(
     if sums:
         out.write(f"# {sums}\n")
     if rows or not is_for_people:
-        write_answers(columns, rows, output_format, out, first=first)
+        write_answers(columns, rows, output_format, out, first=first, then=then)
     else:
         out.write(f"# Nothing is listed{'' if complete.is_complete else ', but not all was read:'}\n")
     out.writelines(lines[before:])
@@ -600,8 +601,8 @@ def run_audit_report(
     of_logs.sort(key=lambda it: it.is_complete)  # the first line is of one that is not, if there is any
     is_complete = all(it.is_complete for it in of_logs)
     statements = [line for it in of_logs for line in it.statements[is_complete:]]
-    first = [_complete(", and of ".join(it.those for it in of_logs))] if is_complete else []
-    complete = Completeness(is_complete, tuple(dict.fromkeys([*first, *statements])))
+    summary = [_complete(", and of ".join(it.those for it in of_logs))] if is_complete else []
+    complete = Completeness(is_complete, tuple(dict.fromkeys([*summary, *statements])))
     silver = SilverAt(tables, group_ids=group_ids)
     if listing in OF_ASSIGNMENTS:
         unread = unread_groups(silver, *overlapping(span))
@@ -633,5 +634,6 @@ def run_audit_report(
         complete = complete.adding(*untimed_statement(sum(row[place] is None for row in rows), span))
     width = (room_for(out) or LINE_CHARACTERS_MAX) - len("# ")
     sums = _sums(tables, group_ids, listing, span, width) if output_format == "table" and len(rows) > 1 else ""
-    write_list(complete, columns, rows, output_format, out, first=listed_from.first, sums=sums)
+    first, then = listed_from.first, listed_from.then
+    write_list(complete, columns, rows, output_format, out, first=first, then=then, sums=sums)
     return complete.is_complete

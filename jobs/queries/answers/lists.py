@@ -72,6 +72,8 @@ class Listed(NamedTuple):
     """The logs from which it is inferred."""
     first: tuple[str, ...]
     """The columns that are the answer, by importance."""
+    then: tuple[str, ...] = ()
+    """Those that come next, where there is room."""
     where: str = "true"
     finding: Finding | None = None
     see_also: Listing | None = None
@@ -182,6 +184,7 @@ class Usual(NamedTuple):
     time: str
     logs: tuple[str, ...]
     first: tuple[str, ...]
+    then: tuple[str, ...] = ()
 
 
 USUAL: Final[dict[Table, Usual]] = {
@@ -221,8 +224,8 @@ USUAL: Final[dict[Table, Usual]] = {
         OF_GROUPS,
         ("group_id", "topic", "partition", "at", "lag", "confidence", "lag_min", "lag_max", "time_behind_ms"),
     ),
-    ARCHIVED_RECORDS: Usual("at", OF_SHARES, (*OF_RECORDS, *WHY)),
-    REDELIVERIES: Usual("at", OF_SHARES, (*OF_RECORDS, "to_delivery_count", *WHY)),
+    ARCHIVED_RECORDS: Usual("at", OF_SHARES, (*OF_RECORDS, *WHY), ("cause", "delivery_count")),
+    REDELIVERIES: Usual("at", OF_SHARES, (*OF_RECORDS, "to_delivery_count", *WHY), ("cause",)),
     SHARE_OFFSET_CHANGES: Usual("at", OF_SHARES, (*OF_OFFSETS, "never_delivered_count", "delivered_again_count", "at")),
 }
 
