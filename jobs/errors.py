@@ -32,6 +32,10 @@ class ClientPropertiesError(SettingsError):
     """A Java client's .properties file cannot be used. Names the file, line and key, never the value."""
 
 
+class NoSuchColumn(SettingsError):
+    """A condition is about a column that none of the known ones is."""
+
+
 class SourceError(JobError):
     """A source of logs cannot be read."""
 

@@ -532,7 +532,7 @@ def _checked(values: Mapping[str, Any]) -> Settings:
             encoding=values["dump_encoding"],
             partition_count=values["dump_partition_count"],
             columns=DumpColumns(**{name: values[f"{name}_column"] for name in DUMP_COLUMNS}),
-            where=values["dump_where"],
+            where=values["dump_where"].strip().rstrip(";").rstrip(),
         ),
         topics=tuple(values["topics"]),
         partition_counts=_partition_counts(values["partitions"]),

@@ -4,7 +4,7 @@ import json
 import posixpath
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import IO, Any, Final, NamedTuple
 from urllib.parse import unquote
 
@@ -44,6 +44,8 @@ class DumpFile:
     size_bytes: int
     constants: Mapping[str, str | None]
     """Values of columns that are not in the file but in the names of its folders (`topic=.../`) or in Delta's log."""
+    typed: Mapping[str, pa.Scalar] = field(default_factory=dict)
+    """The same with their types: Delta's, and of folders those that Spark and DuckDB infer (BIGINT, DATE or text)."""
     modified_at_ns: int | None = None
     """Modification time, epoch nanoseconds; None if the store or Delta's log has none."""
 
@@ -53,7 +55,16 @@ class UnknownFile(NamedTuple):
     message: str
 
 
-def find_dump_files(uri: str, format_: DumpFormat) -> tuple[list[DumpFile], list[UnknownFile]]:
+class Found(NamedTuple):
+    """What a dump has."""
+
+    files: list[DumpFile]
+    unknown: list[UnknownFile]
+    columns: pa.Schema | None
+    """Of a Delta table; None: its files tell."""
+
+
+def find_dump_files(uri: str, format_: DumpFormat) -> Found:
     """The files of a dump, by path: of one file, a folder (recursively), or a Delta table.
 
     Raises SourceError when there is nothing, or for a Delta table that cannot be read without Spark.
@@ -70,7 +81,7 @@ def find_dump_files(uri: str, format_: DumpFormat) -> tuple[list[DumpFile], list
         else:
             is_delta = filesystem.get_file_info(f"{root}/_delta_log").type == fs.FileType.Directory
             if format_ is DumpFormat.DELTA or (format_ is DumpFormat.AUTO and is_delta):
-                return _delta_files(uri), []
+                return _delta_files(uri)
             entries = filesystem.get_file_info(fs.FileSelector(root, recursive=True))
     except (OSError, pa.ArrowInvalid) as error:
         raise SourceError(f"cannot read the dump {uri}: {str(error).splitlines()[0]}") from error
@@ -79,17 +90,20 @@ def find_dump_files(uri: str, format_: DumpFormat) -> tuple[list[DumpFile], list
     prefix = uri.rstrip("/")
     for entry in sorted(entries, key=lambda entry: entry.path):
         inside = entry.path[len(root) :].lstrip("/")
-        if entry.type != fs.FileType.File or not entry.size or _is_hidden(inside):
+        if entry.type != fs.FileType.File or _is_hidden(inside):
             continue
         path = f"{prefix}/{inside}" if inside else prefix
         recognised = format_ if format_ is not DumpFormat.AUTO else _recognise(filesystem, entry.path)
+        if not entry.size and recognised is not DumpFormat.PARQUET:
+            continue  # a text without lines; a Parquet file was cut
         if recognised is None:
             unknown.append(UnknownFile(path, "neither Parquet nor JSON lines nor the output of kafka-dump-log"))
         else:
-            found.append(DumpFile(path, recognised, entry.size, _constants(inside), entry.mtime_ns))
+            constants = _constants(inside)
+            found.append(DumpFile(path, recognised, entry.size, constants, modified_at_ns=entry.mtime_ns))
     if not found and not unknown:
         raise NoSuchSource(f"nothing to read: {uri} has no files")
-    return found, unknown
+    return Found(_typed(found), unknown, None)
 
 
 def _is_hidden(path: str) -> bool:
@@ -109,6 +123,28 @@ def _constants(path: str) -> dict[str, str | None]:
     }
 
 
+def _typed(files: Sequence[DumpFile]) -> list[DumpFile]:
+    """Files with the types of what their folders tell: of one column they are the same for all files."""
+    types = {
+        name: _type_of([file.constants[name] for file in files if name in file.constants])
+        for name in {name for file in files for name in file.constants}
+    }
+    return [
+        replace(file, typed={name: pa.scalar(text).cast(types[name]) for name, text in file.constants.items()})
+        for file in files
+    ]
+
+
+def _type_of(texts: Sequence[str | None]) -> pa.DataType:
+    for type_ in (pa.int64(), pa.date32()):
+        try:
+            pa.array(texts, pa.string()).cast(type_)
+        except pa.ArrowInvalid:
+            continue
+        return type_ if any(text is not None for text in texts) else pa.string()
+    return pa.string()
+
+
 def _recognise(filesystem: fs.FileSystem, path: str) -> DumpFormat | None:
     if path.endswith(".parquet"):  # a lake has thousands, which are not opened each night
         return DumpFormat.PARQUET
@@ -124,26 +160,27 @@ def _recognise(filesystem: fs.FileSystem, path: str) -> DumpFormat | None:
     return DumpFormat.DUMP_LOG if _DUMP_LOG_START.search(head) else None
 
 
-def _delta_files(uri: str) -> list[DumpFile]:
+def _delta_files(uri: str) -> Found:
     try:
         table = DeltaTable(uri)
         if table.metadata().configuration.get(COLUMN_MAPPING, "none") != "none":
             raise SourceError(f"{uri} maps its columns: write the dump to a table without {COLUMN_MAPPING}")
-        actions = pa.table(table.get_add_actions(flatten=False)).to_pylist()
+        adds = pa.table(table.get_add_actions(flatten=False))
+        columns = pa.schema(table.schema().to_arrow())
         if pa.table(table.deletion_vectors()).num_rows:
             raise SourceError(f"{uri} has deletion vectors: apply them first, as REORG TABLE ... APPLY (PURGE) does")
         paths = table.file_uris()
     except DeltaError as error:
         raise SourceError(f"cannot read the Delta table {uri}: {str(error).splitlines()[0]}") from error
-    by_name = {posixpath.basename(unquote(action["path"])): action for action in actions}
+    by_name = {posixpath.basename(unquote(action["path"])): action for action in adds.to_pylist()}
     files = []
     for path in sorted(paths):
         action = by_name[posixpath.basename(unquote(path))]
-        constants = {
-            name: None if value is None else str(value) for name, value in (action.get("partition") or {}).items()
-        }
-        files.append(DumpFile(path, DumpFormat.PARQUET, int(action["size_bytes"]), constants))
-    return files
+        values = action.get("partition") or {}
+        constants = {name: None if value is None else str(value) for name, value in values.items()}
+        typed = {name: pa.scalar(value, columns.field(name).type) for name, value in values.items()}
+        files.append(DumpFile(path, DumpFormat.PARQUET, int(action["size_bytes"]), constants, typed))
+    return Found(files, [], columns)
 
 
 def rearranged_files(uri: str, files: Sequence[DumpFile], is_known: Callable[[DumpFile], bool]) -> dict[str, DumpFile]:

@@ -29,7 +29,6 @@ from jobs.errors import SourceError
 from jobs.settings import BATCH_COLUMNS, DUMP_COLUMNS, SPELLINGS, DumpSettings
 from jobs.sources.dumps.files import Line
 from jobs.sources.dumps.framing import framed
-from jobs.sources.dumps.where import Where
 from schemas.cluster_metadata import TOPIC as METADATA_TOPIC
 
 ROWS_SCHEMA: Final = pa.schema(
@@ -133,13 +132,16 @@ def read_parquet(
     rules: RowRules,
     constants: Mapping[str, str | None],
     row_groups: Sequence[int] | None = None,
-    where: Where | None = None,
+    where: Callable[[pa.Table], BoolArray] | None = None,
 ) -> Iterator[RowsRead]:
-    """Yield the rows of an open Parquet file in portions.
+    """Yield the rows of an open Parquet file in portions. `where`: which rows of a portion are wanted.
 
     Raises SourceError for missing columns or wrong types, and pyarrow's errors for a damaged file.
     """
     scanner = Scanner.of_open(source)
+    twice = [name for name, count in Counter(scanner.schema.names).items() if count > 1]
+    if twice:
+        raise SourceError(f"it has two columns {twice[0]}: write it with one")
     counts = scanner.row_counts
     has_batches = BATCH_COLUMNS.issubset(scanner.schema.names)
     names = dict(STORED_OF_BATCHES) if has_batches else _stored_names(scanner.schema, rules, constants)
@@ -153,7 +155,7 @@ def read_parquet(
     for batch in scanner.batches(columns, rows_max=row_count, indices=chosen):
         found = _found_columns(batch, names, constants, rules)
         if where is not None:
-            found = found._replace(is_wanted=where.wanted(pa.Table.from_batches([batch]), constants))
+            found = found._replace(is_wanted=where(pa.Table.from_batches([batch])))
         yield _checked(found, rules, partial(_row_place, first_row))
         first_row += batch.num_rows
 

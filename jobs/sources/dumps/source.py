@@ -27,7 +27,8 @@ What each kind of dump contains, and what is null or assumed where it lacks some
 import posixpath
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any, Final
@@ -51,10 +52,10 @@ from coordinator_core.text import counted
 from jobs.cli_enums import DumpFormat
 from jobs.delta.filesystems import filesystem_of
 from jobs.delta.scanner import Scanner
-from jobs.errors import SourceError
+from jobs.errors import NoSuchColumn, SourceError
 from jobs.settings import Settings
 from jobs.sources.dumps.dump_log import BATCHES, FORMATTED, ROWS, DumpFault, DumpLog
-from jobs.sources.dumps.files import DumpFile, Line, find_dump_files, read_lines, rearranged_files
+from jobs.sources.dumps.files import DumpFile, Found, Line, find_dump_files, read_lines, rearranged_files
 from jobs.sources.dumps.pack import READ_BYTES_MAX
 from jobs.sources.dumps.rows import (
     BATCHES_SCHEMA,
@@ -111,6 +112,8 @@ class _Work:
     """Row groups of a single Parquet file; None: all."""
     rules: RowRules
     staging: str
+    columns: pa.Schema | None = None
+    """Of the whole dump, where a condition is about them."""
 
 
 @dataclass(slots=True)
@@ -137,6 +140,12 @@ class _Done:
     """Fields of a newer Kafka, and the number of records that have them."""
     unprinted: Counter[str] = field(default_factory=Counter)
     """Reasons why records are not printed, with the remedy, and the number of lines for each."""
+    wanted_count: int = 0
+    """Rows for which `--where` is true."""
+    row_count: int = 0
+    """Rows of which it was asked."""
+    excluded_file_count: int = 0
+    """Files of whose rows none can be wanted, by their folders."""
     problem: str | None = None
     """An error that makes the whole dump unreadable: the run stops with it."""
 
@@ -162,8 +171,9 @@ def unpack_dumps(
     rearranged: dict[str, DumpFile] = {}
     listed: set[str] = set()
     for uri in uris:
-        files, unknown = find_dump_files(uri, rules.dump.format)
-        if not files:
+        found = find_dump_files(uri, rules.dump.format)
+        files, unknown = found.files, found.unknown
+        if not files and found.columns is None:
             raise SourceError(f"no file of {uri} is Parquet, JSON lines or the output of kafka-dump-log")
         for path, message in unknown:
             faults.append(DumpFault(path, BadRow(message, None, None, None, None, b"", UNKNOWN_FORMAT)))
@@ -179,7 +189,8 @@ def unpack_dumps(
         else:
             sources.append(uri)
         sources += [*(file.path for file in new), *(path for path, _ in unknown)]
-        works += _works(uri, new, rules, staging, len(works))
+        columns = _columns(found, new, rules.dump.where) if rules.dump.where else None
+        works += (replace(work, columns=columns) for work in _works(uri, new, rules, staging, len(works)))
     done: Sequence[_Done] = run_all(unpack, works) if works else ()
     problem = next((task.problem for task in done if task.problem is not None), None)
     if problem is not None:
@@ -192,6 +203,40 @@ def unpack_dumps(
         files_read=(*rearranged.values(), *_wholly_read(done)),
         listed=frozenset(listed),
     )
+
+
+def _columns(found: Found, new: Sequence[DumpFile], condition: str) -> pa.Schema | None:
+    """The columns that a condition may be about: of a Delta table, or of as many files as it takes to know its own.
+    Raises SettingsError for what is no condition of them."""
+    if found.columns is not None:
+        Where(condition, found.columns).check()
+        return found.columns
+    files = {file.path: file for file in (*reversed(new), *reversed(found.files)) if new}
+    columns: dict[str, pa.DataType] = {}
+    problem: NoSuchColumn | None = None
+    for file in files.values():
+        if file.format is not DumpFormat.PARQUET:
+            continue  # the task refuses it
+        filesystem, path = filesystem_of(file.path)
+        try:
+            with filesystem.open_input_file(path) as source:
+                schema = Scanner.of_open(source).schema
+        except (OSError, pa.ArrowException):
+            continue  # the task reports what is wrong
+        there = {item.name: item.type for item in schema}
+        if problem is not None and there.keys() <= columns.keys():
+            continue
+        columns = there | columns
+        columns |= {name: value.type for it in found.files for name, value in it.typed.items()}
+        try:
+            Where(condition, pa.schema(columns)).check()
+        except NoSuchColumn as error:
+            problem = error
+        else:
+            return pa.schema(columns)
+    if problem is not None:
+        raise problem
+    return pa.schema(columns)
 
 
 def _wholly_read(done: Sequence[_Done]) -> tuple[DumpFile, ...]:
@@ -285,9 +330,13 @@ def _logs(uris: Sequence[str], done: Iterable[_Done]) -> Iterator[DumpLog]:
 
 
 def _notes(uri: str, done: Sequence[_Done], rules: RowRules) -> Iterator[str]:
-    if rules.dump.where:
-        yield f"{uri}: of its rows those where {rules.dump.where}"
     tasks = [task for task in done if task.uri == uri]
+    if rules.dump.where and tasks:
+        wanted_count, row_count, excluded_count = (
+            sum(getattr(task, name) for task in tasks) for name in ("wanted_count", "row_count", "excluded_file_count")
+        )
+        those = f" (and none of {counted(excluded_count, 'file')}, by their folders)" if excluded_count else ""
+        yield f"{uri}: {wanted_count:,} of {counted(row_count, 'row')}{those} match --where {rules.dump.where}"
     counts = {kind: sum(task.record_counts.get(kind, 0) for task in tasks) for kind in (BATCHES, FORMATTED)}
     if alone_count := sum(task.record_counts.get(ALONE, 0) for task in tasks):
         yield (
@@ -339,14 +388,14 @@ def unpack(work: _Work) -> _Done:
     batches = PieceWriter(work.staging, f"{name}-{BATCHES}", "base_offset")
     formatted = PieceWriter(work.staging, f"{name}-{FORMATTED}", "offset")
     numbers: dict[tuple[str, int], int] = {}
-    where = Where(work.rules.dump.where) if work.rules.dump.where else None
+    where = None if work.columns is None else Where(work.rules.dump.where, work.columns)
     for file in work.files:
         faults = _Faults(file.path)
         try:
             if where is not None and file.format is not DumpFormat.PARQUET:
                 raise SourceError("--where takes rows of Parquet files and Delta tables: name other dumps without it")
             if file.format is DumpFormat.PARQUET:
-                if where is None or not where.excludes(file.constants):
+                if where is None or not where.excludes(file.typed):
                     _unpack_parquet(file, work, (rows, batches), faults, done, where)
                 done.files_read.append(file)
             elif file.format is DumpFormat.DUMP_LOG:
@@ -369,6 +418,9 @@ def unpack(work: _Work) -> _Done:
     for kind, writer in ((ROWS, rows), (BATCHES, batches), (FORMATTED, formatted)):
         writer.flush()
         done.runs += [(kind, *run) for run in writer.runs]
+    if where is not None:
+        done.wanted_count, done.row_count = where.wanted_count, where.row_count
+        done.excluded_file_count = where.excluded_file_count
     return done
 
 
@@ -419,7 +471,8 @@ def _unpack_parquet(
     rows, batches = writers
     filesystem, path = filesystem_of(file.path)
     with filesystem.open_input_file(path) as source:
-        for read in read_parquet(source, work.rules, file.constants, work.row_groups, where):
+        wanted = None if where is None else partial(where.wanted, of_folders=file.typed)
+        for read in read_parquet(source, work.rules, file.constants, work.row_groups, wanted):
             _add_rows(read, rows if read.rows.schema == ROWS_SCHEMA else batches, faults, done)
 
 

@@ -4,6 +4,7 @@ import base64
 import gzip
 import json
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -12,14 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from deltalake import write_deltalake
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from coordinator_core.bytes.log.batch import Record
 from coordinator_core.bytes.log.records import iter_records
 from coordinator_core.bytes.log.scan import scan_segment
 from coordinator_core.replay.lookup import group_partition
-from jobs.errors import SourceError
+from jobs.delta.duckdb import connect
+from jobs.errors import SettingsError, SourceError
 from jobs.sources.dumps import pack, source, staging
 from jobs.sources.dumps.files import read_lines
 from jobs.sources.dumps.pack import DUPLICATE_OFFSET, read_dump_log
@@ -516,7 +518,7 @@ def test_where_takes_rows_by_any_columns(tmp_path: Path, monkeypatch: pytest.Mon
         opened.clear()
         found = unpacked(tmp_path / f"staging-{len(where)}", tmp_path / "lake", dump_where=where)
         assert len(found.files_read) == 3
-        assert any(it.endswith(f": of its rows those where {where}") for it in found.notes)
+        assert any(it.endswith(f" match --where {where}") for it in found.notes)
         there = batches_of(found)
         return [it.offset for it in records_of(there[OFFSETS, 0])] if there else []
 
@@ -532,19 +534,132 @@ def test_where_takes_rows_by_any_columns(tmp_path: Path, monkeypatch: pytest.Mon
 @pytest.mark.parametrize(
     ("where", "words"),
     [
-        ("env = 'prod'", "--where \"env = 'prod'\": .*env"),
+        ("env = 'prod'", "no file has a column env. There are .*offset"),
+        ('topic = "prod"', "no file has a column prod .texts take single quotes: 'prod'"),
         ("topic =", "--where 'topic =': .*syntax error"),
         ("topic in (select content from read_text('/etc/hostname'))", "--where .*"),
-        ("topic", "--where 'topic'"),
+        ("topic", "is no condition, but VARCHAR"),
+        ("null", "is no condition"),
+        ("columns(*) is null", "is no condition"),
+        ("true) as a, (false", "syntax error"),
+        ("nosuch(partition)", "nosuch does not exist"),
+        ("count(*) > 0", "aggregates"),
+        ("row_number() over () = 1", "window functions"),
+        ("unnest([true, false])", "UNNEST"),
+        ("partition = 0 or RANDOM() < 0.5", r"random\(\) gives another value each time"),
+        ("topic in (select cast(uuid() as text) from range(3))", r"uuid\(\) gives another value each time"),
     ],
 )
-def test_a_where_that_cannot_be_computed_stops_the_run(tmp_path: Path, where: str, words: str) -> None:
-    """With the file and what is wrong, in one line."""
+def test_a_where_that_is_no_condition_of_a_row_stops_the_run(tmp_path: Path, where: str, words: str) -> None:
+    """Before any row is read, with what is wrong in one line."""
     row_ = {"topic": OFFSETS, "partition": 0, "offset": 0, "timestamp": 5, "key": KEY, "value": VALUE}
     pq.write_table(pa.Table.from_pylist([row_]), tmp_path / "a.parquet")
-    with pytest.raises(SourceError, match=words) as raised:
+    with pytest.raises(SettingsError, match=words) as raised:
         unpacked(tmp_path / "staging", tmp_path / "a.parquet", dump_where=where)
     assert "\n" not in str(raised.value)
     (tmp_path / "b.json").write_bytes(text_of(row(0)))
     with pytest.raises(SourceError, match="--where takes rows of Parquet files"):
         unpacked(tmp_path / "staging", tmp_path / "b.json", dump_where=where)
+
+
+def with_kinds(rows: pa.Table) -> pa.Table:
+    """Rows with a column of each kind that lakes are partitioned by."""
+    numbers = range(rows.num_rows)
+    days = [datetime(2026, 11, 20 + number % 3, tzinfo=UTC) for number in numbers]
+    return (
+        rows.append_column("env", pa.array([("prod", "dev", None)[number % 3] for number in numbers]))
+        .append_column("num", pa.array([number % 12 for number in numbers]))
+        .append_column("day", pa.array([it.date() for it in days]))
+        .append_column("flag", pa.array([bool(number % 2) for number in numbers]))
+        .append_column("since", pa.array(days, pa.timestamp("us", "UTC")))
+    )
+
+
+@pytest.mark.parametrize(
+    "by", [["env", "num", "day"], ["env", "day", "num", "flag", "since"]], ids=["folders", "Delta"]
+)
+def test_where_compares_what_folders_tell_by_its_type(recorded: pa.Table, tmp_path: Path, by: list[str]) -> None:
+    """Rows are those that DuckDB takes of the rows before they were partitioned."""
+    rows = with_kinds(recorded.slice(0, 240))
+    if "flag" in by:
+        write_deltalake(str(tmp_path / "lake"), rows, partition_by=by)
+    else:
+        pq.write_to_dataset(rows, tmp_path / "lake", partition_cols=by)
+    of_numbers = ("num < '3'", "num < 3", "num = 10", "flag", "flag = 'true'", "env is null")
+    of_times = ("day >= '2026-11-21'", "day > date '2026-11-20' and flag", "since >= '2026-11-21T00:00:00Z'")
+    for number, condition in enumerate((*of_numbers, *of_times, "since = '2026-11-21'")):
+        expected = connect().from_arrow(rows).filter(condition).to_arrow_table()
+        found = unpacked(tmp_path / f"staging-{number}", tmp_path / "lake", dump_where=condition)
+        count = sum(len(records_of(data)) for data in batches_of(found).values())
+        assert 0 < count == expected.num_rows < rows.num_rows, condition
+
+
+def test_where_takes_folders_as_texts_unless_all_are_numbers_or_days(tmp_path: Path) -> None:
+    """One folder that is neither makes a column of texts, and the folder's value counts before that of a file."""
+    for number, env in enumerate(("1", "x", "10")):
+        (tmp_path / "lake" / f"env={env}").mkdir(parents=True)
+        row_ = {"topic": OFFSETS, "partition": 0, "offset": number, "timestamp": 5, "key": KEY, "value": VALUE}
+        pq.write_table(pa.Table.from_pylist([row_ | {"env": "y"}]), tmp_path / "lake" / f"env={env}" / "a.parquet")
+    found = unpacked(tmp_path / "staging", tmp_path / "lake", dump_where="env < '2' and \"offset\" >= 0")
+    assert [it.offset for it in records_of(batches_of(found)[OFFSETS, 0])] == [0, 2]
+
+
+@pytest.mark.parametrize("is_delta", [False, True])
+def test_where_takes_a_column_as_null_that_a_file_lacks(tmp_path: Path, is_delta: bool) -> None:
+    """Files from before a column was added; a column that no file has is an error."""
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    for number, more in enumerate(({}, {"env": "prod"}, {"env": "dev"}, {})):
+        row_ = {"topic": OFFSETS, "partition": 0, "offset": number, "timestamp": 5, "key": KEY, "value": VALUE}
+        rows = pa.Table.from_pylist([row_ | more])
+        if is_delta:
+            write_deltalake(str(lake), rows, mode="append", schema_mode="merge")
+        else:
+            pq.write_table(rows, lake / f"{number}.parquet")
+    for condition, offsets in (
+        ("env = 'prod'", [1]),
+        ("env is null", [0, 3]),
+        ("env is distinct from 'dev'", [0, 1, 3]),
+    ):
+        found = unpacked(tmp_path / f"staging-{len(condition)}", lake, dump_where=condition)
+        assert [it.offset for it in records_of(batches_of(found)[OFFSETS, 0])] == offsets
+    with pytest.raises(SettingsError, match=r"no file has a column nope\. There are .*env"):
+        unpacked(tmp_path / "staging", lake, dump_where="nope = 1")
+
+
+def test_a_where_that_takes_nothing_says_of_how_many_rows(recorded: pa.Table, tmp_path: Path) -> None:
+    """So that a wrong condition is seen."""
+    pq.write_table(recorded.slice(0, 90), tmp_path / "a.parquet")
+    found = unpacked(tmp_path / "staging", tmp_path / "a.parquet", dump_where=" topic = 'Prod' ; ")
+    assert not found.logs
+    assert found.notes == (f"{tmp_path}/a.parquet: 0 of 90 rows match --where topic = 'Prod'",)
+
+
+def test_an_empty_delta_table_is_a_lake_without_rows(recorded: pa.Table, tmp_path: Path) -> None:
+    """Nothing is read, and nothing is wrong."""
+    write_deltalake(str(tmp_path / "lake"), recorded.slice(0, 10))
+    DeltaTable(str(tmp_path / "lake")).delete()
+    for where in ("", "partition = 0"):
+        found = unpacked(tmp_path / "staging", tmp_path / "lake", dump_where=where)
+        assert (found.logs, found.faults, found.files_read) == ((), (), ())
+
+
+def test_an_empty_parquet_file_is_damaged_and_an_empty_text_has_no_lines(recorded: pa.Table, tmp_path: Path) -> None:
+    """With and without a condition."""
+    lake = tmp_path / "lake"
+    lake.mkdir()
+    pq.write_table(recorded.slice(0, 10), lake / "a.parquet")
+    (lake / "b.parquet").write_bytes(b"")
+    (lake / "c.json").write_bytes(b"")
+    for where in ("", "partition >= 0"):
+        found = unpacked(tmp_path / f"staging-{len(where)}", lake, dump_where=where)
+        assert [(it.row.code, Path(it.source).name) for it in found.faults] == [("UNREADABLE_FILE", "b.parquet")]
+        assert [Path(it.path).name for it in found.files_read] == ["a.parquet"]
+
+
+def test_two_columns_of_one_name_stop_the_run(recorded: pa.Table, tmp_path: Path) -> None:
+    """Which of them is the key is not to be guessed."""
+    twice = pa.Table.from_arrays([*recorded.columns, recorded["key"]], names=[*recorded.column_names, "key"])
+    pq.write_table(twice, tmp_path / "a.parquet")
+    with pytest.raises(SourceError, match="two columns key"):
+        unpacked(tmp_path / "staging", tmp_path)
