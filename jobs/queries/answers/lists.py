@@ -164,6 +164,7 @@ IS_LEADER_CHANGE: Final = f"""r.kind = '{Ranges.LEADER_EPOCH}' AND r.leader_epoc
     )"""
 """The first batch of each leader epoch but the first one."""
 PLACE: Final = "r.topic || '-' || r.partition"
+PLACE_OR_FILE: Final = f"coalesce({PLACE}, split_part(r.source, '/', -1))"
 LACK: Final = (
     f"CASE WHEN r.rule IN {NOT_JUDGED_RULES} THEN r.group_id WHEN r.rule = '{INPUT_NOT_READ}' "
     "THEN split_part(r.details, ':', 1) ELSE r.log_topic || '-' || r.log_partition END"
@@ -249,7 +250,7 @@ LISTS: Final[dict[Listing, Listed]] = {
     Listing.QUARANTINE: _of(
         QUARANTINE,
         where=OPEN_SQL,
-        finding=Finding("row in quarantine", "rows in quarantine", name=PLACE, lasts=True),
+        finding=Finding("row in quarantine", "rows in quarantine", name=PLACE_OR_FILE, lasts=True),
     ),
     Listing.COPIES: _of(
         QUARANTINE,

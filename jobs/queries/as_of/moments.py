@@ -39,7 +39,7 @@ LOCALTIME: Final = Path("/etc/localtime")
 ZONES: Final = "zoneinfo/"
 """Precedes the zone name in the path that /etc/localtime links to."""
 EXAMPLES: Final = "2026-11-20T03:12:00Z, epoch milliseconds, now, -2h, today, 'yesterday 03:12' or 'monday 03:12'"
-OUTSIDE: Final = f"{{text!r}} is out of range: give a time from 1970 to 9999, as {EXAMPLES}"
+OUTSIDE: Final = f"{{text!r}} is out of range: give a time from 1970 to 9999-12-30, as {EXAMPLES}"
 
 
 class Moment(NamedTuple):

@@ -14,7 +14,7 @@ from jobs.delta.warehouse import Warehouse
 from jobs.queries.answers.audit_report import Span, listed
 from jobs.queries.answers.findings import Findings, Found, findings, lines
 from jobs.queries.answers.lists import FINDINGS
-from schemas.tables.bronze import COVERAGE
+from schemas.tables.bronze import COVERAGE, QUARANTINE
 from schemas.tables.declare import Table
 from schemas.tables.gold import HANGING_TRANSACTIONS, REBALANCES
 from schemas.tables.state import RUNS
@@ -292,6 +292,14 @@ def test_what_bronze_has_is_new_if_it_was_seen_since(warehouse: Warehouse) -> No
         {"holes": {"__consumer_offsets-0": 1}},
         {"holes": {"__consumer_offsets-0": 1}},
     )
+
+
+def test_what_was_not_read_is_named_by_its_log_partition_or_file(warehouse: Warehouse) -> None:
+    """Of a file that nobody can read, no log partition is known."""
+    unread = {"cluster_id": CLUSTER, "stage": "FILE", "code": "UNREADABLE_FILE", "seen_at": at(1), "source": "/lake/a"}
+    put(warehouse, 1, QUARANTINE, unread, unread | {"topic": "__consumer_offsets", "partition": 3})
+    found = findings(ClusterTables(warehouse, CLUSTER), None)
+    assert found.as_json()["new"] == {"quarantine": {"__consumer_offsets-3": 1, "a": 1}}
 
 
 def test_holes_are_those_of_coverage(warehouse: Warehouse) -> None:
