@@ -251,9 +251,9 @@ def _missing(ends: Mapping[str, LogEnds]) -> dict[str, list[int]]:
     return {topic: list(it.missing) for topic, it in ends.items() if it.missing}
 
 
-def _has_read(ends: Mapping[str, LogEnds]) -> bool:
-    """Was any log partition ever read?"""
-    return any(it.ends for it in ends.values())
+def _has_read(ends: Mapping[str, LogEnds], record_count: int) -> bool:
+    """Was any log partition ever read? `ends` are of coordinators alone; `record_count` is of all topics."""
+    return record_count > 0 or any(it.ends for it in ends.values())
 
 
 def print_replay(
@@ -309,7 +309,7 @@ def print_replay(
     steps.say(f"the tables are in {settings.warehouse}; ask them with {show}")
     if not all_counts.is_balanced:
         return FAILED
-    is_missing = missing or _missing(ends) or summary.failures or not _has_read(ends)
+    is_missing = missing or _missing(ends) or summary.failures or not _has_read(ends, all_counts.record_count)
     return INCOMPLETE if is_missing or summary.quarantined_row_count else DONE
 
 
@@ -351,7 +351,8 @@ def _headline(run: RunContext, found: Findings, code: int, ends: Mapping[str, Lo
     facts = run.steps.facts
     of = facts["ledger"]["total"] if facts["replayed"]["is_new"] else asdict(LedgerCounts())
     counts = f"({counted(of['record_count'], 'record')}, {of['quarantined_count']:,} quarantined)"
-    state = f"NOT COMPLETE: {found.lacks or ('see above' if _has_read(ends) else 'nothing was read')}"
+    has_read = _has_read(ends, facts["ledger"]["total"]["record_count"])
+    state = f"NOT COMPLETE: {found.lacks or ('see above' if has_read else 'nothing was read')}"
     if code == DONE and not found.lacks:
         # a log partition without records proves no time: a copy does not show what came after
         reach = "its last record"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 from unittest.mock import Mock
 
+import pyarrow.parquet as pq
 import pytest
 
 from jobs import exit_codes
@@ -21,7 +22,9 @@ from jobs.operations import notify
 from jobs.settings import Settings
 from jobs.spark.executors import Executor
 from tests.cases.harness import CASES
+from tests.jobs.dump_builders import kafka_rows
 from tests.jobs.in_process import in_process
+from tests.recorded import RECORDINGS
 
 pytestmark = pytest.mark.nights
 
@@ -76,6 +79,19 @@ def test_a_quiet_night_prints_errors(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert night("--quiet", "--format", "json") == exit_codes.DONE
     out, err = capsys.readouterr()
     assert json.loads(out)["exit_code"] == exit_codes.DONE and err == ""
+
+
+def test_a_night_that_read_nothing_ever_is_not_complete(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A lake without rows that match; one with other topics than the coordinators' is read."""
+    pq.write_table(kafka_rows(RECORDINGS / "full-a" / "logs"), tmp_path / "rows.parquet")
+    lake = ("--lake", str(tmp_path / "rows.parquet"), "--where")
+    for condition, code, said in (
+        ("topic = 'Prod'", exit_codes.INCOMPLETE, "NOT COMPLETE: nothing was read (0 records"),
+        ("topic = '__transaction_state'", exit_codes.DONE, ": COMPLETE "),
+        ("topic = '__transaction_state'", exit_codes.DONE, ": COMPLETE "),
+    ):
+        assert cli.main(["nightly", "--warehouse", "w", "--cluster-id", "c", *lake, condition]) == code
+        assert said in capsys.readouterr().out
 
 
 def test_a_night_with_nothing_new_notifies_only_whom_it_always_does(capsys: pytest.CaptureFixture[str]) -> None:
