@@ -49,7 +49,7 @@ check: test-env ## Format, lint, types, imports, shell, and `make test` in anoth
 bench: test-env ## Timings of the hot paths.
 	PYTHONPATH=. $(PYTHON) -m tests.benchmarks $(if $(LOGS),--logs $(LOGS))
 
-fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, 300 random clusters, 200 restless groups and 200 stories of whatif, 1,000 random queries, and thousands of random lives of each live group.
+fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, 300 random clusters, also in nights, 200 restless groups and 200 stories of whatif, 1,000 random queries, and thousands of random lives of each live group.
 	PYTHONPATH=. $(PYTHON) -m tests.fuzz --mutants 1000000
 	$(PYTEST) --count 10000 tests/coordinator_core/history tests/coordinator_core/inference
 	$(PYTEST) --count 30 tests/cases/test_grown_topics.py
@@ -58,6 +58,7 @@ fuzz: test-env ## A million damaged inputs, 10,000 random histories in runs, 300
 	$(PYTEST) --count 500 tests/cases/test_damage_at_random.py
 	$(PYTEST) --count 300 tests/cases/test_truth_at_random.py tests/cases/test_truth_of_views.py
 	$(PYTEST) --count 200 tests/cases/test_whatif_at_random.py
+	$(PYTEST) --count 300 tests/jobs/gold/test_incremental_audit.py -k random_clusters
 	$(PYTEST) --long --hypothesis-profile exhaustive tests/coordinator_core/stateful
 
 methods: test-env ## How often each method of gold's claims is right, in a table: over the recordings, and 300 random clusters (CLUSTERS) with their damaged logs.

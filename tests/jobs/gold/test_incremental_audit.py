@@ -17,6 +17,7 @@ from coordinator_core.inference.audit import groups
 from coordinator_core.inference.audit.group_past import GroupBefore
 from coordinator_core.inference.audit.groups import Judged, judge_group
 from coordinator_core.inference.facts.life import GroupLife
+from coordinator_core.inference.facts.settings import InferenceSettings
 from jobs.delta.audit_runs import WholeAudit
 from jobs.delta.cluster_tables import ClusterTables
 from jobs.delta.commits import Committed
@@ -26,6 +27,7 @@ from jobs.errors import WarehouseError
 from jobs.gold import audit_groups, audit_shares, share_reader
 from jobs.gold.audit import audit
 from jobs.gold.share_reader import slice_ends
+from jobs.laboratory.simulate import simulate
 from jobs.operations import maintain
 from jobs.silver.hot_logs import CutRule
 from schemas.tables import TABLES
@@ -34,6 +36,7 @@ from schemas.tables.declare import Table
 from schemas.tables.gold import COMMIT_ANOMALIES, GOLD_TABLES, GROUP_SUMMARY, PARTITION_OWNERS, REBALANCES, REDELIVERIES
 from schemas.tables.silver import GROUP_GENERATIONS, OFFSET_COMMITS
 from schemas.tables.state import AUDITED_LOGS, RUN_STARTS, RUNS
+from tests.cases.random_clusters import scenario_text
 from tests.coordinator_core.inference.group_lives import commit, generation, moved_member
 from tests.coordinator_core.inference.group_weeks import (
     DAY_MS,
@@ -46,7 +49,7 @@ from tests.jobs.in_process import in_process
 from tests.jobs.silver.test_incremental_replay import BrokenOffError
 from tests.jobs.silver.test_replay import CLUSTER, STARTED_AT, Jobs
 from tests.jobs.slices import slices_of
-from tests.lengths import is_long
+from tests.lengths import how_many, is_long
 from tests.recorded import RECORDINGS
 
 pytestmark = pytest.mark.nights
@@ -144,6 +147,24 @@ def test_nights_make_what_one_audit_makes(tmp_path: Path, whole: Gold, monkeypat
         nights.run(part, f"night-{index}")
     assert_same(nights, whole)
     assert ways["gone on with"] > 20, ways
+
+
+def test_nights_over_random_clusters_make_what_one_audit_makes(tmp_path: Path) -> None:
+    """Clusters and cuts at random, sometimes in another order than the logs were written."""
+    for seed in range(how_many(1)):
+        root, random = tmp_path / f"{seed}", Random(f"nights/{seed}")
+        root.mkdir()
+        (root / "scenario.toml").write_text(scenario_text(seed))
+        simulate(str(root / "scenario.toml"), str(root / "simulated"))
+        logs, late_ms = root / "simulated" / "logs", random.choice((1, InferenceSettings().late_ms))
+        whole = Nights(root / "whole", logs, late_ms=late_ms)
+        whole.run(logs, "r")
+        parts = slices_of(logs, root / "parts", random_cuts(f"{seed}", random.randint(1, 5)))
+        nights = Nights(root / "warehouse", logs, late_ms=late_ms)
+        for number in random.sample(range(len(parts)), len(parts)) if random.random() < 1 / 3 else range(len(parts)):
+            if parts[number].exists():
+                nights.run(parts[number], f"night-{number}")
+        assert_same(nights, whole.gold() | whole.silver())
 
 
 def ends_of(life: GroupLife) -> list[int | None]:
