@@ -26,4 +26,4 @@ def test_groups_whose_members_came_back_are_not_among_those_that_were_left(
     words = ["audit", "--list", "emptied", "--warehouse", str(ledger.root), "--cluster-id", ledger.cluster_id]
     assert cli.main([*words, "--format", "json"]) == 3  # how many log partitions there are is not known
     _, row = map(json.loads, capsys.readouterr().out.splitlines())
-    assert (row["group_id"], row["started_at"]) == ("gone", "2026-05-28T20:27:40.000Z")
+    assert (row["group_id"], row["since"]) == ("gone", "2026-05-28T20:27:40.000Z")
