@@ -330,7 +330,7 @@ def test_an_input_of_all_groups_that_cannot_be_read(
         patch.setattr(module, name, raises)
         reported = ledger.night(begun.second, number=2)
         assert reported.exit_code == 3
-        assert f"1 could not be judged: {what[:16]}" in reported.text, "a long name is cut"
+        assert "1 could not be judged" in reported.text
         (row,) = [row for row in ledger.rows("gold.log_anomalies") if row["category"] == "AUDIT"]
         assert (row["rule"], row["group_id"]) == ("INPUT_NOT_READ", None)
         assert row["details"].startswith(f"{what}: PlantedError: planted (test_not_judged.py:")
