@@ -125,24 +125,22 @@ def _constants(path: str) -> dict[str, str | None]:
 
 def _typed(files: Sequence[DumpFile]) -> list[DumpFile]:
     """Files with the types of what their folders tell: of one column they are the same for all files."""
-    types = {
-        name: _type_of([file.constants[name] for file in files if name in file.constants])
-        for name in {name for file in files for name in file.constants}
-    }
-    return [
-        replace(file, typed={name: pa.scalar(text).cast(types[name]) for name, text in file.constants.items()})
-        for file in files
-    ]
+    typed: list[dict[str, pa.Scalar]] = [{} for _ in files]
+    for name in dict.fromkeys(name for file in files for name in file.constants):
+        having = [index for index, file in enumerate(files) if name in file.constants]
+        for index, value in zip(having, _inferred([files[index].constants[name] for index in having]), strict=True):
+            typed[index][name] = value
+    return [replace(file, typed=values) for file, values in zip(files, typed, strict=True)]
 
 
-def _type_of(texts: Sequence[str | None]) -> pa.DataType:
-    for type_ in (pa.int64(), pa.date32()):
+def _inferred(texts: Sequence[str | None]) -> pa.Array:
+    found = pa.array(texts, pa.string())
+    for type_ in (pa.int64(), pa.date32()) if found.null_count < len(found) else ():
         try:
-            pa.array(texts, pa.string()).cast(type_)
+            return found.cast(type_)
         except pa.ArrowInvalid:
             continue
-        return type_ if any(text is not None for text in texts) else pa.string()
-    return pa.string()
+    return found
 
 
 def _recognise(filesystem: fs.FileSystem, path: str) -> DumpFormat | None:

@@ -212,6 +212,7 @@ def _columns(found: Found, new: Sequence[DumpFile], condition: str) -> pa.Schema
         Where(condition, found.columns).check()
         return found.columns
     files = {file.path: file for file in (*reversed(new), *reversed(found.files)) if new}
+    of_folders = {name: value.type for file in found.files for name, value in file.typed.items()}
     columns: dict[str, pa.DataType] = {}
     problem: NoSuchColumn | None = None
     for file in files.values():
@@ -226,8 +227,7 @@ def _columns(found: Found, new: Sequence[DumpFile], condition: str) -> pa.Schema
         there = {item.name: item.type for item in schema}
         if problem is not None and there.keys() <= columns.keys():
             continue
-        columns = there | columns
-        columns |= {name: value.type for it in found.files for name, value in it.typed.items()}
+        columns = there | columns | of_folders
         try:
             Where(condition, pa.schema(columns)).check()
         except NoSuchColumn as error:
